@@ -1,0 +1,40 @@
+# The commands of this project. Everything runs in a virtual environment of its own, made on first use.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench serve clean
+
+help: ## say what there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+
+demo: $(STAMP) ## replay a workload with Spark against an embedded cluster and print the report
+	$(BIN)/fakebroker replay scenarios/workloads/steady-state.toml
+
+test: $(STAMP) ## run the whole test suite
+	$(BIN)/python -m pytest
+
+check: $(STAMP) ## lint, types and the fast tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -m "not slow"
+
+bench: $(STAMP) ## measure against librdkafka's mock cluster
+	$(BIN)/python -m tests.bench.bench
+
+serve: $(STAMP) ## run a fake cluster on ports 9092 to 9094
+	$(BIN)/fakebroker serve
+
+clean: ## remove all that is generated
+	rm -rf $(VENV) runs bench-results build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "fakebroker needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,348 @@
+"""Writes the source of encoders and decoders, one function for a struct in a version, and compiles it.
+
+The compiled code is straight-line: which fields a version has, how wide they are and which are compact is decided when
+it is compiled; fixed-width neighbours, and the length in front of a string, share one `struct` call. Each line of it is
+known to belong to a field, so that an error can name the field although the code carries no names around.
+"""
+
+import struct
+from typing import Any
+
+from fakebroker.protocol.schema import Field, Struct
+from fakebroker.protocol.types import BYTES, RECORDS, STRING, UUID, Primitive, read_unsigned_varint, unsigned_varint
+
+FieldsOfLine = tuple[tuple[str, str], ...]
+"""The fields that one line reads or writes: name and `struct` format, which is empty where the width is not fixed."""
+
+FIELDS_OF_LINE: dict[tuple[str, int], FieldsOfLine] = {}
+"""What a line of compiled code belongs to, by file name and line number."""
+
+MAX_STRING_BYTES = 0x7FFF
+"""Kafka refuses longer strings even where the length in front of them could be larger (`MessageDataGenerator`)."""
+
+
+class Writer:
+    """Writes the source of one function, a line at a time, and remembers which field each line belongs to."""
+
+    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+        self.cls, self.version, self.flexible = cls, version, flexible
+        self.lines: list[tuple[FieldsOfLine, str]] = []
+        self.field = ""
+        self.scope: dict[str, Any] = {"unsigned_varint": unsigned_varint, "read_unsigned_varint": read_unsigned_varint}
+        self.run: list[tuple[str, str, str]] = []
+
+    def emit(self, code: str, indent: int = 1) -> None:
+        self.lines.append((((self.field, ""),) if self.field else (), "    " * indent + code))
+
+    def gather(self, code: str, expression: str) -> None:
+        """Put a fixed-width value into the run that the next flush reads or writes at once."""
+        self.run.append((self.field, code, expression))
+
+    def emit_run(self, code: str, indent: int) -> None:
+        """Emit the line that reads or writes the whole run."""
+        self.lines.append((tuple((name, code) for name, code, _ in self.run), "    " * indent + code))
+        self.run.clear()
+
+    def constant(self, value: object) -> str:
+        """A name in the compiled code for an object."""
+        name = f"c{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def sub(self, cls: type[Struct]) -> str:
+        """A name in the compiled code for the function of a struct inside this one."""
+        return self.constant(type(self)(cls, self.version, self.flexible).compile())
+
+    def compile(self) -> Any:
+        self.write()
+        kind = type(self).__name__
+        filename = f"<{kind} {self.cls.__module__}.{self.cls.__qualname__} v{self.version} {self.flexible}>"
+        for number, (fields, _) in enumerate(self.lines, 1):
+            if fields:
+                FIELDS_OF_LINE[filename, number] = fields
+        exec(compile("\n".join(line for _, line in self.lines), filename, "exec"), self.scope)
+        return self.scope["run"]
+
+    def write(self) -> None:
+        raise NotImplementedError
+
+    def refuse_long_string(self, length: str, indent: int) -> None:
+        text = f"string of {{{length}}} bytes, expected at most {MAX_STRING_BYTES}"
+        self.emit(f"if {length} > {MAX_STRING_BYTES}: raise ValueError(f'{text}')", indent)
+
+    def present(self, field: Field) -> bool:
+        return self.version in field.versions
+
+    def is_plain(self, field: Field) -> bool:
+        """Whether the field stands in the body of this version, not in its tagged fields and not nowhere."""
+        return self.present(field) and field.tag is None
+
+    def is_nullable(self, field: Field) -> bool:
+        return self.version in field.nullable
+
+
+class DecoderWriter(Writer):
+    """Writes `run(buf, pos) -> (message, pos)`."""
+
+    def write(self) -> None:
+        self.emit("def run(buf, pos):", 0)
+        self.emit("end = len(buf)")
+        self.emit(f"out = new({self.constant(self.cls)})")
+        self.scope["new"] = object.__new__
+        for field in self.cls.FIELDS:
+            self.field = field.name
+            if self.is_plain(field):
+                self.read(field, f"out.{field.name}", 1)
+        self.flush(1)
+        for field in self.cls.FIELDS:
+            if not self.is_plain(field):
+                self.emit(f"out.{field.name} = {self.default(field)}")
+        self.field = "tagged fields"
+        self.emit("out.unknown_tags = ()")
+        if self.flexible:
+            self.read_tags()
+        self.emit("return out, pos")
+
+    def default(self, field: Field) -> str:
+        value = field.default_value()
+        if isinstance(value, list):
+            return "[]"
+        return f"{self.constant(type(value))}()" if isinstance(value, Struct) else self.constant(value)
+
+    def read(self, field: Field, target: str, indent: int) -> None:
+        if field.is_array:
+            self.read_array(field, target, indent)
+        elif isinstance(field.type, Primitive) and field.type.format:
+            self.gather(field.type.format, target)
+        elif isinstance(field.type, Primitive):
+            self.read_length("h" if field.type is STRING else "i", indent)
+            self.read_bytes(field.type, target, self.is_nullable(field), indent)
+        else:
+            self.read_struct(field, target, indent)
+
+    def flush(self, indent: int) -> None:
+        """Read the fixed-width fields gathered so far with one `struct` call."""
+        if not self.run:
+            return
+        layout = struct.Struct(">" + "".join(code for _, code, _ in self.run))
+        targets = ", ".join(target for _, _, target in self.run)
+        unpack = self.constant(layout.unpack_from)
+        self.emit_run(f"{targets}{',' if len(self.run) == 1 else ''} = {unpack}(buf, pos)", indent)
+        self.emit(f"pos += {layout.size}", indent)
+
+    def read_length(self, code: str, indent: int) -> None:
+        """Read a length or a count into `n`; -1 is null."""
+        if self.flexible:
+            self.flush(indent)
+            self.emit("n = buf[pos] - 1", indent)
+            self.emit("if n < 127: pos += 1", indent)
+            self.emit("else:", indent)
+            self.emit("n, pos = read_unsigned_varint(buf, pos)", indent + 1)
+            self.emit("n -= 1", indent + 1)
+            if code == "h":
+                self.refuse_long_string("n", indent + 1)
+        else:
+            self.gather(code, "n")
+            self.flush(indent)
+
+    def read_bytes(self, kind: Primitive, target: str, nullable: bool, indent: int) -> None:
+        decoded = ".decode()" if kind is STRING else ""
+        inner = indent
+        if nullable:
+            self.emit(f"if n == -1: {target} = None", indent)
+            self.emit("else:", indent)
+            inner += 1
+        self.emit("stop = pos + n", inner)
+        self.check_length("bytes", inner)
+        self.emit(f"{target} = buf[pos:stop]{decoded}", inner)
+        self.emit("pos = stop", inner)
+
+    def check_length(self, unit: str, indent: int) -> None:
+        self.emit("if n < 0: raise ValueError(f'length {n}, where it may not be null')", indent)
+        self.emit(f"if stop > end: raise EOFError(f'{{n}} {unit} announced, {{end - pos}} bytes left')", indent)
+
+    def read_array(self, field: Field, target: str, indent: int) -> None:
+        self.read_length("i", indent)
+        inner = indent
+        if self.is_nullable(field):
+            self.emit(f"if n == -1: {target} = None", indent)
+            self.emit("else:", indent)
+            inner += 1
+        primitive = isinstance(field.type, Primitive) and field.type.format
+        width = struct.calcsize(f">{field.type.format}") if isinstance(field.type, Primitive) and primitive else 1
+        # Each element takes a byte or more: a count larger than what is left is refused before anything is allocated.
+        self.emit(f"stop = pos + n * {width}", inner)
+        self.check_length("elements", inner)
+        if primitive:
+            self.emit(f"{target} = list({self.constant(struct.unpack_from)}(f'>{{n}}{primitive}', buf, pos))", inner)
+            self.emit("pos = stop", inner)
+            return
+        self.emit("items = []", inner)
+        self.emit("for _ in range(n):", inner)
+        if isinstance(field.type, Primitive):
+            self.read_length("h" if field.type is STRING else "i", inner + 1)
+            self.read_bytes(field.type, "item", False, inner + 1)
+        else:
+            self.emit(f"item, pos = {self.sub(field.type)}(buf, pos)", inner + 1)
+        self.emit("items.append(item)", inner + 1)
+        self.emit(f"{target} = items", inner)
+
+    def read_struct(self, field: Field, target: str, indent: int) -> None:
+        assert not isinstance(field.type, Primitive)
+        self.flush(indent)
+        read = f"{target}, pos = {self.sub(field.type)}(buf, pos)"
+        if self.is_nullable(field):
+            self.emit("pos += 1", indent)
+            self.emit(f"if buf[pos - 1] > 127: {target} = None", indent)
+            self.emit(f"else: {read}", indent)
+        else:
+            self.emit(read, indent)
+
+    def read_tags(self) -> None:
+        known = [field for field in self.cls.FIELDS if self.present(field) and field.tag is not None]
+        self.emit("n = buf[pos]")
+        self.emit("if n == 0: return out, pos + 1")
+        self.emit("n, pos = read_unsigned_varint(buf, pos)")
+        self.emit("unknown = []")
+        self.emit("last = -1")
+        self.emit("for _ in range(n):")
+        self.emit("tag, pos = read_unsigned_varint(buf, pos)", 2)
+        self.emit("size, pos = read_unsigned_varint(buf, pos)", 2)
+        self.emit("if tag <= last: raise ValueError(f'tag {tag} after tag {last}')", 2)
+        self.emit("if pos + size > end: raise EOFError(f'{size} bytes announced, {end - pos} bytes left')", 2)
+        self.emit("last, tag_end = tag, pos + size", 2)
+        for field in known:
+            self.field = field.name
+            self.emit(f"if tag == {field.tag}:", 2)
+            self.read(field, f"out.{field.name}", 3)
+            self.flush(3)
+            text = "tag {tag} has {size} bytes, {size + pos - tag_end} were read"
+            self.emit(f"if pos != tag_end: raise ValueError(f'{text}')", 3)
+            self.emit("continue", 3)
+        self.field = "tagged fields"
+        self.emit("unknown.append((tag, buf[pos:tag_end]))", 2)
+        self.emit("pos = tag_end", 2)
+        self.emit("out.unknown_tags = tuple(unknown)")
+
+
+class EncoderWriter(Writer):
+    """Writes `run(value, out)`, which appends to the bytearray `out`."""
+
+    def write(self) -> None:
+        self.emit("def run(m, out):", 0)
+        self.emit("pass")
+        for field in self.cls.FIELDS:
+            self.field = field.name
+            if self.is_plain(field):
+                self.append(field, f"m.{field.name}", 1)
+            elif not self.present(field) and not field.ignorable:
+                self.refuse(field)
+        self.flush(1)
+        self.field = "unknown_tags"
+        if self.flexible:
+            self.append_tags()
+        else:
+            self.emit(f"if m.unknown_tags: raise ValueError('version {self.version} does not carry them')")
+
+    def refuse(self, field: Field) -> None:
+        self.emit(f"if {self.differs(field)}: raise ValueError('version {self.version} does not carry it')")
+
+    def differs(self, field: Field) -> str:
+        return f"m.{field.name} != {self.constant(field.default_value())}"
+
+    def append(self, field: Field, value: str, indent: int) -> None:
+        if field.is_array:
+            self.append_array(field, value, indent)
+        elif isinstance(field.type, Primitive) and field.type.format:
+            if field.type is UUID:
+                # `struct` would pad or cut it.
+                text = f"UUID of {{len({value})}} bytes, expected 16"
+                self.emit(f"if len({value}) != 16: raise ValueError(f'{text}')", indent)
+            self.gather(field.type.format, value)
+        elif isinstance(field.type, Primitive):
+            self.append_bytes(field.type, value, self.is_nullable(field), indent)
+        else:
+            self.append_struct(field, value, indent)
+
+    def flush(self, indent: int) -> None:
+        """Write the fixed-width fields gathered so far with one `struct` call."""
+        if not self.run:
+            return
+        layout = struct.Struct(">" + "".join(code for _, code, _ in self.run))
+        values = ", ".join(value for _, _, value in self.run)
+        self.emit_run(f"out += {self.constant(layout.pack)}({values})", indent)
+
+    def append_length(self, code: str, value: str, indent: int) -> None:
+        if self.flexible:
+            self.flush(indent)
+            if code == "h":
+                self.refuse_long_string(value, indent)
+            self.emit(f"out += unsigned_varint({value} + 1)", indent)
+        else:
+            self.gather(code, value)
+            self.flush(indent)
+
+    def append_null_branch(self, code: str, value: str, indent: int) -> None:
+        """Write what null looks like and open the branch for what is not null."""
+        self.flush(indent)
+        null = b"\x00" if self.flexible else struct.pack(f">{code}", -1)
+        self.emit(f"if {value} is None: out += {self.constant(null)}", indent)
+        self.emit("else:", indent)
+
+    def append_bytes(self, kind: Primitive, value: str, nullable: bool, indent: int) -> None:
+        assert kind in (STRING, BYTES, RECORDS)
+        code = "h" if kind is STRING else "i"
+        if nullable:
+            self.append_null_branch(code, value, indent)
+            indent += 1
+        if kind is STRING:
+            self.emit(f"raw = {value}.encode()", indent)
+            value = "raw"
+        self.append_length(code, f"len({value})", indent)
+        self.emit(f"out += {value}", indent)
+
+    def append_array(self, field: Field, value: str, indent: int) -> None:
+        if self.is_nullable(field):
+            self.append_null_branch("i", value, indent)
+            indent += 1
+        self.append_length("i", f"len({value})", indent)
+        if isinstance(field.type, Primitive) and field.type.format:
+            pack = self.constant(struct.pack)
+            self.emit(f"out += {pack}(f'>{{len({value})}}{field.type.format}', *{value})", indent)
+            return
+        self.emit(f"for item in {value}:", indent)
+        if isinstance(field.type, Primitive):
+            self.append_bytes(field.type, "item", False, indent + 1)
+        else:
+            self.emit(f"{self.sub(field.type)}(item, out)", indent + 1)
+
+    def append_struct(self, field: Field, value: str, indent: int) -> None:
+        assert not isinstance(field.type, Primitive)
+        self.flush(indent)
+        write = f"{self.sub(field.type)}({value}, out)"
+        if self.is_nullable(field):
+            self.emit(f"if {value} is None: out.append(255)", indent)
+            self.emit("else:", indent)
+            self.emit("out.append(1)", indent + 1)
+            self.emit(write, indent + 1)
+        else:
+            self.emit(write, indent)
+
+    def append_tags(self) -> None:
+        known = [field for field in self.cls.FIELDS if self.present(field) and field.tag is not None]
+        self.emit("tags = dict(m.unknown_tags)" if known else "tags = m.unknown_tags")
+        for field in known:
+            self.field = field.name
+            self.emit(f"if {self.differs(field)}:")
+            self.emit("body, out = out, bytearray()", 2)
+            self.append(field, f"m.{field.name}", 2)
+            self.flush(2)
+            self.emit(f"tags[{field.tag}], out = out, body", 2)
+        self.field = "unknown_tags"
+        self.emit("if not tags:")
+        self.emit("out.append(0)", 2)
+        self.emit("return", 2)
+        self.emit(f"tags = sorted({'tags.items()' if known else 'tags'})")
+        self.emit("out += unsigned_varint(len(tags))")
+        self.emit("for tag, raw in tags:")
+        self.emit("out += unsigned_varint(tag) + unsigned_varint(len(raw)) + raw", 2)

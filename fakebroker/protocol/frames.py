@@ -1,0 +1,173 @@
+"""A stream of bytes to frames, and the headers in front of requests and responses.
+
+A frame is an int32 size and that many bytes: a header, then a message. Knows no API but one: the response to
+ApiVersions has header version 0 whatever its own version (KIP-511), for a client that cannot know yet what the broker
+speaks.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import TypeVar
+
+from fakebroker.errors import ProtocolError
+from fakebroker.protocol.codec import decode, encode_into
+from fakebroker.protocol.schema import Message
+from fakebroker.protocol.types import read_unsigned_varint
+
+M = TypeVar("M", bound=Message)
+
+DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024
+"""Kafka's default of `socket.request.max.bytes`."""
+
+_API_VERSIONS_KEY = 18
+_SIZE = struct.Struct(">i")
+_REQUEST_START = struct.Struct(">hhih")
+_RESPONSE_START = struct.Struct(">ii")
+
+
+class FrameBuffer:
+    """Cuts a stream of bytes into frames, whatever the pieces it arrives in.
+
+    Args:
+        max_bytes: The largest frame accepted, without its size.
+    """
+
+    __slots__ = ("_buffer", "_needed", "max_bytes")
+
+    def __init__(self, max_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._buffer = bytearray()
+        self._needed = 4
+
+    def __len__(self) -> int:
+        """How many bytes of an unfinished frame are held."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take what has arrived; give the frames that are whole now, without their sizes.
+
+        Raises:
+            ProtocolError: A size is negative or over the limit. The stream cannot be read on from there.
+        """
+        if not self._buffer and len(data) >= 4 and _SIZE.unpack_from(data)[0] == len(data) - 4 <= self.max_bytes:
+            return [data[4:]]  # Nearly always just one whole request arrives.
+        buffer: bytes | bytearray = data
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._needed:
+                return []
+            buffer = self._buffer
+        frames, position, end, self._needed = [], 0, len(buffer), 4
+        while end - position >= 4:
+            size = _SIZE.unpack_from(buffer, position)[0]
+            if not 0 <= size <= self.max_bytes:
+                raise ProtocolError(f"frame of {size} bytes, expected 0 to {self.max_bytes}")
+            if end - position - 4 < size:
+                self._needed = size + 4
+                break
+            position += 4 + size
+            frames.append(bytes(buffer[position - size : position]))
+        self._buffer = bytearray(buffer[position:])
+        return frames
+
+
+@dataclass(slots=True)
+class RequestHeader:
+    """What stands in front of a request. `client_id` may be null on the wire."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def read_request_header(frame: bytes, flexible: bool) -> tuple[RequestHeader, int]:
+    """Read a request header, version 1, or 2 where the request is flexible; the other versions are long gone.
+
+    Returns:
+        The header and the position of the request behind it.
+
+    Raises:
+        ProtocolError: The frame is no such header.
+    """
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_START.unpack_from(frame)
+        stop = 10 + max(length, 0)
+        client_id = frame[10:stop].decode() if length >= 0 else None
+        position = _skip_tags(frame, stop) if flexible else stop
+    except (struct.error, IndexError, ValueError) as error:
+        raise ProtocolError(f"request header malformed: {error}") from None
+    if position > len(frame):
+        raise ProtocolError(f"request header malformed: {position} bytes announced, {len(frame)} there")
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """The frame of a request, with its size.
+
+    Raises:
+        ProtocolError: The version cannot carry the message.
+    """
+    client = (client_id or "").encode()
+    length = -1 if client_id is None else len(client)
+    out = bytearray(4)
+    out += _REQUEST_START.pack(message.API_KEY, version, correlation_id, length) + client
+    if version in message.FLEXIBLE:
+        out.append(0)
+    encode_into(message, version, out)
+    _SIZE.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+def response_frame(message: Message, version: int, correlation_id: int) -> bytes:
+    """The frame of a response, with its size.
+
+    Raises:
+        ProtocolError: The version cannot carry the message.
+    """
+    out = bytearray(_RESPONSE_START.pack(0, correlation_id))
+    if has_tagged_header(type(message), version):
+        out.append(0)
+    encode_into(message, version, out)
+    _SIZE.pack_into(out, 0, len(out) - 4)
+    return bytes(out)
+
+
+def read_response(cls: type[M], version: int, frame: bytes) -> tuple[int, M]:
+    """Read a response frame, without its size.
+
+    Returns:
+        Its correlation id and the response.
+
+    Raises:
+        ProtocolError: The frame is not such a response.
+    """
+    try:
+        correlation_id = _SIZE.unpack_from(frame)[0]
+        position = _skip_tags(frame, 4) if has_tagged_header(cls, version) else 4
+    except (struct.error, IndexError, ValueError) as error:
+        raise ProtocolError(f"{cls.__name__} v{version}: header malformed: {error}") from None
+    return correlation_id, decode(cls, frame, version, position)
+
+
+def has_tagged_header(cls: type[Message], version: int) -> bool:
+    """Whether the response has header version 1."""
+    is_tagged = _tagged_headers.get((cls, version))
+    if is_tagged is None:
+        is_tagged = version in cls.FLEXIBLE and cls.API_KEY != _API_VERSIONS_KEY
+        _tagged_headers[cls, version] = is_tagged
+    return is_tagged
+
+
+_tagged_headers: dict[tuple[type[Message], int], bool] = {}
+
+
+def _skip_tags(frame: bytes, position: int) -> int:
+    count, position = read_unsigned_varint(frame, position)
+    for _ in range(count):
+        _, position = read_unsigned_varint(frame, position)
+        size, position = read_unsigned_varint(frame, position)
+        position += size
+    if position > len(frame):
+        raise IndexError("tagged fields end behind the frame")
+    return position

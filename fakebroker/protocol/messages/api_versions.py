@@ -1,0 +1,42 @@
+"""ApiVersions: what each side is and speaks. Its response always has header version 0 (KIP-511)."""
+
+from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.types import Boolean, Int16, Int32, Int64, String
+
+
+@message(api_key=18, versions="0-4", flexible="3+")
+class ApiVersionsRequest(Message):
+    client_software_name: String = field(versions="3+", ignorable=True, default="")
+    client_software_version: String = field(versions="3+", ignorable=True, default="")
+
+
+@struct
+class ApiVersion(Struct):
+    api_key: Int16
+    min_version: Int16
+    max_version: Int16
+
+
+@struct
+class SupportedFeatureKey(Struct):
+    name: String
+    min_version: Int16
+    max_version: Int16
+
+
+@struct
+class FinalizedFeatureKey(Struct):
+    name: String
+    max_version_level: Int16
+    min_version_level: Int16
+
+
+@message(api_key=18, versions="0-4", flexible="3+")
+class ApiVersionsResponse(Message):
+    error_code: Int16 = 0
+    api_keys: list[ApiVersion]
+    throttle_time_ms: Int32 = field(versions="1+", ignorable=True, default=0)
+    supported_features: list[SupportedFeatureKey] = field(versions="3+", tag=0, ignorable=True, default_factory=list)
+    finalized_features_epoch: Int64 = field(versions="3+", tag=1, ignorable=True, default=-1)
+    finalized_features: list[FinalizedFeatureKey] = field(versions="3+", tag=2, ignorable=True, default_factory=list)
+    zk_migration_ready: Boolean = field(versions="3+", tag=3, ignorable=True, default=False)

@@ -1,0 +1,59 @@
+"""CreateTopics: new topics, by partition count or by explicit assignment."""
+
+from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.types import ZERO_UUID, Boolean, Int8, Int16, Int32, String, Uuid
+
+
+@struct
+class CreatableReplicaAssignment(Struct):
+    partition_index: Int32
+    broker_ids: list[Int32]
+
+
+@struct
+class CreatableTopicConfig(Struct):
+    name: String
+    value: String | None
+
+
+@struct
+class CreatableTopic(Struct):
+    name: String
+    num_partitions: Int32
+    replication_factor: Int16
+    assignments: list[CreatableReplicaAssignment]
+    configs: list[CreatableTopicConfig]
+
+
+@message(api_key=19, versions="0-7", flexible="5+")
+class CreateTopicsRequest(Message):
+    topics: list[CreatableTopic]
+    timeout_ms: Int32 = 60000
+    validate_only: Boolean = field(versions="1+", default=False)
+
+
+@struct
+class CreatableTopicConfigs(Struct):
+    name: String
+    value: String | None
+    read_only: Boolean
+    config_source: Int8 = -1
+    is_sensitive: Boolean
+
+
+@struct
+class CreatableTopicResult(Struct):
+    name: String
+    topic_id: Uuid = field(versions="7+", ignorable=True, default=ZERO_UUID)
+    error_code: Int16
+    error_message: String | None = field(versions="1+", ignorable=True, default="")
+    topic_config_error_code: Int16 = field(versions="5+", tag=0, ignorable=True, default=0)
+    num_partitions: Int32 = field(versions="5+", ignorable=True, default=-1)
+    replication_factor: Int16 = field(versions="5+", ignorable=True, default=-1)
+    configs: list[CreatableTopicConfigs] | None = field(versions="5+", ignorable=True, default_factory=list)
+
+
+@message(api_key=19, versions="0-7", flexible="5+")
+class CreateTopicsResponse(Message):
+    throttle_time_ms: Int32 = field(versions="2+", ignorable=True, default=0)
+    topics: list[CreatableTopicResult]

@@ -1,0 +1,18 @@
+"""Heartbeat: this member lives; the answer says whether its group is rebalancing."""
+
+from fakebroker.protocol.schema import Message, field, message
+from fakebroker.protocol.types import Int16, Int32, String
+
+
+@message(api_key=12, versions="0-4", flexible="4+")
+class HeartbeatRequest(Message):
+    group_id: String
+    generation_id: Int32
+    member_id: String
+    group_instance_id: String | None = field(versions="3+", default=None)
+
+
+@message(api_key=12, versions="0-4", flexible="4+")
+class HeartbeatResponse(Message):
+    throttle_time_ms: Int32 = field(versions="1+", ignorable=True, default=0)
+    error_code: Int16 = 0

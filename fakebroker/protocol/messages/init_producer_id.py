@@ -1,0 +1,24 @@
+"""InitProducerId: an id and epoch for an idempotent or transactional producer (KIP-98)."""
+
+from fakebroker.protocol.schema import Message, field, message
+from fakebroker.protocol.types import Boolean, Int16, Int32, Int64, String
+
+
+@message(api_key=22, versions="0-6", flexible="2+")
+class InitProducerIdRequest(Message):
+    transactional_id: String | None
+    transaction_timeout_ms: Int32
+    producer_id: Int64 = field(versions="3+", default=-1)
+    producer_epoch: Int16 = field(versions="3+", default=-1)
+    enable2_pc: Boolean = field(versions="6+", default=False)
+    keep_prepared_txn: Boolean = field(versions="6+", default=False)
+
+
+@message(api_key=22, versions="0-6", flexible="2+")
+class InitProducerIdResponse(Message):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16
+    ongoing_txn_producer_id: Int64 = field(versions="6+", default=-1)
+    ongoing_txn_producer_epoch: Int16 = field(versions="6+", default=-1)

@@ -1,0 +1,30 @@
+"""SyncGroup: the leader gives, and every member gets, the assignments of a generation."""
+
+from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.types import Bytes, Int16, Int32, String
+
+
+@struct
+class SyncGroupRequestAssignment(Struct):
+    member_id: String
+    assignment: Bytes
+
+
+@message(api_key=14, versions="0-5", flexible="4+")
+class SyncGroupRequest(Message):
+    group_id: String
+    generation_id: Int32
+    member_id: String
+    group_instance_id: String | None = field(versions="3+", default=None)
+    protocol_type: String | None = field(versions="5+", ignorable=True, default=None)
+    protocol_name: String | None = field(versions="5+", ignorable=True, default=None)
+    assignments: list[SyncGroupRequestAssignment]
+
+
+@message(api_key=14, versions="0-5", flexible="4+")
+class SyncGroupResponse(Message):
+    throttle_time_ms: Int32 = field(versions="1+", ignorable=True, default=0)
+    error_code: Int16 = 0
+    protocol_type: String | None = field(versions="5+", ignorable=True, default=None)
+    protocol_name: String | None = field(versions="5+", ignorable=True, default=None)
+    assignment: Bytes

@@ -1,0 +1,399 @@
+"""Record batches of format v2 (magic 2): reading, checking, writing.
+
+Knows no request and no log; a handler picks the error to answer with from the exception's `error_code`.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import ClassVar
+
+from crc32c import crc32c
+
+from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol.compression import Compression, compress, decompress
+from fakebroker.protocol.types import unsigned_varint
+
+DEFAULT_DECOMPRESSED_LIMIT_BYTES = 64 * 1024 * 1024
+"""How large the records of one compressed batch may become, unless the caller says otherwise. Kafka sets no limit."""
+
+Header = tuple[str, bytes | None]
+
+# Kafka's `DefaultRecordBatch`: base offset, batch length, partition leader epoch, magic, CRC; then, covered by the CRC,
+# attributes, last offset delta, base and max timestamp, producer id and epoch, base sequence, record count, records.
+_UNCHECKED_PART = struct.Struct(">qiibI")
+_CHECKED_PART = struct.Struct(">hiqqqhii")
+_HEADER = struct.Struct(_UNCHECKED_PART.format + _CHECKED_PART.format[1:])
+_BASE_OFFSET = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+_LENGTH_AT, _LEADER_EPOCH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT = 8, 12, 16, 17, 21
+_LENGTH_END = 12  # The batch length counts the bytes from here.
+_SMALLEST_LENGTH = 14  # That of the oldest format: with less there is no telling where the next batch starts.
+_MAGIC = 2
+_COMPRESSION_BITS, _TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
+_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
+
+
+class InvalidBatchError(ProtocolError):
+    """Bytes that are no record batch as Kafka takes it. A Produce is answered with `error_code`."""
+
+    error_code: ClassVar[ErrorCode] = ErrorCode.INVALID_RECORD
+
+
+class CorruptBatchError(InvalidBatchError):
+    """Bytes damaged on their way: the CRC, or a header so broken that no CRC can be looked for."""
+
+    error_code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
+
+
+class TimestampType(IntEnum):
+    """Who has set the timestamps of a batch: bit 3 of its attributes."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+@dataclass(slots=True)
+class Record:
+    """One record. `timestamp_ms` is milliseconds since the Unix epoch, -1 for none; a value of None is a tombstone."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """The header of a batch, in the order of the wire, and in `data` all of its bytes, header included."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    data: bytes = field(kw_only=True)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "RecordBatch":
+        """Read the header of bytes that are known to be one whole batch, without a check."""
+        return cls(*_HEADER.unpack_from(data), data=data)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def compression(self) -> Compression:
+        """Raises `InvalidBatchError` for a number that stands for no codec."""
+        number = self.attributes & _COMPRESSION_BITS
+        if number > Compression.ZSTD:
+            raise InvalidBatchError(f"{self.label}: compression {number} in the attributes at byte 21, expected 0 to 4")
+        return Compression(number)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType(bool(self.attributes & _TIMESTAMP_TYPE_BIT))
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & _CONTROL_BIT)
+
+    @property
+    def label(self) -> str:
+        """What error sentences call this batch."""
+        return f"record batch with base offset {self.base_offset}"
+
+
+def split_batches(data: bytes) -> list[RecordBatch]:
+    """The whole batches in the bytes, with headers read and contents unchecked.
+
+    What is left behind the last whole batch is left out, since a fetch response may end anywhere (KIP-74). A produced
+    batch has to be whole: see `validate_produced`.
+
+    Raises:
+        CorruptBatchError: There is no telling where a batch ends, or its magic is unknown.
+        InvalidBatchError: A batch has the format v0 or v1.
+    """
+    batches, position = [], 0
+    while size_bytes := _whole_batch_bytes(data, position):
+        batches.append(RecordBatch.from_bytes(data[position : position + size_bytes]))
+        position += size_bytes
+    return batches
+
+
+def _whole_batch_bytes(data: bytes, position: int) -> int:
+    """The size of the batch that starts here; 0 if it is not whole (Kafka's `ByteBufferLogInputStream`)."""
+    if len(data) - position < _LENGTH_END:
+        return 0
+    length = _INT32.unpack_from(data, position + _LENGTH_AT)[0]
+    where = f"record batch at byte {position}"
+    if length < _SMALLEST_LENGTH:
+        raise CorruptBatchError(f"{where}: batch length {length}, expected {_SMALLEST_LENGTH} or more")
+    size_bytes: int = _LENGTH_END + length
+    if len(data) - position < size_bytes:
+        return 0
+    magic = data[position + _MAGIC_AT]
+    if magic != _MAGIC:
+        error = InvalidBatchError if magic < _MAGIC else CorruptBatchError
+        raise error(f"{where}: magic {magic} at byte {position + _MAGIC_AT}, expected {_MAGIC}")
+    if size_bytes < _HEADER.size:
+        raise CorruptBatchError(f"{where}: {size_bytes} bytes long, expected {_HEADER.size} or more")
+    return size_bytes
+
+
+def validate_produced(data: bytes, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> RecordBatch:
+    """The one batch that a producer has sent for a partition, checked as a broker checks it before it appends.
+
+    Follows Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`; like
+    there, an incomplete batch behind the whole one is dropped.
+
+    Args:
+        data: The records of one partition in a Produce request from version 3 on.
+        limit_bytes: How large the decompressed records may be.
+
+    Raises:
+        InvalidBatchError: With the `error_code` to answer.
+    """
+    batches = split_batches(data)
+    if len(batches) != 1:
+        raise InvalidBatchError(f"records of {len(data)} bytes: {len(batches)} whole record batches, expected 1")
+    batch = batches[0]
+    validate_batch(batch, limit_bytes)
+    if batch.base_offset != 0:
+        raise InvalidBatchError(f"{batch.label}: expected base offset 0 from a producer")
+    if batch.is_control:
+        raise InvalidBatchError(f"{batch.label}: control records, expected none from a producer")
+    if batch.producer_id >= 0 and batch.base_sequence < 0:
+        raise InvalidBatchError(f"{batch.label}: base sequence {batch.base_sequence} at byte 53, expected 0 or more")
+    return batch
+
+
+def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> None:
+    """Check a batch's CRC, its counts, and that its records can be read and are numbered without gaps.
+
+    Raises:
+        CorruptBatchError: The CRC does not match.
+        InvalidBatchError: It matches, and still the content is wrong.
+    """
+    crc = crc32c(memoryview(batch.data)[_ATTRIBUTES_AT:])
+    if crc != batch.crc:
+        raise CorruptBatchError(f"{batch.label}: CRC {batch.crc:#010x} at byte {_CRC_AT}, expected {crc:#010x}")
+    if not 0 < batch.record_count == batch.last_offset_delta + 1:
+        raise InvalidBatchError(
+            f"{batch.label}: record count {batch.record_count} at byte 57, expected 1 or more "
+            f"and one more than the last offset delta {batch.last_offset_delta}"
+        )
+    # Kafka mends wrong offset deltas inside a compressed batch and overlooks them in others; no client sends any.
+    for offset, record in enumerate(iterate_records(batch, limit_bytes), batch.base_offset):
+        if record.offset != offset:
+            raise InvalidBatchError(f"{batch.label}: a record with offset {record.offset}, expected {offset}")
+
+
+def decode_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
+    """All records of a batch; see `iterate_records`."""
+    return list(iterate_records(batch, limit_bytes))
+
+
+def iterate_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> Iterator[Record]:
+    """Read the records of a batch one by one, up to the first fault and `limit_bytes` decompressed, CRC unseen.
+
+    Raises:
+        InvalidBatchError: The records cannot be read, or are not as many as the header says.
+    """
+    if batch.record_count < 0:
+        raise InvalidBatchError(f"{batch.label}: record count {batch.record_count} at byte 57, expected 0 or more")
+    data, position = batch.data, _HEADER.size
+    if batch.compression is not Compression.NONE:
+        try:
+            data, position = decompress(batch.compression, data[position:], limit_bytes), 0
+        except ProtocolError as error:
+            raise InvalidBatchError(f"{batch.label}: {error}") from error
+    append_time_ms = batch.max_timestamp_ms if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    for index in range(batch.record_count):
+        start = position
+        try:
+            record, position = _read_record(data, start, batch.base_offset, batch.base_timestamp_ms)
+        except (IndexError, ValueError) as error:
+            fault = "the data ends inside it" if isinstance(error, IndexError) else error
+            raise InvalidBatchError(f"{batch.label}: record {index} at byte {start}: {fault}") from error
+        if append_time_ms is not None:
+            record.timestamp_ms = append_time_ms
+        yield record
+    if position != len(data):
+        raise InvalidBatchError(f"{batch.label}: data up to byte {len(data)}, expected its end at byte {position}")
+
+
+def _read_record(data: bytes, position: int, base_offset: int, base_timestamp_ms: int) -> tuple[Record, int]:
+    """Read one record and give the position behind it (Kafka's `DefaultRecord`). Its attributes byte is unused.
+
+    Raises:
+        IndexError: The data ends inside it.
+        ValueError: It is malformed.
+    """
+    length, position = _read_varint(data, position, _INT32_MAX)
+    end = position + length
+    if end > len(data):
+        raise IndexError(end)
+    timestamp_delta, position = _read_varint(data, position + 1, _INT64_MAX)
+    offset_delta, position = _read_varint(data, position, _INT32_MAX)
+    key, position = _read_bytes(data, position)
+    value, position = _read_bytes(data, position)
+    header_count, position = _read_varint(data, position, _INT32_MAX)
+    headers: tuple[Header, ...] = ()
+    if header_count:
+        headers, position = _read_headers(data, position, header_count)
+    if position != end:
+        raise ValueError(f"its length {length} ends it at byte {end}, expected byte {position}, where its fields end")
+    timestamp_ms = base_timestamp_ms + timestamp_delta
+    if not -_INT64_MAX - 1 <= timestamp_ms <= _INT64_MAX:
+        raise ValueError(f"timestamp {timestamp_ms}, expected an int64")
+    return Record(base_offset + offset_delta, timestamp_ms, key, value, headers), position
+
+
+def _read_headers(data: bytes, position: int, count: int) -> tuple[tuple[Header, ...], int]:
+    most = (len(data) - position) // 2  # A header has two lengths of a byte or more.
+    if not 0 <= count <= most:
+        raise ValueError(f"header count {count} at byte {position}, expected 0 to {most}")
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(data, position)
+        if key is None:
+            raise ValueError(f"header key null at byte {position}, expected a string")
+        value, position = _read_bytes(data, position)
+        headers.append((key.decode(), value))
+    return tuple(headers), position
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    """Bytes behind their length as a varint; any negative length is null, as it is to Kafka. May end past the data."""
+    length, position = _read_varint(data, position, _INT32_MAX)
+    if length < 0:
+        return None, position
+    end = position + length
+    return data[position:end], end
+
+
+def _read_varint(data: bytes, position: int, largest: int) -> tuple[int, int]:
+    """A zigzag varint between `-largest - 1` and `largest`, and the position behind it (Kafka's `ByteUtils`)."""
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    value = byte & 0x7F
+    for shift in range(7, 70, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if value >> 1 > largest:
+            break
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+    raise ValueError(f"varint too large at byte {position - 1}, expected {-largest - 1} to {largest}")
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    compression: Compression = Compression.NONE,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytes:
+    """The bytes of one batch.
+
+    Args:
+        records: At least one, by ascending offsets from `base_offset` on; gaps are what compaction leaves.
+        base_offset: The offset that the records' offsets are counted from.
+        compression: The codec of the records.
+        leader_epoch: The partition leader epoch; -1 is none, as from a producer.
+        producer_id: The idempotent producer's id; -1 is none.
+        producer_epoch: That producer's epoch; -1 is none.
+        base_sequence: The sequence number of the first record; -1 is none.
+        timestamp_type: With LOG_APPEND_TIME readers see the largest timestamp on every record.
+        is_transactional: Whether the batch is part of a transaction.
+        is_control: Whether the records are control records, which end transactions.
+
+    Raises:
+        ProtocolError: Records that no batch can carry.
+    """
+    if not records:
+        raise ProtocolError("record batch of 0 records, expected at least 1")
+    first, last = records[0], records[-1]
+    attributes = compression | timestamp_type * _TIMESTAMP_TYPE_BIT
+    attributes |= is_transactional * _TRANSACTIONAL_BIT | is_control * _CONTROL_BIT
+    max_timestamp_ms = max(record.timestamp_ms for record in records)
+    deltas = (attributes, last.offset - base_offset, first.timestamp_ms, max_timestamp_ms)
+    try:
+        body = compress(compression, _encode_records(records, base_offset, first.timestamp_ms))
+        checked = _CHECKED_PART.pack(*deltas, producer_id, producer_epoch, base_sequence, len(records)) + body
+        length = _HEADER.size - _LENGTH_END + len(body)
+        return _UNCHECKED_PART.pack(base_offset, length, leader_epoch, _MAGIC, crc32c(checked)) + checked
+    except (struct.error, UnicodeEncodeError) as error:
+        raise ProtocolError(f"record batch with base offset {base_offset}: {error}") from error
+
+
+def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_ms: int) -> bytes:
+    out = bytearray()
+    next_offset = base_offset
+    for record in records:
+        if not next_offset <= record.offset <= base_offset + _INT32_MAX:
+            raise ProtocolError(f"record {record.offset}: expected offset {next_offset} to {base_offset + _INT32_MAX}")
+        next_offset = record.offset + 1
+        if not -1 <= record.timestamp_ms <= _INT64_MAX:
+            raise ProtocolError(f"record {record.offset}: timestamp {record.timestamp_ms}, expected -1 to 2**63 - 1")
+        body = _encode_record(record, record.timestamp_ms - base_timestamp_ms, record.offset - base_offset)
+        out += _varint(len(body)) + body
+    return bytes(out)
+
+
+def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> bytes:
+    parts = [
+        b"\0",
+        _varint(timestamp_delta),
+        _varint(offset_delta),
+        _encode_bytes(record.key),
+        _encode_bytes(record.value),
+    ]
+    parts.append(_varint(len(record.headers)))
+    for key, value in record.headers:
+        parts += (_encode_bytes(key.encode()), _encode_bytes(value))
+    return b"".join(parts)
+
+
+def _encode_bytes(value: bytes | None) -> bytes:
+    return b"\1" if value is None else _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    """An int64 as a zigzag varint."""
+    return unsigned_varint(value << 1 ^ value >> 63)
+
+
+def with_base_offset(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
+    """What a broker makes of a produced batch: both fields lie outside the CRC, all else is stored as it came."""
+    length = batch[_LENGTH_AT:_LEADER_EPOCH_AT]
+    return b"".join((_BASE_OFFSET.pack(base_offset), length, _INT32.pack(leader_epoch), memoryview(batch)[_MAGIC_AT:]))

@@ -1,0 +1,184 @@
+"""How messages are declared: one class for all versions of a message, with the versions beside each field.
+
+Knows nothing of bytes: `codec.py` turns a declaration into code. Ranges, names and defaults are those of Kafka's own
+message definitions (`clients/src/main/resources/common/message`).
+"""
+
+import dataclasses
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from fakebroker.protocol.types import UUID, Primitive
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """An inclusive range of versions, or none at all."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Versions":
+        """Read Kafka's notation: `0-4`, `3+`, `2` or `none`."""
+        if text == "none":
+            return NO_VERSIONS
+        first, dash, last = text.partition("-")
+        if dash:
+            return cls(int(first), int(last))
+        return cls(int(first[:-1]), sys.maxsize) if first.endswith("+") else cls(int(first), int(first))
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+    def __iter__(self) -> typing.Iterator[int]:
+        return iter(range(self.first, self.last + 1))
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+NO_VERSIONS = Versions(0, -1)
+
+
+class Struct:
+    """Base of every declared message and of the structs in it."""
+
+    __slots__ = ()
+    FIELDS: ClassVar["tuple[Field, ...]"] = ()
+    if typing.TYPE_CHECKING:
+        # Tagged fields that the declaration does not know, as (tag, bytes); they survive a round trip.
+        unknown_tags: tuple[tuple[int, bytes], ...]
+
+
+class Message(Struct):
+    """Base of every request, response and stored value that has versions of its own."""
+
+    __slots__ = ()
+    API_KEY: ClassVar[int] = -1
+    VERSIONS: ClassVar[Versions] = NO_VERSIONS
+    FLEXIBLE: ClassVar[Versions] = NO_VERSIONS
+
+
+WireType = Primitive | type[Struct]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a struct, read off its declaration."""
+
+    name: str
+    type: WireType
+    is_array: bool
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    ignorable: bool
+    default: object
+
+    def default_value(self) -> Any:
+        """What the field holds in versions that do not carry it: a new object where it can be changed."""
+        if self.default is not MISSING:
+            return self.default
+        if self.is_array:
+            return []
+        return self.type.zero if isinstance(self.type, Primitive) else self.type()
+
+
+def field(
+    *,
+    versions: str = "0+",
+    nullable: str | None = None,
+    tag: int | None = None,
+    ignorable: bool = False,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+) -> Any:
+    """Declare a field of a message.
+
+    Args:
+        versions: The versions that carry it; outside of them it has its default.
+        nullable: The versions in which it may be null; all of them where the type says `| None` and this is not given.
+        tag: The tag number of a tagged field (KIP-482).
+        ignorable: Whether a value is dropped silently where a version does not carry the field; else it is an error.
+        default: Its default value.
+        default_factory: What makes its default value, for a list or a struct.
+    """
+    spec = {"versions": versions, "nullable": nullable, "tag": tag, "ignorable": ignorable}
+    if default_factory is not MISSING:
+        return dataclasses.field(default_factory=default_factory, metadata=spec)
+    return dataclasses.field(default=default, metadata=spec)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def struct(cls: type[T]) -> type[T]:
+    """Make a declared class a struct that can stand inside messages."""
+    return _declare(cls, {})
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+def message(*, versions: str, flexible: str, api_key: int = -1) -> Callable[[type[T]], type[T]]:
+    """Make a declared class a message.
+
+    Args:
+        versions: The versions that can be read and written, such as `0-4`.
+        flexible: The flexible ones among them (KIP-482), such as `4+`.
+        api_key: Kafka's number of the API, for requests and responses.
+    """
+    members = {"API_KEY": api_key, "VERSIONS": Versions.parse(versions), "FLEXIBLE": Versions.parse(flexible)}
+    return lambda cls: _declare(cls, members)
+
+
+def _declare(cls: type[T], members: dict[str, Any]) -> type[T]:
+    annotations = inspect.get_annotations(cls)
+    cls.__annotations__ = annotations | {"unknown_tags": tuple[tuple[int, bytes], ...]}
+    # A type checker reads the annotations above; at run time the dataclass gets one more field.
+    setattr(cls, "unknown_tags", dataclasses.field(default=(), metadata={"hidden": True}, repr=False))  # noqa: B010
+    made = dataclass(slots=True, kw_only=True)(cls)
+    fields = tuple(
+        _field(item, annotations[item.name])
+        for item in dataclasses.fields(made)  # type: ignore[arg-type]  # mypy cannot see that it is a dataclass now
+        if "hidden" not in item.metadata
+    )
+    for name, value in (members | {"FIELDS": fields}).items():
+        setattr(made, name, value)
+    return made
+
+
+def _field(item: "dataclasses.Field[Any]", annotation: Any) -> Field:
+    spec: Mapping[str, Any] = item.metadata or _PLAIN
+    annotation, optional = _without_none(annotation)
+    is_array = typing.get_origin(annotation) is list
+    element = typing.get_args(annotation)[0] if is_array else annotation
+    wire = element.__metadata__[0] if hasattr(element, "__metadata__") else element
+    if not isinstance(wire, Primitive) and not (isinstance(wire, type) and issubclass(wire, Struct)):
+        raise TypeError(f"field {item.name}: {annotation!r} is not a wire type")
+    if is_array and wire is UUID:
+        raise TypeError(f"field {item.name}: arrays of UUIDs are not supported")
+    nullable = spec["nullable"] or ("0+" if optional else "none")
+    return Field(
+        name=item.name,
+        type=wire,
+        is_array=is_array,
+        versions=Versions.parse(spec["versions"]),
+        nullable=Versions.parse(nullable),
+        tag=spec["tag"],
+        ignorable=spec["ignorable"],
+        default=item.default,
+    )
+
+
+_PLAIN = {"versions": "0+", "nullable": None, "tag": None, "ignorable": False}
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
+        return annotation, False
+    return next(part for part in typing.get_args(annotation) if part is not type(None)), True

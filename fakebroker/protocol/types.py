@@ -1,0 +1,85 @@
+"""Wire primitives: what a field may be, and the variable-length integers, each read beside its write.
+
+Knows no message. Fixed-width numbers and the classic length prefixes have no functions here: the codec packs neighbours
+together with `struct`.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """One wire type: its name in Kafka's schemas, its `struct` format where its width is fixed, and its zero value."""
+
+    name: str
+    format: str | None
+    zero: object
+
+
+INT8 = Primitive("int8", "b", 0)
+INT16 = Primitive("int16", "h", 0)
+UINT16 = Primitive("uint16", "H", 0)
+INT32 = Primitive("int32", "i", 0)
+INT64 = Primitive("int64", "q", 0)
+FLOAT64 = Primitive("float64", "d", 0.0)
+BOOLEAN = Primitive("bool", "?", False)
+UUID = Primitive("uuid", "16s", bytes(16))
+STRING = Primitive("string", None, "")
+BYTES = Primitive("bytes", None, b"")
+RECORDS = Primitive("records", None, b"")
+
+# What messages are declared with: to a type checker plain Python types, to the codec the annotation behind them.
+Int8 = Annotated[int, INT8]
+Int16 = Annotated[int, INT16]
+UInt16 = Annotated[int, UINT16]
+Int32 = Annotated[int, INT32]
+Int64 = Annotated[int, INT64]
+Float64 = Annotated[float, FLOAT64]
+Boolean = Annotated[bool, BOOLEAN]
+Uuid = Annotated[bytes, UUID]
+String = Annotated[str, STRING]
+Bytes = Annotated[bytes, BYTES]
+Records = Annotated[bytes, RECORDS]
+
+ZERO_UUID = bytes(16)
+
+_MAX_VARINT_BYTES = 5
+
+
+def read_unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits (KIP-482).
+
+    Returns:
+        The value and the position behind it.
+
+    Raises:
+        IndexError: The buffer ends inside it.
+        ValueError: It is longer than 5 bytes or larger than 32 bits.
+    """
+    value = shift = 0
+    for _ in range(_MAX_VARINT_BYTES):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                raise ValueError("unsigned varint larger than 32 bits")
+            return value, position
+        shift += 7
+    raise ValueError("unsigned varint longer than 5 bytes")
+
+
+def unsigned_varint(value: int) -> bytes:
+    """The bytes of a number of 0 or more as an unsigned varint (KIP-482)."""
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))

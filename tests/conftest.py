@@ -1,0 +1,18 @@
+"""What holds for every test: Hypothesis draws the same examples in each run, and no clock decides."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "fakebroker",
+    derandomize=True,
+    deadline=None,
+    # Hypothesis would fail a test for being slow on a busy machine.
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("fakebroker")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python reads its message definitions with them when it is imported.
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")

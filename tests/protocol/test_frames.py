@@ -1,0 +1,208 @@
+"""Frames out of a stream, whatever the pieces; headers; the size limit."""
+
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from fakebroker.errors import ProtocolError
+from fakebroker.protocol import frames
+from fakebroker.protocol.codec import decode, encode
+from fakebroker.protocol.frames import (
+    FrameBuffer,
+    RequestHeader,
+    has_tagged_header,
+    read_request_header,
+    read_response,
+    request_frame,
+    response_frame,
+)
+from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.schema import Message
+from tests.strategies import MESSAGE_VERSIONS, MESSAGES, filled
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def pieces(stream: bytes, size: int) -> Iterator[bytes]:
+    return (stream[at : at + size] for at in range(0, len(stream), size))
+
+
+@given(
+    bodies=st.lists(st.binary(max_size=20) | st.integers(0, 300).map(bytes), max_size=6),
+    cuts=st.lists(st.integers(0, 500), max_size=12),
+)
+def test_any_pieces_give_the_same_frames(bodies: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(map(framed, bodies))
+    ends = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    buffer = FrameBuffer()
+
+    found = [frame for start, end in pairwise(ends) for frame in buffer.feed(stream[start:end])]
+
+    assert found == bodies
+    assert len(buffer) == 0
+
+
+def test_a_frame_is_given_as_soon_as_it_is_whole() -> None:
+    buffer = FrameBuffer()
+
+    assert buffer.feed(b"\0\0\0") == []
+    assert buffer.feed(b"\x02a") == []
+    assert len(buffer) == 5
+    assert buffer.feed(b"b\0\0\0\0" + b"\0\0\0\x01") == [b"ab", b""]
+    assert len(buffer) == 4
+    assert buffer.feed(b"c") == [b"c"]
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 11, 2**31 - 1])
+def test_a_size_that_cannot_be_is_refused_at_once(size: int) -> None:
+    buffer = FrameBuffer(max_bytes=10)
+    assert buffer.feed(framed(bytes(10))) == [bytes(10)]
+    raw = struct.pack(">i", size)
+    assert buffer.feed(raw[:3]) == []
+
+    with pytest.raises(ProtocolError, match=f"frame of {size} bytes, expected 0 to 10"):
+        buffer.feed(raw[3:])
+
+
+def test_the_default_limit_is_that_of_kafka() -> None:
+    assert FrameBuffer().feed(struct.pack(">i", 104857600)) == []
+    with pytest.raises(ProtocolError, match="frame of 104857601 bytes, expected 0 to 104857600"):
+        FrameBuffer().feed(struct.pack(">i", 104857601))
+
+
+class Copies:
+    """Counts the bytes that a `FrameBuffer` copies: stands in for `bytes` and `bytearray` in its module."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        counted = self
+
+        class CountedBytearray(bytearray):
+            def __init__(self, source: Any = b"") -> None:
+                super().__init__(source)
+                counted.count += len(self)
+
+            def __iadd__(self, other: Any) -> "CountedBytearray":
+                counted.count += len(other)
+                super().__iadd__(other)
+                return self
+
+            def __add__(self, other: Any) -> "CountedBytearray":
+                return CountedBytearray(super().__add__(other))
+
+            def __getitem__(self, index: Any) -> Any:
+                found = super().__getitem__(index)
+                counted.count += len(found) if isinstance(index, slice) else 1
+                return found
+
+        def counted_bytes(source: Any) -> bytes:
+            made = bytes(source)
+            self.count += len(made)
+            return made
+
+        monkeypatch.setattr(frames, "bytearray", CountedBytearray, raising=False)
+        monkeypatch.setattr(frames, "bytes", counted_bytes, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("frame_bytes", "piece_bytes"),
+    [(1_000_000, 100), (1_000_000, 1_000_004), (100, 64), (100, 10_000), (0, 3)],
+)
+def test_each_byte_is_copied_a_few_times_at_most(
+    frame_bytes: int, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = Copies(monkeypatch)
+    stream = framed(bytes(frame_bytes)) * (2_000_000 // (frame_bytes + 1000))
+    buffer = FrameBuffer()
+
+    found = sum(len(buffer.feed(piece)) for piece in pieces(stream, piece_bytes))
+
+    assert found == len(stream) // (frame_bytes + 4)
+    assert copies.count <= 4 * len(stream)
+    # A piece that is one whole frame is cut without a copy of ours; everything else is counted.
+    assert copies.count or piece_bytes == frame_bytes + 4
+
+
+@pytest.mark.parametrize(("cls", "version"), [pair for pair in MESSAGE_VERSIONS if pair[0] in MESSAGES[::2]])
+def test_a_request_behind_its_header(cls: type[Message], version: int) -> None:
+    request = filled(cls, version)
+    for client_id in (None, "", "grüße"):
+        (frame,) = FrameBuffer().feed(request_frame(request, version, 77, client_id))
+        header, position = read_request_header(frame, version in cls.FLEXIBLE)
+
+        assert header == RequestHeader(cls.API_KEY, version, 77, client_id)
+        assert decode(cls, frame, version, position) == request
+
+
+@pytest.mark.parametrize(("cls", "version"), [pair for pair in MESSAGE_VERSIONS if pair[0] in MESSAGES[1::2]])
+def test_a_response_behind_its_header(cls: type[Message], version: int) -> None:
+    response = filled(cls, version)
+    (frame,) = FrameBuffer().feed(response_frame(response, version, -5))
+
+    assert read_response(cls, version, frame) == (-5, response)
+    assert len(frame) == 4 + has_tagged_header(cls, version) + len(encode(response, version))
+
+
+def test_flexible_responses_have_header_version_1_but_for_api_versions() -> None:
+    tagged = {(cls, version) for cls, version in MESSAGE_VERSIONS if has_tagged_header(cls, version)}
+    flexible = {(cls, version) for cls, version in MESSAGE_VERSIONS if version in cls.FLEXIBLE}
+    api_versions = {(cls, version) for cls in (ApiVersionsRequest, ApiVersionsResponse) for version in (3, 4)}
+
+    assert flexible - tagged == api_versions
+    assert tagged < flexible
+
+
+def test_tags_in_headers_are_passed_over() -> None:
+    tags = b"\x02\x00\x03abc\x09\x00"
+    request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    frame = bytes.fromhex("000c 0004 00000001 0001") + b"c" + tags + encode(request, 4)
+    header, position = read_request_header(frame, flexible=True)
+
+    assert header == RequestHeader(12, 4, 1, "c")
+    assert decode(HeartbeatRequest, frame, 4, position) == request
+    assert read_response(HeartbeatResponse, 4, b"\0\0\0\x09" + tags + encode(HeartbeatResponse(), 4)) == (
+        9,
+        HeartbeatResponse(),
+    )
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+def test_a_cut_header(flexible: bool) -> None:
+    frame = bytes.fromhex("000c 0004 00000001 0003") + b"abc" + b"\x01\x05\x02xy" * flexible
+
+    assert read_request_header(frame, flexible) == (RequestHeader(12, 4, 1, "abc"), len(frame))
+    for end in range(len(frame)):
+        with pytest.raises(ProtocolError, match="request header malformed: "):
+            read_request_header(frame[:end], flexible)
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_cut_response(version: int) -> None:
+    frame = response_frame(HeartbeatResponse(), version, 3)[4:]
+
+    for end in range(len(frame)):
+        with pytest.raises(ProtocolError, match=f"HeartbeatResponse v{version}: "):
+            read_response(HeartbeatResponse, version, frame[:end])
+
+
+@given(frame=st.binary(max_size=40), flexible=st.booleans())
+def test_any_bytes_are_a_header_or_an_error(frame: bytes, flexible: bool) -> None:
+    try:
+        _, position = read_request_header(frame, flexible)
+    except ProtocolError:
+        return
+    assert 10 <= position <= len(frame)
+
+
+def test_a_client_id_that_is_no_utf_8_or_ends_behind_the_frame() -> None:
+    for client in (b"\x00\x01\xff", b"\x7f\xffabc"):
+        for flexible in (False, True):
+            with pytest.raises(ProtocolError, match="request header malformed: "):
+                read_request_header(bytes(8) + client, flexible)

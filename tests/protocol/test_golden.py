@@ -1,0 +1,351 @@
+"""A few messages byte by byte, written by hand from Kafka's definitions."""
+
+import pytest
+
+from fakebroker.protocol.codec import decode, encode
+from fakebroker.protocol.frames import FrameBuffer, read_request_header, read_response, request_frame, response_frame
+from fakebroker.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from fakebroker.protocol.schema import Message
+
+
+def layout(text: str) -> bytes:
+    """Bytes from lines of hexadecimal numbers with a comment behind `#`."""
+    return bytes.fromhex(" ".join(line.partition("#")[0] for line in text.splitlines()))
+
+
+HEARTBEAT = HeartbeatRequest(group_id="grp", generation_id=7, member_id="m-1")
+STATIC_HEARTBEAT = HeartbeatRequest(group_id="grp", generation_id=7, member_id="m-1", group_instance_id="i")
+JOIN = JoinGroupRequest(
+    group_id="g",
+    session_timeout_ms=10000,
+    rebalance_timeout_ms=60000,
+    member_id="",
+    group_instance_id="i",
+    protocol_type="consumer",
+    protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\x00\x01")],
+)
+
+BODIES: list[tuple[Message, int, str]] = [
+    (
+        FindCoordinatorRequest(key="grp"),
+        0,
+        """
+        00 03 67 72 70           # key: int16 length, "grp"
+        """,
+    ),
+    (
+        FindCoordinatorRequest(key="grp", key_type=1),
+        3,
+        """
+        04 67 72 70              # key: compact, 3 + 1, "grp"
+        01                       # key_type: transaction
+        00                       # no tagged fields
+        """,
+    ),
+    (
+        FindCoordinatorRequest(coordinator_keys=["a", "bc"]),
+        4,
+        """
+        00                       # key_type: group; `key` is gone
+        03                       # coordinator_keys: 2 + 1
+        02 61                    # "a"
+        03 62 63                 # "bc"
+        00                       # no tagged fields
+        """,
+    ),
+    (
+        FindCoordinatorResponse(error_code=0, node_id=2, host="h", port=9092),
+        0,
+        """
+        00 00                    # error_code
+        00 00 00 02              # node_id
+        00 01 68                 # host: "h"
+        00 00 23 84              # port: 9092
+        """,
+    ),
+    (
+        FindCoordinatorResponse(throttle_time_ms=1, error_code=15, error_message=None, node_id=-1, host="", port=-1),
+        3,
+        """
+        00 00 00 01              # throttle_time_ms
+        00 0f                    # error_code: COORDINATOR_NOT_AVAILABLE
+        00                       # error_message: null
+        ff ff ff ff              # node_id: -1
+        01                       # host: empty
+        ff ff ff ff              # port: -1
+        00                       # no tagged fields
+        """,
+    ),
+    (
+        FindCoordinatorResponse(
+            coordinators=[Coordinator(key="a", node_id=2, host="h", port=9092, error_code=0, error_message="")]
+        ),
+        4,
+        """
+        00 00 00 00              # throttle_time_ms
+        02                       # coordinators: 1 + 1
+        02 61                    # key: "a"
+        00 00 00 02              # node_id
+        02 68                    # host: "h"
+        00 00 23 84              # port: 9092
+        00 00                    # error_code
+        01                       # error_message: empty, not null
+        00                       # no tagged fields in the coordinator
+        00                       # nor in the response
+        """,
+    ),
+    (
+        HEARTBEAT,
+        0,
+        """
+        00 03 67 72 70           # group_id: "grp"
+        00 00 00 07              # generation_id
+        00 03 6d 2d 31           # member_id: "m-1"
+        """,
+    ),
+    (
+        HEARTBEAT,
+        3,
+        """
+        00 03 67 72 70           # group_id: "grp"
+        00 00 00 07              # generation_id
+        00 03 6d 2d 31           # member_id: "m-1"
+        ff ff                    # group_instance_id: null, a length of -1
+        """,
+    ),
+    (
+        STATIC_HEARTBEAT,
+        4,
+        """
+        04 67 72 70              # group_id: compact, 3 + 1, "grp"
+        00 00 00 07              # generation_id
+        04 6d 2d 31              # member_id: "m-1"
+        02 69                    # group_instance_id: "i"
+        00                       # no tagged fields
+        """,
+    ),
+    (
+        HeartbeatResponse(error_code=27),
+        0,
+        """
+        00 1b                    # error_code: REBALANCE_IN_PROGRESS
+        """,
+    ),
+    (
+        JOIN,
+        5,
+        """
+        00 01 67                 # group_id: "g"
+        00 00 27 10              # session_timeout_ms: 10000
+        00 00 ea 60              # rebalance_timeout_ms: 60000
+        00 00                    # member_id: empty
+        00 01 69                 # group_instance_id: "i"
+        00 08 63 6f 6e 73 75 6d 65 72  # protocol_type: "consumer"
+        00 00 00 01              # protocols: 1
+        00 05 72 61 6e 67 65     # name: "range"
+        00 00 00 02 00 01        # metadata: int32 length, two bytes
+        """,
+    ),
+    (
+        JOIN,
+        9,
+        """
+        02 67                    # group_id: "g"
+        00 00 27 10              # session_timeout_ms: 10000
+        00 00 ea 60              # rebalance_timeout_ms: 60000
+        01                       # member_id: empty
+        02 69                    # group_instance_id: "i"
+        09 63 6f 6e 73 75 6d 65 72  # protocol_type: "consumer"
+        02                       # protocols: 1 + 1
+        06 72 61 6e 67 65        # name: "range"
+        03 00 01                 # metadata: 2 + 1, two bytes
+        00                       # no tagged fields in the protocol
+        00                       # reason: null
+        00                       # no tagged fields
+        """,
+    ),
+    (
+        JoinGroupResponse(
+            generation_id=1,
+            protocol_type="consumer",
+            protocol_name=None,
+            leader="",
+            skip_assignment=True,
+            member_id="m",
+            members=[JoinGroupResponseMember(member_id="m", metadata=b"")],
+        ),
+        9,
+        """
+        00 00 00 00              # throttle_time_ms
+        00 00                    # error_code
+        00 00 00 01              # generation_id
+        09 63 6f 6e 73 75 6d 65 72  # protocol_type: "consumer"
+        00                       # protocol_name: null
+        01                       # leader: empty
+        01                       # skip_assignment: true
+        02 6d                    # member_id: "m"
+        02                       # members: 1 + 1
+        02 6d                    # member_id: "m"
+        00                       # group_instance_id: null
+        01                       # metadata: empty
+        00                       # no tagged fields in the member
+        00                       # no tagged fields
+        """,
+    ),
+]
+
+REQUEST_FRAMES: list[tuple[Message, int, str | None, str]] = [
+    (
+        HEARTBEAT,
+        0,
+        "py",
+        """
+        00 00 00 1a              # size: 26
+        00 0c 00 00              # api_key: Heartbeat, api_version
+        00 00 00 05              # correlation_id
+        00 02 70 79              # client_id: "py"
+        00 03 67 72 70           # group_id: "grp"
+        00 00 00 07              # generation_id
+        00 03 6d 2d 31           # member_id: "m-1"
+        """,
+    ),
+    (
+        ApiVersionsRequest(),
+        0,
+        None,
+        """
+        00 00 00 0a              # size: 10
+        00 12 00 00              # api_key: ApiVersions, api_version
+        00 00 00 05              # correlation_id
+        ff ff                    # client_id: null
+        """,
+    ),
+    (
+        ApiVersionsRequest(client_software_name="kio", client_software_version="1"),
+        3,
+        "py",
+        """
+        00 00 00 14              # size: 20
+        00 12 00 03              # api_key: ApiVersions, api_version
+        00 00 00 05              # correlation_id
+        00 02 70 79              # client_id: "py", never compact, even in header version 2
+        00                       # no tagged fields in the header
+        04 6b 69 6f              # client_software_name: "kio"
+        02 31                    # client_software_version: "1"
+        00                       # no tagged fields
+        """,
+    ),
+]
+
+RESPONSE_FRAMES: list[tuple[Message, int, str]] = [
+    (
+        HeartbeatResponse(error_code=25),
+        4,
+        """
+        00 00 00 0c              # size: 12
+        00 00 00 05              # correlation_id
+        00                       # no tagged fields in the header, which is version 1
+        00 00 00 00              # throttle_time_ms
+        00 19                    # error_code: UNKNOWN_MEMBER_ID
+        00                       # no tagged fields
+        """,
+    ),
+    (
+        ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=4)]),
+        0,
+        """
+        00 00 00 10              # size: 16
+        00 00 00 05              # correlation_id
+        00 23                    # error_code: UNSUPPORTED_VERSION
+        00 00 00 01              # api_keys: 1
+        00 12 00 00 00 04        # ApiVersions, 0-4
+        """,
+    ),
+    (
+        ApiVersionsResponse(api_keys=[ApiVersion(api_key=12, min_version=0, max_version=4)]),
+        3,
+        """
+        00 00 00 13              # size: 19
+        00 00 00 05              # correlation_id; header version 0 although the message is flexible
+        00 00                    # error_code
+        02                       # api_keys: 1 + 1
+        00 0c 00 00 00 04        # Heartbeat, 0-4
+        00                       # no tagged fields in it
+        00 00 00 00              # throttle_time_ms
+        00                       # no tagged fields: all four have their defaults
+        """,
+    ),
+    (
+        ApiVersionsResponse(
+            api_keys=[],
+            supported_features=[SupportedFeatureKey(name="group.version", min_version=0, max_version=1)],
+            finalized_features_epoch=9,
+            finalized_features=[FinalizedFeatureKey(name="group.version", max_version_level=1, min_version_level=1)],
+            zk_migration_ready=True,
+        ),
+        4,
+        """
+        00 00 00 45              # size: 69
+        00 00 00 05              # correlation_id
+        00 00                    # error_code
+        01                       # api_keys: none
+        00 00 00 00              # throttle_time_ms
+        04                       # 4 tagged fields
+        00 14                    # tag 0, 20 bytes: supported_features
+        02                       # 1 + 1
+        0e 67 72 6f 75 70 2e 76 65 72 73 69 6f 6e  # name: "group.version"
+        00 00 00 01              # min_version, max_version
+        00                       # no tagged fields
+        01 08                    # tag 1, 8 bytes: finalized_features_epoch
+        00 00 00 00 00 00 00 09
+        02 14                    # tag 2, 20 bytes: finalized_features
+        02                       # 1 + 1
+        0e 67 72 6f 75 70 2e 76 65 72 73 69 6f 6e  # name: "group.version"
+        00 01 00 01              # max_version_level, min_version_level
+        00                       # no tagged fields
+        03 01                    # tag 3, 1 byte: zk_migration_ready
+        01
+        """,
+    ),
+]
+
+
+def named(value: object) -> str | None:
+    return type(value).__name__ if isinstance(value, Message) else None
+
+
+@pytest.mark.parametrize(("message", "version", "text"), BODIES, ids=named)
+def test_messages(message: Message, version: int, text: str) -> None:
+    assert encode(message, version).hex(" ") == layout(text).hex(" ")
+    assert decode(type(message), layout(text), version) == message
+
+
+@pytest.mark.parametrize(("message", "version", "client_id", "text"), REQUEST_FRAMES, ids=named)
+def test_request_frames(message: Message, version: int, client_id: str | None, text: str) -> None:
+    assert request_frame(message, version, 5, client_id).hex(" ") == layout(text).hex(" ")
+    (frame,) = FrameBuffer().feed(layout(text))
+    header, position = read_request_header(frame, version in message.FLEXIBLE)
+    assert (header.api_key, header.api_version, header.correlation_id) == (message.API_KEY, version, 5)
+    assert header.client_id == client_id
+    assert decode(type(message), frame, version, position) == message
+
+
+@pytest.mark.parametrize(("message", "version", "text"), RESPONSE_FRAMES, ids=named)
+def test_response_frames(message: Message, version: int, text: str) -> None:
+    assert response_frame(message, version, 5).hex(" ") == layout(text).hex(" ")
+    (frame,) = FrameBuffer().feed(layout(text))
+    assert read_response(type(message), version, frame) == (5, message)

@@ -1,0 +1,394 @@
+"""Record batches: golden bytes, round trips, kafka-python and aiokafka in both directions, faults and damage."""
+
+import dataclasses
+import struct
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from aiokafka.record.default_records import (
+    DefaultRecordBatch as AiokafkaBatch,
+    DefaultRecordBatchBuilder as AiokafkaBuilder,
+)
+from crc32c import crc32c
+from hypothesis import given, strategies as st
+from kafka.record.default_records import (
+    DefaultRecordBatch as KafkaPythonBatch,
+    DefaultRecordBatchBuilder as KafkaPythonBuilder,
+)
+
+from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol.compression import Compression
+from fakebroker.protocol.records import (
+    CorruptBatchError,
+    InvalidBatchError,
+    Record,
+    RecordBatch,
+    TimestampType,
+    decode_records,
+    encode_batch,
+    split_batches,
+    validate_batch,
+    validate_produced,
+    with_base_offset,
+)
+
+NOW_MS = 1_700_000_000_000
+
+GOLDEN_RECORDS = [
+    Record(0, NOW_MS, b"k", b"value", (("h", b"x"), ("é", None))),
+    Record(1, NOW_MS - 100, None, None),
+]
+GOLDEN = bytes.fromhex(
+    "0000000000000000"  # base offset 0
+    "0000004e"  # batch length 78: all that follows
+    "ffffffff"  # partition leader epoch -1
+    "02"  # magic 2
+    "10d9fa06"  # CRC-32C of all that follows
+    "0010"  # attributes: not compressed, create time, transactional
+    "00000001"  # last offset delta 1
+    "0000018bcfe56800"  # base timestamp 1,700,000,000,000
+    "0000018bcfe56800"  # max timestamp
+    "0000000000001092"  # producer id 4242
+    "0007"  # producer epoch 7
+    "0000002a"  # base sequence 42
+    "00000002"  # 2 records
+    "28"  # record of 20 bytes
+    "00"  # attributes, unused
+    "00"  # timestamp delta 0
+    "00"  # offset delta 0
+    "02"
+    "6b"  # key of 1 byte
+    "0a"
+    "76616c7565"  # value of 5 bytes
+    "04"  # 2 headers
+    "02"
+    "68"
+    "02"
+    "78"  # h: x
+    "04"
+    "c3a9"
+    "01"  # é: null
+    "0e"  # record of 7 bytes
+    "00"
+    "c701"  # timestamp delta -100
+    "02"  # offset delta 1
+    "01"  # key null
+    "01"  # value null
+    "00"  # no headers
+)
+RECORD_COUNT_AT, RECORDS_AT = 57, 61
+
+HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3).map(tuple)
+BYTES = st.none() | st.binary(max_size=100) | st.just(bytes(10_000))
+
+
+@st.composite
+def record_lists(draw: st.DrawFn, last_timestamp_ms: int = 2**63 - 1) -> list[Record]:
+    """Records with the offsets from 0 on."""
+    timestamps = st.integers(NOW_MS, NOW_MS + 1000) | st.integers(0, last_timestamp_ms)
+    contents = st.lists(st.tuples(timestamps, BYTES, BYTES, HEADERS), min_size=1, max_size=5)
+    return [Record(offset, *content) for offset, content in enumerate(draw(contents))]
+
+
+def the_batch(data: bytes) -> RecordBatch:
+    (batch,) = split_batches(data)
+    return batch
+
+
+def mended(data: bytes) -> bytes:
+    """The batch with its length and CRC made right again."""
+    out = bytearray(data)
+    struct.pack_into(">i", out, 8, len(out) - 12)
+    struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))
+    return bytes(out)
+
+
+def batch_of(records: bytes, count: int = 1) -> bytes:
+    """An uncompressed batch around these bytes."""
+    data = bytearray(encode_batch([Record(0, NOW_MS, None, None)])[:RECORDS_AT] + records)
+    struct.pack_into(">i", data, 23, count - 1)
+    struct.pack_into(">i", data, RECORD_COUNT_AT, count)
+    return mended(bytes(data))
+
+
+def test_golden_bytes() -> None:
+    data = encode_batch(GOLDEN_RECORDS, producer_id=4242, producer_epoch=7, base_sequence=42, is_transactional=True)
+    assert data.hex() == GOLDEN.hex()
+
+
+def test_golden_bytes_are_read() -> None:
+    batch = validate_produced(GOLDEN)
+    assert dataclasses.astuple(batch) == (
+        *(0, 78, -1, 2, 0x10D9FA06, 0x10, 1, NOW_MS, NOW_MS, 4242, 7, 42, 2),
+        GOLDEN,
+    )
+    assert (batch.size_bytes, batch.last_offset) == (len(GOLDEN), 1)
+    assert batch.compression is Compression.NONE
+    assert batch.timestamp_type is TimestampType.CREATE_TIME
+    assert batch.is_transactional
+    assert not batch.is_control
+    assert decode_records(batch) == GOLDEN_RECORDS
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+@given(records=record_lists())
+def test_round_trip(compression: Compression, records: list[Record]) -> None:
+    batch = validate_produced(encode_batch(records, compression=compression))
+    assert batch.compression is compression
+    assert batch.record_count == len(records)
+    assert batch.max_timestamp_ms == max(record.timestamp_ms for record in records)
+    assert decode_records(batch) == records
+
+
+@given(
+    base_offset=st.integers(0, 2**62),
+    deltas=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4, unique=True).map(sorted),
+    leader_epoch=st.integers(-1, 2**31 - 1),
+)
+def test_a_compacted_batch_keeps_its_gaps(base_offset: int, deltas: list[int], leader_epoch: int) -> None:
+    records = [Record(base_offset + delta, -1, b"", b"") for delta in deltas]
+    batch = the_batch(encode_batch(records, base_offset=base_offset, leader_epoch=leader_epoch))
+    assert decode_records(batch) == records
+    assert (batch.base_offset, batch.last_offset) == (base_offset, records[-1].offset)
+    assert batch.partition_leader_epoch == leader_epoch
+
+
+def test_records_of_a_batch_with_log_append_time_have_its_largest_timestamp() -> None:
+    data = encode_batch(GOLDEN_RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert [record.timestamp_ms for record in decode_records(the_batch(data))] == [NOW_MS, NOW_MS]
+
+
+def test_an_empty_batch_as_compaction_leaves_it_has_no_records() -> None:
+    assert decode_records(the_batch(batch_of(b"", count=0))) == []
+
+
+@pytest.mark.parametrize("builder", [KafkaPythonBuilder, AiokafkaBuilder])
+@given(records=record_lists(last_timestamp_ms=2**62))
+def test_uncompressed_bytes_are_those_of_other_clients(builder: Any, records: list[Record]) -> None:
+    theirs = built_by(builder, records, Compression.NONE)
+    ours = encode_batch(records, producer_id=5, producer_epoch=6, base_sequence=7, is_transactional=True)
+    assert with_base_offset(ours, 0, the_batch(theirs).partition_leader_epoch) == theirs
+
+
+@pytest.mark.parametrize(
+    ("builder", "compression"),
+    [(KafkaPythonBuilder, Compression.GZIP), *((AiokafkaBuilder, codec) for codec in list(Compression)[1:])],
+)
+@given(records=record_lists(last_timestamp_ms=2**62))
+def test_compressed_batches_of_other_clients_are_read(
+    builder: Any, compression: Compression, records: list[Record]
+) -> None:
+    # They give compression up where it does not pay.
+    records[0].value = bytes(10_000)
+    batch = validate_produced(built_by(builder, records, compression))
+    assert batch.compression is compression
+    assert decode_records(batch) == records
+
+
+@pytest.mark.parametrize(
+    ("reader", "compression"),
+    [
+        (KafkaPythonBatch, Compression.NONE),
+        (KafkaPythonBatch, Compression.GZIP),
+        *((AiokafkaBatch, codec) for codec in Compression),
+    ],
+)
+@given(records=record_lists(last_timestamp_ms=2**62))
+def test_other_clients_read_its_batches(reader: Any, compression: Compression, records: list[Record]) -> None:
+    data = encode_batch(records, compression=compression, producer_id=5, producer_epoch=6, base_sequence=7)
+    theirs = reader(data)
+    assert theirs.validate_crc()
+    assert (theirs.producer_id, theirs.producer_epoch, theirs.base_sequence) == (5, 6, 7)
+    fields = [Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs]
+    assert fields == records
+
+
+def built_by(builder: Any, records: list[Record], compression: Compression) -> bytes:
+    """A transactional batch as one of the other clients builds it."""
+    theirs = builder(
+        magic=2,
+        compression_type=int(compression),
+        is_transactional=1,
+        producer_id=5,
+        producer_epoch=6,
+        base_sequence=7,
+        batch_size=1 << 20,
+    )
+    for record in records:
+        headers = list(record.headers)
+        assert theirs.append(record.offset, record.timestamp_ms, record.key, record.value, headers) is not None
+    return bytes(theirs.build())
+
+
+def test_with_base_offset_changes_what_the_crc_does_not_cover() -> None:
+    stored = with_base_offset(GOLDEN, 2**40, 9)
+    assert stored == struct.pack(">q", 2**40) + GOLDEN[8:12] + struct.pack(">i", 9) + GOLDEN[16:]
+    batch = the_batch(stored)
+    validate_batch(batch)
+    assert [record.offset for record in decode_records(batch)] == [2**40, 2**40 + 1]
+
+
+def test_split_leaves_a_truncated_last_batch_out() -> None:
+    data = GOLDEN + with_base_offset(GOLDEN, 2, 0)
+    for size in range(len(data) + 1):
+        offsets = [batch.base_offset for batch in split_batches(data[:size])]
+        assert offsets == [0, 2][: size // len(GOLDEN)]
+
+
+@pytest.mark.parametrize("size", range(len(GOLDEN)))
+def test_a_truncated_batch_cannot_be_produced(size: int) -> None:
+    with pytest.raises(
+        InvalidBatchError, match=f"records of {size} bytes: 0 whole record batches, expected 1"
+    ) as error:
+        validate_produced(GOLDEN[:size])
+    assert error.value.error_code is ErrorCode.INVALID_RECORD
+
+
+def test_what_is_left_behind_a_produced_batch_is_dropped() -> None:
+    assert validate_produced(GOLDEN + GOLDEN[:-1]).data == GOLDEN
+
+
+def changed(position: int, form: str, value: int) -> bytes:
+    out = bytearray(GOLDEN)
+    struct.pack_into(form, out, position, value)
+    return bytes(out)
+
+
+CORRUPT = {
+    "no length": (changed(8, ">i", 13), "record batch at byte 0: batch length 13, expected 14 or more"),
+    "negative length": (changed(8, ">i", -1), "batch length -1, expected 14 or more"),
+    "shorter than a header": (changed(8, ">i", 48), "60 bytes long, expected 61 or more"),
+    "magic 3": (changed(16, ">B", 3), "magic 3 at byte 16, expected 2"),
+    "magic 255": (changed(16, ">B", 255), "magic 255 at byte 16, expected 2"),
+    "CRC": (changed(17, ">I", 0), "CRC 0x00000000 at byte 17, expected 0x"),
+    "attributes": (changed(21, ">h", 0x30), "CRC 0x"),
+}
+
+
+@pytest.mark.parametrize(("data", "fault"), CORRUPT.values(), ids=CORRUPT.keys())
+def test_corrupt_batches(data: bytes, fault: str) -> None:
+    with pytest.raises(CorruptBatchError, match=fault) as error:
+        validate_produced(data)
+    assert error.value.error_code is ErrorCode.CORRUPT_MESSAGE
+
+
+def compressed_batch(attributes: int, records: bytes) -> bytes:
+    data = bytearray(batch_of(records))
+    struct.pack_into(">h", data, 21, attributes)
+    return mended(bytes(data))
+
+
+PLAIN = "0c 00 00 00 01 01 00"
+INVALID = {
+    "two batches": (GOLDEN + GOLDEN, "2 whole record batches, expected 1"),
+    "magic 0": (changed(16, ">B", 0), "magic 0 at byte 16, expected 2"),
+    "magic 1": (changed(16, ">B", 1), "magic 1 at byte 16, expected 2"),
+    "base offset": (changed(0, ">q", 7), "base offset 7: expected base offset 0"),
+    "control batch": (encode_batch(GOLDEN_RECORDS, is_control=True), "control records, expected none"),
+    "no sequence": (encode_batch(GOLDEN_RECORDS, producer_id=5), "base sequence -1 at byte 53, expected 0 or more"),
+    "no records": (batch_of(b"", count=0), "record count 0 at byte 57, expected 1 or more"),
+    "negative count": (batch_of(b"", count=-5), "record count -5 at byte 57, expected 1 or more"),
+    "count and delta": (mended(changed(RECORD_COUNT_AT, ">i", 1)), "record count 1 at byte 57, .* last offset delta 1"),
+    "more records counted": (batch_of(bytes.fromhex(PLAIN), count=2), "record 1 at byte 68: the data ends inside it"),
+    "2**31 - 1 counted": (batch_of(bytes.fromhex(PLAIN), count=2**31 - 1), "record 1 at byte 68: the data ends"),
+    "fewer records counted": (batch_of(bytes.fromhex(PLAIN * 2)), "data up to byte 75, expected its end at byte 68"),
+    "offset delta": (batch_of(bytes.fromhex("0c 00 00 02 01 01 00")), "a record with offset 1, expected 0"),
+    "record too short": (
+        batch_of(bytes.fromhex("0a 00 00 00 01 01 00")),
+        "length 5 ends it at byte 67, expected byte 68",
+    ),
+    "record too long": (
+        batch_of(bytes.fromhex("0e 00 00 00 01 01 00")),
+        "record 0 at byte 61: the data ends inside it",
+    ),
+    "no length of a record": (batch_of(b""), "record 0 at byte 61: the data ends inside it"),
+    "key too long": (batch_of(bytes.fromhex("0c 00 00 00 7e 01 00")), "record 0 at byte 61: the data ends inside it"),
+    "header value too long": (batch_of(bytes.fromhex("12 00 00 00 01 01 02 00 7e 00")), "ends it at byte 71, expected"),
+    "varint too long": (batch_of(b"\x80" * 80), "varint too large at byte 70"),
+    "varint past 32 bits": (batch_of(b"\xff\xff\xff\xff\x1f"), "expected -2147483648 to 2147483647"),
+    "header count": (batch_of(bytes.fromhex("0c 00 00 00 01 01 02")), "header count 1 at byte 68, expected 0 to 0"),
+    "negative header count": (batch_of(bytes.fromhex("0c 00 00 00 01 01 01")), "header count -1"),
+    "header key null": (batch_of(bytes.fromhex("10 00 00 00 01 01 02 01 01")), "header key null at byte 69"),
+    "header key not UTF-8": (batch_of(bytes.fromhex("12 00 00 00 01 01 02 02 ff 01")), "record 0 at byte 61: 'utf-8'"),
+    "timestamp": (
+        batch_of(bytes.fromhex("1e 00 feffffffffffffffff01 00 01 01 00")),
+        f"timestamp {NOW_MS + 2**63 - 1}, expected an int64",
+    ),
+    "compression 5": (compressed_batch(5, b""), "compression 5 in the attributes at byte 21, expected 0 to 4"),
+    **{
+        f"{codec.name} garbage": (compressed_batch(codec, b"garbage"), f"base offset 0: {codec.name.lower()} ")
+        for codec in list(Compression)[1:]
+    },
+}
+
+
+@pytest.mark.parametrize(("data", "fault"), INVALID.values(), ids=INVALID.keys())
+def test_invalid_batches(data: bytes, fault: str) -> None:
+    with pytest.raises(InvalidBatchError, match=fault) as error:
+        validate_produced(data)
+    assert error.value.error_code is ErrorCode.INVALID_RECORD
+
+
+def test_a_negative_record_count_cannot_be_decoded() -> None:
+    with pytest.raises(InvalidBatchError, match="record count -1 at byte 57, expected 0 or more"):
+        decode_records(the_batch(batch_of(b"", count=-1)))
+
+
+@pytest.mark.parametrize("compression", list(Compression)[1:])
+def test_decompression_is_bounded(compression: Compression) -> None:
+    data = encode_batch([Record(0, NOW_MS, None, bytes(1 << 20))], compression=compression)
+    with pytest.raises(InvalidBatchError, match="expected"):
+        validate_produced(data, limit_bytes=1 << 20)
+    assert validate_produced(data, limit_bytes=(1 << 20) + 20).record_count == 1
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_a_flipped_bit_is_found_wherever_the_crc_covers_it(compression: Compression) -> None:
+    data = encode_batch(GOLDEN_RECORDS, compression=compression)
+    for bit in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        try:
+            batch = validate_produced(bytes(flipped))
+        except InvalidBatchError:
+            continue
+        assert 12 <= bit // 8 < 16  # the leader epoch
+        assert decode_records(batch) == GOLDEN_RECORDS
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+@given(data=st.data())
+def test_damaged_records_raise_nothing_but_protocol_errors(compression: Compression, data: st.DataObject) -> None:
+    damaged = bytearray(encode_batch(GOLDEN_RECORDS, compression=compression))
+    for position in data.draw(st.lists(st.integers(21, len(damaged) - 1), min_size=1, max_size=4)):
+        damaged[position] = data.draw(st.integers(0, 255))
+    batch = the_batch(bytes(damaged))
+    for check in (decode_records, lambda batch: validate_produced(mended(batch.data))):
+        with suppress(ProtocolError):
+            check(batch)
+
+
+@given(data=st.binary(max_size=100), records=st.binary(max_size=40), count=st.integers(-1, 4))
+def test_any_bytes_raise_nothing_but_protocol_errors(data: bytes, records: bytes, count: int) -> None:
+    for produced in (data, batch_of(records, count)):
+        with suppress(ProtocolError):
+            assert validate_produced(produced).record_count > 0
+
+
+@pytest.mark.parametrize(
+    ("records", "numbers", "fault"),
+    [
+        ([], {}, "record batch of 0 records, expected at least 1"),
+        ([Record(4, 0, None, None)], {"base_offset": 5}, "record 4: expected offset 5 to"),
+        ([Record(5, 0, None, None)] * 2, {"base_offset": 5}, "record 5: expected offset 6 to"),
+        ([Record(2**31, 0, None, None)], {}, "record 2147483648: expected offset 0 to 2147483647"),
+        ([Record(0, -2, None, None)], {}, "record 0: timestamp -2, expected -1 to"),
+        ([Record(0, 2**63, None, None)], {}, "record 0: timestamp 9223372036854775808, expected -1 to"),
+        ([Record(0, 0, None, None, (("\ud800", None),))], {}, "surrogates not allowed"),
+        ([Record(0, 0, None, None)], {"producer_epoch": 2**15}, "record batch with base offset 0: "),
+    ],
+)
+def test_records_that_no_batch_can_carry(records: list[Record], numbers: dict[str, int], fault: str) -> None:
+    with pytest.raises(ProtocolError, match=fault):
+        encode_batch(records, **numbers)  # type: ignore[arg-type]  # mypy cannot tell which number is which
