@@ -1,0 +1,122 @@
+"""JoinGroup: who may join a group, and what a join does in each state.
+
+The checks in Kafka's order (`GroupMetadataManager.classicGroupJoinToClassicGroup`). The round itself is `rebalance`'s.
+"""
+
+from collections.abc import Callable
+
+from fakebroker.coordinator.group import PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.member import Member
+from fakebroker.coordinator.rebalance import rebalance_or_complete
+from fakebroker.coordinator.types import JoinGroup, JoinResult
+from fakebroker.errors import ErrorCode
+
+# A new member does not know its id yet, so it cannot send heartbeats; and should its client be gone, its place must not
+# be kept forever. A constant in Kafka too.
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+
+
+def join(group: Group, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> None:
+    """Handles a JoinGroup for a group that exists; the answer comes now or later."""
+    member_id = request.member_id
+    if not group.has_room_for(member_id):
+        group.remove(member_id)
+        group.answer(token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    elif not group.supports(request.protocol_type, request.protocols):
+        group.answer(token, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id))
+    elif not member_id:
+        new_member_id = f"{request.client_id if request.instance_id is None else request.instance_id}-{new_uuid()}"
+        _join_as(new_member_id, group, request, token, now_ms)
+    elif member_id in group.pending_members:
+        _join_pending(group, request, token, now_ms)
+    elif error := group.check_member(member_id, request.instance_id):
+        group.answer(token, JoinResult(error, member_id=member_id))
+    else:
+        _rejoin(group, request, token, now_ms)
+
+
+def _join_as(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+    """A join without a member id. A static member never has to come twice; a dynamic one does since KIP-394."""
+    if request.instance_id is None and request.requires_member_id:
+        group.arm_pending(new_member_id, request.session_timeout_ms, now_ms)
+        group.answer(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id=new_member_id))
+    elif request.instance_id in group.static_members:
+        _replace_static_member(new_member_id, group, request, token, now_ms)
+    else:
+        _add_member(new_member_id, group, request, token, now_ms)
+
+
+def _join_pending(group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+    if request.instance_id is None:
+        _add_member(request.member_id, group, request, token, now_ms)
+    else:  # Only dynamic members are ever pending; Kafka fails with an IllegalStateException.
+        group.answer(token, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def _add_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+    if group.is_initial_rebalance:
+        group.new_member_added = True
+    member = Member(
+        member_id=member_id,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
+        is_new=True,
+    )
+    group.add(member, request.protocol_type)
+    group.park_join(member_id, token)
+    group.arm_session(member, NEW_MEMBER_JOIN_TIMEOUT_MS, now_ms)
+    rebalance_or_complete(group, now_ms)
+
+
+def _rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+    """A known member: answered at once when nothing changes, so that a lost answer costs no round.
+
+    The leader of a stable group always gets a new round: it may have seen a change that no metadata shows.
+    """
+    member = group.members[request.member_id]
+    is_leader = group.leader_id == member.member_id
+    is_unchanged = group.state is not PREPARING_REBALANCE and request.protocols == member.protocols
+    if is_unchanged and not (is_leader and group.state is STABLE):
+        group.answer(token, group.join_result(member.member_id, with_members=is_leader))
+        return
+    group.update(member, request)
+    group.park_join(member.member_id, token)
+    rebalance_or_complete(group, now_ms)
+
+
+def _replace_static_member(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+    """A static member that has come back without its id, under a new one.
+
+    In a stable group no round is needed as long as the members would choose the same protocol, whatever else changed.
+    """
+    old_leader_id = group.leader_id
+    member = group.replace_static_member(request.instance_id or "", new_member_id)
+    group.arm_session(member, member.session_timeout_ms, now_ms)  # Still with the timeout from before, as Kafka does.
+    group.update(member, request)
+    if group.state is STABLE and group.select_protocol() == group.protocol_name:
+        result = _store_replacement(group, new_member_id, request.supports_skip_assignment, old_leader_id)
+        group.answer(token, result)
+        return
+    group.park_join(new_member_id, token)
+    rebalance_or_complete(group, now_ms)
+
+
+def _store_replacement(
+    group: Group, member_id: str, supports_skip_assignment: bool, old_leader_id: str | None
+) -> JoinResult:
+    """Persisted: a full group record, before the JoinGroup is answered.
+
+    Clients that cannot be told to skip the assignment are told the old leader, even if it was this member: else they
+    would assign anew (KIP-814).
+    """
+    is_leader = group.leader_id == member_id
+    result = group.join_result(member_id, with_members=is_leader and supports_skip_assignment)
+    if supports_skip_assignment:
+        result.skip_assignment = is_leader
+    else:
+        result.leader = old_leader_id or ""
+    return result

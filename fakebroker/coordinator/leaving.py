@@ -1,0 +1,29 @@
+"""LeaveGroup: members go, by themselves or by an administrator's hand (`classicGroupLeaveToClassicGroup`, KIP-345)."""
+
+from collections.abc import Iterable
+
+from fakebroker.coordinator.group import EMPTY, Group
+from fakebroker.coordinator.rebalance import rebalance_or_complete
+from fakebroker.errors import ErrorCode
+
+
+def leave(group: Group, members: Iterable[tuple[str, str | None]], now_ms: float) -> list[ErrorCode]:
+    """Removes the given members, as (member id, instance id), and starts one round for all of them.
+
+    Returns:
+        One code for each, in order.
+    """
+    errors = [_leave_one(group, member_id, instance_id) for member_id, instance_id in members]
+    # A pending id that leaves starts a round as well, though no member is missing: Kafka does not tell the two apart.
+    if ErrorCode.NONE in errors and group.state is not EMPTY:
+        rebalance_or_complete(group, now_ms)
+    return errors
+
+
+def _leave_one(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+    if not member_id and instance_id is not None:
+        member_id = group.static_members.get(instance_id, "")
+    if member_id not in group.pending_members and (error := group.check_member(member_id, instance_id)):
+        return error
+    group.remove(member_id)
+    return ErrorCode.NONE

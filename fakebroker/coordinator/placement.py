@@ -1,0 +1,43 @@
+"""Which partition of an internal topic a group id (or transactional id) belongs to.
+
+Java's view of a string, and the one formula built on it. Knows no groups, brokers or leaders.
+"""
+
+import struct
+
+_UINT32_MASK = 0xFFFF_FFFF
+_INT32_MIN = -(2**31)
+
+
+def _utf16_units(text: str) -> tuple[int, ...]:
+    # A Python string may hold a lone surrogate, as a Java string may; "surrogatepass" keeps it one unit.
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    return struct.unpack(f"<{len(encoded) // 2}H", encoded)
+
+
+def java_string_length(text: str) -> int:
+    """Length as Java's `String.length` counts it: characters above U+FFFF count twice."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def java_string_hash(text: str) -> int:
+    """Java's `String.hashCode`: a signed 32-bit number over UTF-16 units."""
+    value = 0
+    for unit in _utf16_units(text):
+        value = (31 * value + unit) & _UINT32_MASK
+    return value - 2**32 if value >> 31 else value
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Partition of `__consumer_offsets` (or `__transaction_state`) that `key` belongs to.
+
+    Kafka's `Utils.abs(key.hashCode()) % partitionCount`, where the absolute value of the smallest int is 0.
+
+    Args:
+        key: A group id or a transactional id; any string, the empty one too.
+        partition_count: How many partitions the internal topic has.
+    """
+    if partition_count < 1:
+        raise ValueError(f"partition_count is {partition_count}, expected at least 1")
+    value = java_string_hash(key)
+    return 0 if value == _INT32_MIN else abs(value) % partition_count

@@ -1,0 +1,187 @@
+"""The rebalance procedure of a classic group, and what happens when one of its timers runs out.
+
+Everything that moves a group round: start, initial delay, end of the join phase, and members that are late. Which
+requests start a round is the business of `joining`, `syncing` and `leaving`.
+"""
+
+from math import inf
+
+from fakebroker.coordinator.group import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, Group
+from fakebroker.coordinator.member import Member
+from fakebroker.coordinator.types import SyncResult
+from fakebroker.errors import ErrorCode
+
+
+def rebalance_or_complete(group: Group, now_ms: float) -> None:
+    """Starts a round; or, if one is under way, ends its join phase once everybody is in and no initial delay runs."""
+    if group.state is not PREPARING_REBALANCE:
+        start_rebalance(group, now_ms)
+    elif group.has_everyone_joined and not group.is_initial_rebalance:
+        complete_join_phase(group, now_ms)
+
+
+def start_rebalance(group: Group, now_ms: float) -> None:
+    """Goes to PreparingRebalance from Empty, CompletingRebalance or Stable (Kafka's `prepareRebalance`)."""
+    if group.state is COMPLETING_REBALANCE:
+        _give_up_generation(group, now_ms)
+    group.awaiting_sync.clear()
+    group.sync_deadline_ms = inf
+    group.transition_to(PREPARING_REBALANCE, now_ms)
+    if group.is_initial_rebalance:
+        _start_initial_delay(group, now_ms)
+    elif group.has_everyone_joined or not group.members:  # Without members the longest rebalance timeout is 0.
+        complete_join_phase(group, now_ms)
+    else:
+        group.arm_join(group.rebalance_timeout_ms(), now_ms)
+
+
+def _give_up_generation(group: Group, now_ms: float) -> None:
+    for member in group.members.values():
+        member.assignment = b""
+    answer_parked_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+
+
+def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
+    """Answers every parked sync, in order of arrival, with the member's assignment or with `error`.
+
+    Their sessions start anew: one that ran out meanwhile was left alone, because an answer was owed (Kafka's
+    `propagateAssignment`).
+    """
+    for member_id in list(group.parked_syncs):
+        member = group.members[member_id]
+        group.answer_sync(member_id, SyncResult(error) if error else sync_result(group, member))
+        group.arm_session(member, member.session_timeout_ms, now_ms)
+
+
+def sync_result(group: Group, member: Member) -> SyncResult:
+    """What a member is told that has synced in the current generation."""
+    return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+
+
+# The initial delay
+
+
+def _start_initial_delay(group: Group, now_ms: float) -> None:
+    delay_ms = group.config.group_initial_rebalance_delay_ms
+    if delay_ms == 0:
+        complete_join_phase(group, now_ms)
+        return
+    group.initial_delay_ms = delay_ms
+    group.initial_remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
+    group.arm_join(delay_ms, now_ms)
+
+
+def _expire_join(group: Group, now_ms: float) -> None:
+    """Completes the join phase; but an initial delay is extended while members keep coming.
+
+    See Kafka's `tryCompleteInitialRebalanceElseSchedule`.
+    """
+    if not (group.is_initial_rebalance and group.new_member_added and group.initial_remaining_ms):
+        complete_join_phase(group, now_ms)
+        return
+    group.new_member_added = False
+    next_delay_ms = min(group.config.group_initial_rebalance_delay_ms, group.initial_remaining_ms)
+    group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
+    group.initial_delay_ms = next_delay_ms
+    group.arm_join(next_delay_ms, now_ms)
+
+
+# The end of the join phase
+
+
+def complete_join_phase(group: Group, now_ms: float) -> None:
+    """Ends the join phase with the members that are in (Kafka's `completeClassicGroupJoin`).
+
+    Dynamic members that did not join are removed, static ones stay. If only static members are left and none of them
+    joined, nobody could lead: the group goes on waiting for them until their sessions end.
+    """
+    group.join_deadline_ms = inf
+    for member in list(group.members.values()):
+        if member.instance_id is None and member.member_id not in group.parked_joins:
+            group.remove(member.member_id)
+    if not group.members:
+        become_empty(group, now_ms)
+    elif not group.parked_joins:
+        group.arm_join(group.rebalance_timeout_ms(), now_ms)
+    else:
+        _start_generation(group, now_ms)
+
+
+def become_empty(group: Group, now_ms: float) -> None:
+    """Persisted: a group record without members, before the LeaveGroup that caused it is answered."""
+    group.generation_id += 1
+    group.protocol_name = None
+    group.subscribed_topics = group.compute_subscribed_topics()
+    group.transition_to(EMPTY, now_ms)
+
+
+def _start_generation(group: Group, now_ms: float) -> None:
+    if group.leader_id not in group.parked_joins:
+        group.leader_id = next(member_id for member_id in group.members if member_id in group.parked_joins)
+    group.generation_id += 1
+    group.protocol_name = group.select_protocol()
+    group.subscribed_topics = group.compute_subscribed_topics()
+    group.transition_to(COMPLETING_REBALANCE, now_ms)
+    for member_id in list(group.parked_joins):
+        group.answer_join(member_id, group.join_result(member_id, with_members=member_id == group.leader_id))
+    for member in group.members.values():
+        group.arm_session(member, member.session_timeout_ms, now_ms)
+        member.is_new = False
+        group.awaiting_sync[member.member_id] = None
+    group.arm_sync(group.rebalance_timeout_ms(), now_ms)
+
+
+# Timers
+
+
+def fire_earliest_timer(group: Group, now_ms: float) -> None:
+    """Lets the one timer run out that is due first.
+
+    At the same deadline sessions come first, in the order the members were added, then pending ids in the order they
+    were told, then the join timer, then the sync timer.
+    """
+    deadline_ms = group.earliest_deadline()
+    for member in group.members.values():
+        if member.deadline_ms == deadline_ms:
+            return _expire_session(group, member, now_ms)
+    for member_id, pending_deadline_ms in group.pending_members.items():
+        if pending_deadline_ms == deadline_ms:
+            return _expire_pending(group, member_id, now_ms)
+    if group.join_deadline_ms == deadline_ms:
+        return _expire_join(group, now_ms)
+    return _expire_sync(group, now_ms)
+
+
+def _expire_session(group: Group, member: Member, now_ms: float) -> None:
+    """Removes a member, unless an answer is owed to it; a new member is removed even then."""
+    member_id = member.member_id
+    if not member.is_new and (member_id in group.parked_joins or member_id in group.parked_syncs):
+        member.deadline_ms = inf
+        return
+    group.remove(member_id)
+    if group.state is not PREPARING_REBALANCE:
+        start_rebalance(group, now_ms)
+    else:
+        _complete_if_nobody_is_missing(group, now_ms)
+
+
+def _expire_pending(group: Group, member_id: str, now_ms: float) -> None:
+    group.remove(member_id)
+    if group.state is PREPARING_REBALANCE:
+        _complete_if_nobody_is_missing(group, now_ms)
+
+
+def _complete_if_nobody_is_missing(group: Group, now_ms: float) -> None:
+    # Unlike a join or a LeaveGroup, an expiry cuts even an initial delay short.
+    if group.has_everyone_joined:
+        complete_join_phase(group, now_ms)
+
+
+def _expire_sync(group: Group, now_ms: float) -> None:
+    """Removes, all together, the members that have not synced in this generation (Kafka's `expirePendingSync`)."""
+    group.sync_deadline_ms = inf
+    late_ids = list(group.awaiting_sync)
+    for member_id in late_ids:
+        group.remove(member_id)
+    if late_ids:
+        start_rebalance(group, now_ms)

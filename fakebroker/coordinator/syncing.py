@@ -1,0 +1,50 @@
+"""SyncGroup: the leader hands in the assignment, every member fetches its own (`classicGroupSyncToClassicGroup`)."""
+
+from math import inf
+
+from fakebroker.coordinator.group import PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.rebalance import answer_parked_syncs, sync_result
+from fakebroker.coordinator.types import SyncGroup, SyncResult
+from fakebroker.errors import ErrorCode
+
+
+def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> None:
+    """Handles a SyncGroup; the answer comes now or with the leader's sync."""
+    member_id = request.member_id
+    if error := _check_sync(group, request):
+        group.answer(token, SyncResult(error))
+        return
+    group.awaiting_sync.pop(member_id, None)
+    if not group.awaiting_sync:
+        group.sync_deadline_ms = inf
+    if group.state is STABLE:
+        group.answer(token, sync_result(group, group.members[member_id]))
+        return
+    group.park_sync(member_id, token)
+    if member_id == group.leader_id:
+        _store_assignments(group, dict(request.assignments), now_ms)
+
+
+def _check_sync(group: Group, request: SyncGroup) -> ErrorCode:
+    if error := group.check_member(request.member_id, request.instance_id):
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else ErrorCode.NONE
+
+
+def _differs(given: str | None, chosen: str | None) -> bool:
+    return given is not None and chosen is not None and given != chosen
+
+
+def _store_assignments(group: Group, assignments: dict[str, bytes], now_ms: float) -> None:
+    """Persisted: a full group record, before any sync of this generation is answered.
+
+    Should storing it fail, the members must get the error instead and a new round begins.
+    """
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+    answer_parked_syncs(group, ErrorCode.NONE, now_ms)
+    group.transition_to(STABLE, now_ms)

@@ -1,0 +1,118 @@
+"""The invariants notice what they say they do, and the transition table is what Kafka allows."""
+
+from collections.abc import Callable
+from math import inf
+
+import pytest
+
+from fakebroker.coordinator.group import TRANSITIONS, Group, GroupState
+from fakebroker.coordinator.invariants import History, InvariantError, check
+from tests.coordinator.driver import START_MS, Driver, protocols
+
+LEADER, FOLLOWER, STATIC = "client-uuid1", "client-uuid2", "i-uuid3"
+
+
+def group_in(state: str) -> Group:
+    """Leader, follower and static member."""
+    driver = Driver()
+    if state == "Empty":
+        driver.commit()
+        return driver.group()
+    ids = driver.complete(2, static=("i",))
+    assert ids == [LEADER, FOLLOWER, STATIC]
+    if state != "CompletingRebalance":
+        driver.sync_all(ids)
+    if state == "PreparingRebalance":
+        driver.join(LEADER)
+    if state == "CompletingRebalance":
+        driver.sync(FOLLOWER, 1)
+    check(driver.group())
+    return driver.group()
+
+
+def spoil(attribute: str, value: object) -> Callable[[Group], None]:
+    return lambda group: setattr(group, attribute, value)
+
+
+def give_up_common_protocol(group: Group) -> None:
+    group.members[LEADER].protocols = protocols("x")
+    group.protocol_counts.update(range=2, x=1)
+
+
+def park_one_too_many(group: Group) -> None:
+    group.config.group_max_size = 1
+    group.parked_joins[FOLLOWER] = None
+
+
+SPOILED: list[tuple[str, Callable[[Group], object], str]] = [
+    ("Stable", spoil("state", GroupState.DEAD), "can be found is not Dead"),
+    ("Stable", spoil("state", GroupState.EMPTY), "Empty group has no members"),
+    ("Empty", spoil("state", GroupState.STABLE), "a generation has members"),
+    ("Stable", lambda g: setattr(g.members[LEADER], "member_id", "x"), "filed under its id"),
+    ("Stable", spoil("leader_id", "x"), "the leader is a member"),
+    ("Stable", spoil("leader_id", None), "the leader is a member"),
+    ("Stable", lambda g: g.static_members.clear(), "instance id mapped"),
+    ("Stable", lambda g: g.static_members.update(j=LEADER), "instance id mapped"),
+    ("Stable", lambda g: g.pending_members.update({LEADER: 1.0}), "a pending id is not a member"),
+    ("Stable", spoil("protocol_type", None), "members have a protocol type"),
+    ("Stable", lambda g: g.protocol_counts.update(range=2), "counts of supported protocols"),
+    (
+        "PreparingRebalance",
+        give_up_common_protocol,
+        "some protocol is supported by all",
+    ),
+    ("Stable", spoil("protocol_name", "x"), "protocol of a generation"),
+    ("Stable", spoil("protocol_type", "connect"), "knows the subscriptions"),
+    ("Stable", lambda g: g.parked_joins.update({LEADER: None}), "joins are parked while"),
+    ("PreparingRebalance", lambda g: g.parked_joins.update(x=None), "a parked join is a member's"),
+    ("PreparingRebalance", park_one_too_many, "no more joins"),
+    ("Stable", lambda g: setattr(g.members[LEADER], "is_new", True), "a new member's join is parked"),
+    ("Stable", lambda g: g.parked_syncs.update({LEADER: None}), "syncs are parked while"),
+    ("CompletingRebalance", lambda g: g.awaiting_sync.update({FOLLOWER: None}), "is not awaited any more"),
+    ("CompletingRebalance", lambda g: g.awaiting_sync.pop(LEADER), "as soon as the leader has synced"),
+    ("PreparingRebalance", lambda g: g.awaiting_sync.update({LEADER: None}), "awaited within a generation"),
+    ("CompletingRebalance", lambda g: g.awaiting_sync.update(x=None), "an awaited sync is a member's"),
+    ("PreparingRebalance", spoil("join_deadline_ms", inf), "the join timer runs"),
+    ("Stable", spoil("join_deadline_ms", START_MS), "the join timer runs"),
+    ("CompletingRebalance", spoil("sync_deadline_ms", inf), "while a sync is awaited"),
+    ("PreparingRebalance", spoil("sync_deadline_ms", START_MS), "within a generation only"),
+    ("Stable", lambda g: setattr(g.members[LEADER], "deadline_ms", inf), "session runs, or an answer is owed"),
+    ("Stable", spoil("wakeup_ms", inf), "wakes up before every deadline"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "spoil_it", "rule"), SPOILED)
+def test_a_spoiled_group_is_noticed(state: str, spoil_it: Callable[[Group], object], rule: str) -> None:
+    group = group_in(state)
+    spoil_it(group)
+    with pytest.raises(InvariantError, match=f"group 'g' in state .* breaks a rule: .*{rule}"):
+        check(group)
+
+
+def test_history_notices_a_generation_that_goes_back() -> None:
+    group, history = group_in("Stable"), History()
+    history.check_step(group)
+    group.generation_id = 0
+    with pytest.raises(InvariantError, match="group 'g' went back from generation 1"):
+        history.check_step(group)
+
+
+def test_history_notices_a_protocol_that_changes_within_a_generation() -> None:
+    group, history = group_in("Stable"), History()
+    history.check_step(group)
+    group.protocol_name = "other"
+    with pytest.raises(InvariantError, match="group 'g' changed its protocol within generation 1"):
+        history.check_step(group)
+
+
+@pytest.mark.parametrize("old", GroupState)
+@pytest.mark.parametrize("new", GroupState)
+def test_only_transitions_of_the_table_are_made(old: GroupState, new: GroupState) -> None:
+    group = group_in("Empty")
+    group.state = old
+    if new in TRANSITIONS[old]:
+        group.transition_to(new, START_MS + 1)
+        assert (group.previous_state, group.state, group.state_since_ms) == (old, new, START_MS + 1)
+    else:
+        with pytest.raises(RuntimeError, match=f"group 'g': no transition from {old.value} to {new.value}"):
+            group.transition_to(new, START_MS + 1)
