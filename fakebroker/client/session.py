@@ -1,0 +1,145 @@
+"""What a group member knows, and the requests it makes of that.
+
+Decides nothing: when to send what, and what an answer leads to, stands in `member.py`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fakebroker.client import requests
+from fakebroker.client.agenda import Agenda, Timer
+from fakebroker.client.assignors import Subscription, TopicPartition
+from fakebroker.client.effects import Discover, Effect, Fatal, GroupRequest, Revoked, Send
+from fakebroker.client.requests import Identity
+from fakebroker.client.settings import MemberSettings
+from fakebroker.client.states import TRANSITIONS, MemberState
+from fakebroker.client.subscription import encode_subscription
+from fakebroker.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The broker that coordinates the group."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class Session:
+    """The half of a member that keeps and sends; see `Member`.
+
+    Attributes:
+        state: Where the member stands; see `MemberState`.
+        effects: What it wants done since the driver last took them.
+        identity: Its member id and generation.
+        coordinator: The broker its requests are for; `None` while it is looked for.
+        assigned: The partitions it owns.
+        positions: The next offset of each owned partition, as far as known: set from the committed offset when it is
+            assigned (0 where there is none), then advanced by the application. A commit sends them.
+    """
+
+    def __init__(self, settings: MemberSettings) -> None:
+        self.settings = settings
+        self.state = MemberState.DOWN
+        self.effects: list[Effect] = []
+        self.positions: dict[TopicPartition, int] = {}
+        self._reset()
+
+    def _reset(self) -> None:
+        self.identity = Identity(self.settings.group_id, self.settings.instance_id)
+        self.coordinator: Coordinator | None = None
+        self.assigned: tuple[TopicPartition, ...] = ()
+        self.positions.clear()
+        self._agenda = Agenda(self.settings.retry_backoff_ms)
+        self._last_held: tuple[tuple[TopicPartition, ...], int] | None = None
+
+    @property
+    def member_id(self) -> str:
+        return self.identity.member_id
+
+    @property
+    def generation_id(self) -> int:
+        return self.identity.generation_id
+
+    def _enter(self, state: MemberState) -> None:
+        """The one place where `state` changes; timers go with the state they were set in, but for the session's own."""
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"member {self.member_id!r}: no way from {self.state} to {state}")
+        self.state = state
+        in_session = state in (MemberState.PART_OF_GROUP, MemberState.STOPPED)
+        self._agenda.keep(*(Timer.HEARTBEAT, Timer.SESSION) if in_session else ())
+
+    def _stop(self) -> None:
+        if self.state is not MemberState.DOWN:
+            self._enter(MemberState.DOWN)
+            self._reset()
+
+    def _fail(self, error: ErrorCode, sentence: str, now_ms: float) -> None:
+        self._revoke(self.assigned, now_ms, lost=True)
+        self.effects.append(Fatal(error, sentence, now_ms))
+        self._stop()
+
+    def _send(self, request: GroupRequest, scheduled_ms: float) -> None:
+        self._agenda.expect(request, self.identity)
+        self.effects.append(Send(request, scheduled_ms))
+
+    def _back_off(self, now_ms: float) -> None:
+        self._agenda.set(Timer.RETRY, now_ms + self._agenda.backoff_ms())
+
+    def _discover(self, scheduled_ms: float) -> None:
+        self.effects.append(Discover(scheduled_ms))
+
+    def _heartbeat(self, due_ms: float, now_ms: float) -> None:
+        self._agenda.repeat(Timer.HEARTBEAT, due_ms, self.settings.heartbeat_interval_ms, now_ms)
+        self._send(requests.heartbeat(self.identity), due_ms)
+
+    def _alive(self, now_ms: float) -> None:
+        """The coordinator has been heard of."""
+        self._agenda.set(Timer.SESSION, now_ms + self.settings.session_timeout_ms)
+
+    def _commit_due(self, due_ms: float, now_ms: float) -> None:
+        if self.settings.commit_interval_ms:
+            self._agenda.repeat(Timer.COMMIT, due_ms, self.settings.commit_interval_ms, now_ms)
+        self._commit(due_ms)
+
+    def _commit(self, scheduled_ms: float) -> None:
+        known = {partition: self.positions[partition] for partition in self.assigned if partition in self.positions}
+        if known:
+            self._send(requests.offset_commit(self.identity, known), scheduled_ms)
+
+    def _fetch_offsets(self, scheduled_ms: float) -> None:
+        unknown = [partition for partition in self.assigned if partition not in self.positions]
+        if unknown:
+            self._send(requests.offset_fetch(self.identity, unknown), scheduled_ms)
+
+    def _start_from(self, offsets: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Take committed offsets for positions, 0 where there is none, unless the application has set one already."""
+        owned = frozenset(self.assigned)
+        for partition, offset in offsets:
+            if partition in owned:
+                self.positions.setdefault(partition, max(offset, 0))
+
+    def _send_join(self, scheduled_ms: float) -> None:
+        settings = self.settings
+        subscription = Subscription(
+            member_id=self.member_id,
+            topics=settings.topics,
+            owned_partitions=self.assigned,
+            generation_id=self.generation_id,
+        )
+        metadata = encode_subscription(
+            subscription, previous=self._last_held if settings.assignor == "sticky" else None
+        )
+        request = requests.join_group(
+            self.identity, settings.session_timeout_ms, settings.rebalance_timeout_ms, settings.assignor, metadata
+        )
+        self._send(request, scheduled_ms)
+
+    def _revoke(self, revoked: tuple[TopicPartition, ...], now_ms: float, *, lost: bool) -> None:
+        gone = frozenset(revoked)
+        self.assigned = tuple(partition for partition in self.assigned if partition not in gone)
+        for partition in revoked:
+            self.positions.pop(partition, None)
+        if revoked:
+            self.effects.append(Revoked(revoked, lost, now_ms))

@@ -1,0 +1,47 @@
+"""The settings of a group member. Knows which values make sense, nothing of what is done with them."""
+
+from dataclasses import dataclass
+
+from fakebroker.client.assignors import ASSIGNORS, COOPERATIVE_ASSIGNORS
+from fakebroker.errors import ConfigError
+
+
+@dataclass(slots=True, kw_only=True)
+class MemberSettings:
+    """Kafka's consumer settings, with its defaults, as far as group membership goes.
+
+    Attributes:
+        instance_id: `group.instance.id`, which makes the member a static one (KIP-345).
+        assignor: The one `partition.assignment.strategy`, by its protocol name.
+        rebalance_timeout_ms: `max.poll.interval.ms`.
+        commit_interval_ms: `auto.commit.interval.ms`; 0 commits only when told to.
+        retry_backoff_ms: The first back-off; the next ones double up to a second.
+    """
+
+    group_id: str
+    client_id: str
+    topics: tuple[str, ...]
+    instance_id: str | None = None
+    assignor: str = "range"
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 300_000
+    heartbeat_interval_ms: int = 3_000
+    commit_interval_ms: int = 5_000
+    retry_backoff_ms: int = 100
+
+    def __post_init__(self) -> None:
+        if self.assignor not in ASSIGNORS:
+            raise ConfigError(f"assignor {self.assignor!r}: expected one of {', '.join(ASSIGNORS)}")
+        if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat_interval_ms {self.heartbeat_interval_ms}: expected more than 0 and less than "
+                f"session_timeout_ms, which is {self.session_timeout_ms}"
+            )
+        for name in ("rebalance_timeout_ms", "commit_interval_ms", "retry_backoff_ms"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} {getattr(self, name)}: expected 0 or more")
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether the member keeps its partitions through a rebalance (KIP-429)."""
+        return self.assignor in COOPERATIVE_ASSIGNORS

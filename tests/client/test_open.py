@@ -1,0 +1,64 @@
+"""Opening a connection over TCP, to a listener on this machine."""
+
+import pytest
+import trio
+import trio.testing
+
+from fakebroker.client.connection import BrokerUnreachable, Connection
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
+from tests.client.broker import Broker, heartbeat
+from tests.client.trio_runner import in_trio_with_sockets
+
+
+@in_trio_with_sockets
+async def test_open_connects_over_tcp() -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        broker = Broker(stream)
+        await broker.tell_versions()
+        header, _ = await broker.take()
+        await broker.answer(header, HeartbeatResponse(error_code=25))
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, serve, 0)
+        port = listeners[0].socket.getsockname()[1]
+        async with await Connection.open("localhost", port, "c", nursery) as connection:
+            assert (await connection.request(heartbeat())).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        nursery.cancel_scope.cancel()
+
+
+@in_trio_with_sockets
+async def test_nobody_listening_is_said_with_host_and_port() -> None:
+    listener, *_ = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    await listener.aclose()
+    async with trio.open_nursery() as nursery:
+        with pytest.raises(BrokerUnreachable, match=f"broker 127.0.0.1:{port} cannot be reached: .*{port}") as caught:
+            await Connection.open("127.0.0.1", port, "c", nursery)
+    assert (caught.value.host, caught.value.port) == ("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (None, "no connection with versions agreed on after 50 ms"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "frame of 1213486160 bytes, expected 0 to 104857600"),
+        (b"", "the broker has closed it"),
+    ],
+    ids=["silent", "not a broker", "closes"],
+)
+@in_trio_with_sockets
+async def test_what_does_not_answer_as_a_broker_is_unreachable(said: bytes | None, why: str) -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        if said is None:
+            await trio.sleep_forever()
+        else:
+            await stream.send_all(said)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, serve, 0)
+        port = listeners[0].socket.getsockname()[1]
+        with pytest.raises(BrokerUnreachable, match=why):
+            await Connection.open("localhost", port, "c", nursery, connect_timeout_ms=50 if said is None else 10_000)
+        nursery.cancel_scope.cancel()
