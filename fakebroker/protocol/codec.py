@@ -41,10 +41,12 @@ def encode(message: Message, version: int) -> bytes:
 
 def encode_into(message: Message, version: int, out: bytearray) -> None:
     """Append an encoded message to a buffer; see `encode`."""
+    cls = type(message)
+    encoder = _encoders.get((cls, version)) or encoder_for(cls, version)
     try:
-        encoder_for(type(message), version)(message, out)
+        encoder(message, out)
     except _UNWRITABLE as error:
-        raise _explained(error, type(message), version, "cannot be written") from None
+        raise _explained(error, cls, version, "cannot be written") from None
 
 
 def decode(cls: type[M], data: bytes, version: int, position: int = 0, *, fills_data: bool = True) -> M:

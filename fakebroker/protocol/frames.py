@@ -30,18 +30,18 @@ class FrameBuffer:
 
     Args:
         max_bytes: The largest frame accepted, without its size.
+
+    Attributes:
+        held_bytes: How many bytes of an unfinished frame are held.
     """
 
-    __slots__ = ("_buffer", "_needed", "max_bytes")
+    __slots__ = ("_buffer", "_needed", "held_bytes", "max_bytes")
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self.max_bytes = max_bytes
         self._buffer = bytearray()
         self._needed = 4
-
-    def __len__(self) -> int:
-        """How many bytes of an unfinished frame are held."""
-        return len(self._buffer)
+        self.held_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take what has arrived; give the frames that are whole now, without their sizes.
@@ -54,7 +54,8 @@ class FrameBuffer:
         buffer: bytes | bytearray = data
         if self._buffer:
             self._buffer += data
-            if len(self._buffer) < self._needed:
+            self.held_bytes = len(self._buffer)
+            if self.held_bytes < self._needed:
                 return []
             buffer = self._buffer
         frames, position, end, self._needed = [], 0, len(buffer), 4
@@ -68,6 +69,7 @@ class FrameBuffer:
             position += 4 + size
             frames.append(bytes(buffer[position - size : position]))
         self._buffer = bytearray(buffer[position:])
+        self.held_bytes = end - position
         return frames
 
 
@@ -119,7 +121,7 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
     return bytes(out)
 
 
-def response_frame(message: Message, version: int, correlation_id: int) -> bytes:
+def response_frame(message: Message, version: int, correlation_id: int) -> bytearray:
     """The frame of a response, with its size.
 
     Raises:
@@ -130,7 +132,7 @@ def response_frame(message: Message, version: int, correlation_id: int) -> bytes
         out.append(0)
     encode_into(message, version, out)
     _SIZE.pack_into(out, 0, len(out) - 4)
-    return bytes(out)
+    return out
 
 
 def read_response(cls: type[M], version: int, frame: bytes) -> tuple[int, M]:

@@ -1,0 +1,200 @@
+"""The state of the fake cluster, and where each request finds its handler.
+
+Pure: a call and the time go in, answered calls come out, now or later. Knows no sockets, clocks or random sources; ids
+come from a maker handed in, so that the same inputs give the same run.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fakebroker.cluster import handlers
+from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.config import Config
+from fakebroker.cluster.fetch_sessions import FetchSessions
+from fakebroker.cluster.handlers import fetch
+from fakebroker.cluster.journal import Journal
+from fakebroker.cluster.purgatory import FetchPurgatory
+from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, Topics, name_fault, spread
+from fakebroker.coordinator.coordinator import Coordinator
+from fakebroker.coordinator.placement import partition_for
+from fakebroker.errors import ConfigError
+from fakebroker.protocol.schema import Message
+
+TRANSACTIONS_TOPIC_PARTITIONS = 50
+INTERNAL_REPLICATION_FACTOR = 3
+"""Kafka's `offsets.topic.replication.factor`; a smaller cluster has as many replicas as brokers."""
+
+
+_HANDLERS = handlers.BY_NAME
+
+MAX_PARTITIONS = 100_000
+"""The most partitions of one topic: a number in a request must not fill the memory."""
+
+
+@dataclass(slots=True, eq=False)
+class Broker:
+    """One broker: where clients reach it, and the groups it coordinates."""
+
+    node_id: int
+    host: str
+    port: int
+    coordinator: Coordinator
+    fetch_sessions: FetchSessions
+    up: bool = True
+
+
+class Cluster:
+    """Brokers, topics, groups and the journal.
+
+    Args:
+        brokers: How many; their node ids are 1, 2, 3 ...
+        topics: Names and partition counts of the topics that exist from the start.
+        config: The brokers' settings.
+        new_id: Makes 16 bytes that are not made twice.
+        journal: Keeps the calls.
+
+    Raises:
+        ConfigError: No brokers, or a topic that cannot be.
+    """
+
+    def __init__(
+        self,
+        *,
+        brokers: int,
+        topics: Mapping[str, int],
+        config: Config,
+        new_id: Callable[[], bytes],
+        journal: Journal,
+    ) -> None:
+        if not 1 <= brokers <= 1000:
+            raise ConfigError(f"brokers={brokers}: expected 1 to 1000")
+        self.config = config
+        self.journal = journal
+        self.new_id = new_id
+        self.cluster_id = uuid_text(new_id())
+        self.topics = Topics(new_id, config.number("log.retention.bytes"))
+        self.purgatory = FetchPurgatory()
+        self.next_producer_id = 0
+        self.answered: list[Call] = []
+        self.brokers = {node_id: self._new_broker(node_id) for node_id in range(1, brokers + 1)}
+        offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
+        for partition in offsets_topic.partitions:
+            self.brokers[partition.leader_id].coordinator.lead(partition.index, 0)
+        for name, partitions in topics.items():
+            self.create_new_topic(name, partitions)
+
+    def _new_broker(self, node_id: int) -> Broker:
+        coordinator = Coordinator(self.config.coordinator(), lambda: uuid_text(self.new_id()))
+        sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
+        return Broker(node_id, "", -1, coordinator, sessions)
+
+    def _create_internal(self, name: str, partitions: int) -> Topic:
+        return self.create_topic(name, partitions, min(INTERNAL_REPLICATION_FACTOR, len(self.brokers)))
+
+    @property
+    def controller_id(self) -> int:
+        """The controller: the first broker that is up."""
+        return next(broker.node_id for broker in self.brokers.values() if broker.up)
+
+    def create_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
+        """Create a topic spread evenly over the brokers; by default with `default.replication.factor` replicas."""
+        node_ids = list(self.brokers)
+        factor = replication_factor or min(self.config.number("default.replication.factor"), len(node_ids))
+        return self.topics.create(name, spread(partitions, factor, node_ids))
+
+    def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
+        """Create a topic that somebody names outside of a request.
+
+        Raises:
+            ConfigError: It is there already, or cannot be.
+        """
+        fault = name_fault(name)
+        if fault is None and name in self.topics:
+            fault = f"topic {name!r} is there already"
+        if fault is None and not 1 <= partitions <= MAX_PARTITIONS:
+            fault = f"topic {name!r} with {partitions} partitions: expected 1 to {MAX_PARTITIONS}"
+        if fault is None and replication_factor is not None and not 1 <= replication_factor <= len(self.brokers):
+            fault = f"topic {name!r} with {replication_factor} replicas: expected 1 to {len(self.brokers)}, the brokers"
+        if fault is not None:
+            raise ConfigError(fault)
+        return self.create_topic(name, partitions, replication_factor)
+
+    def forget(self, peer: Peer) -> None:
+        """A connection is over: nobody waits for its answers any more."""
+        self.purgatory.discard(peer)
+
+    def auto_create_topic(self, name: str) -> Topic:
+        """Create a topic because it is asked for, as big as the settings say (Kafka's AutoTopicCreationManager)."""
+        if name == TRANSACTIONS_TOPIC:
+            return self._create_internal(name, TRANSACTIONS_TOPIC_PARTITIONS)
+        return self.create_topic(name, self.config.number("num.partitions"))
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Delete a topic with its records, and what groups have committed for it; `tick` answers who waits for it."""
+        self.topics.delete(topic)
+        for partition in topic.partitions:
+            self.purgatory.release(partition)
+        for broker in self.brokers.values():
+            broker.coordinator.delete_topic_offsets(topic.name)
+
+    def coordinator_of(self, group_id: str) -> Broker:
+        """The broker that coordinates a group: the leader of the group's partition of __consumer_offsets."""
+        return self._leader_for(OFFSETS_TOPIC, group_id)
+
+    def transaction_coordinator_of(self, transactional_id: str) -> Broker:
+        """The broker that would coordinate a transactional id."""
+        if TRANSACTIONS_TOPIC not in self.topics:
+            self.auto_create_topic(TRANSACTIONS_TOPIC)
+        return self._leader_for(TRANSACTIONS_TOPIC, transactional_id)
+
+    def _leader_for(self, internal_topic: str, key: str) -> Broker:
+        topic = self.topics.get(internal_topic)
+        assert topic is not None
+        return self.brokers[topic.partitions[partition_for(key, len(topic.partitions))].leader_id]
+
+    def handle(self, call: Call, now_ms: float) -> None:
+        """Take a request; its answer, and those it sets free, come up in `answered`, now or later."""
+        call.received_ms = now_ms
+        self.journal.add(call)
+        response = _HANDLERS[call.api.name](self, call, now_ms)
+        if response is not None:
+            call.response = response
+            call.answered_ms = now_ms
+            self.answered.append(call)
+        if call.peer.broker.coordinator.answers:
+            self._settle(now_ms)
+
+    def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
+        """Answer a call; with None where its request asked for no answer."""
+        call.response = response
+        call.answered_ms = now_ms
+        self.answered.append(call)
+
+    def tick(self, now_ms: float) -> None:
+        """Do what is due: timers of groups, Fetch requests that have waited long enough."""
+        for broker in self.brokers.values():
+            broker.coordinator.tick(now_ms)
+        fetch.expire(self, now_ms)
+        self._settle(now_ms)
+
+    def next_deadline(self) -> float | None:
+        """When `tick` is due next; early perhaps, never late."""
+        deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
+        deadlines.append(self.purgatory.next_deadline())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def _settle(self, now_ms: float) -> None:
+        """Turn what coordinators have decided about parked joins and syncs into responses."""
+        for broker in self.brokers.values():
+            answers = broker.coordinator.answers
+            if answers:
+                broker.coordinator.answers = []
+                for token, result in answers:
+                    assert isinstance(token, Call)
+                    self.answer(token, handlers.response_to(token, result), now_ms)
+
+
+def uuid_text(raw: bytes) -> str:
+    """16 bytes in the 36 characters of a UUID."""
+    digits = raw.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -1,0 +1,218 @@
+"""Incremental fetch sessions (KIP-227): what one broker remembers of the partitions that its clients fetch.
+
+A session's later requests name changes only, and its later responses carry only partitions with news. Classes and rules
+are those of Kafka's FetchSession.scala. Knows no topics and no logs.
+"""
+
+from dataclasses import dataclass
+
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+NO_SESSION = 0
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+EVICTION_MS = 120_000
+"""How long a session is safe from larger ones, and how long an unused one is (`FetchSessionCacheShard.evictionMs`)."""
+
+_LAST_EPOCH = 2**31 - 1
+
+Key = tuple[str, bytes, int]
+"""A partition as requests name it: topic name, topic id, number. Of name and id the one that is not sent is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What to answer: an error of the session or NONE, the session's id, and the partitions to tell of."""
+
+    error: ErrorCode
+    session_id: int
+    data: dict[Key, PartitionData]
+
+
+class FetchContext:
+    """One Fetch without a session: all it names is read and told.
+
+    Args:
+        partitions: What to read.
+    """
+
+    def __init__(self, partitions: dict[Key, FetchPartition]) -> None:
+        self.partitions = partitions
+
+    def reply(self, data: dict[Key, PartitionData], now_ms: float) -> Reply:
+        """Pick from what was read of the partitions what the client is told."""
+        return Reply(ErrorCode.NONE, NO_SESSION, data)
+
+
+class SessionErrorContext(FetchContext):
+    """A Fetch that does not fit its session: nothing is read."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__({})
+        self.error = error
+
+    def reply(self, data: dict[Key, PartitionData], now_ms: float) -> Reply:
+        return Reply(self.error, NO_SESSION, {})
+
+
+class FullFetchContext(FetchContext):
+    """A Fetch that starts a session, if there is room for one when it is answered."""
+
+    def __init__(
+        self, partitions: dict[Key, FetchPartition], sessions: "FetchSessions", *, uses_topic_ids: bool
+    ) -> None:
+        super().__init__(partitions)
+        self.sessions = sessions
+        self.uses_topic_ids = uses_topic_ids
+
+    def reply(self, data: dict[Key, PartitionData], now_ms: float) -> Reply:
+        if not self.sessions.make_room(len(data), now_ms):
+            return Reply(ErrorCode.NONE, NO_SESSION, data)
+        cached = {
+            key: CachedPartition(self.partitions[key], told.high_watermark, told.log_start_offset)
+            for key, told in data.items()
+        }
+        session = self.sessions.create(cached, now_ms, uses_topic_ids=self.uses_topic_ids)
+        return Reply(ErrorCode.NONE, session.session_id, data)
+
+
+class IncrementalFetchContext(FetchContext):
+    """A Fetch of a session: its partitions are read, and those with news are told."""
+
+    def __init__(self, session: "FetchSession") -> None:
+        super().__init__({key: cached.request for key, cached in session.partitions.items()})
+        self.session = session
+        self.epoch = session.epoch
+
+    def reply(self, data: dict[Key, PartitionData], now_ms: float) -> Reply:
+        session = self.session
+        if session.epoch != self.epoch:
+            # While this one waited for records, the session was used by another.
+            return Reply(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, {})
+        news = {key: told for key, told in data.items() if session.partitions[key].has_news(told)}
+        for key, told in news.items():
+            if told.records:
+                # To the end with it: next time the others come first, so that all get their share of the bytes.
+                session.partitions[key] = session.partitions.pop(key)
+        return Reply(ErrorCode.NONE, session.session_id, news)
+
+
+@dataclass(slots=True)
+class CachedPartition:
+    """A partition of a session: what to read of it, and what its client was told last."""
+
+    request: FetchPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def has_news(self, told: PartitionData) -> bool:
+        """Whether the client must be told of it; then it counts as told."""
+        changed = (self.high_watermark, self.log_start_offset) != (told.high_watermark, told.log_start_offset)
+        # An error is told each time, and the end of it, too: nothing has the high watermark -1.
+        self.high_watermark = -1 if told.error_code else told.high_watermark
+        self.log_start_offset = told.log_start_offset
+        return changed or bool(told.records) or told.error_code != ErrorCode.NONE
+
+
+@dataclass(slots=True, eq=False)
+class FetchSession:
+    """One session. Its epoch is the one that the next request must carry."""
+
+    session_id: int
+    partitions: dict[Key, CachedPartition]
+    uses_topic_ids: bool
+    created_ms: float
+    last_used_ms: float
+    epoch: int = INITIAL_EPOCH + 1
+
+    def update(self, asked: dict[Key, FetchPartition], forgotten: list[Key]) -> None:
+        """Take over a request's changes."""
+        for key, request in asked.items():
+            if key in self.partitions:
+                self.partitions[key].request = request
+            else:
+                self.partitions[key] = CachedPartition(request)
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+
+class FetchSessions:
+    """The sessions of one broker, in the order of their last use.
+
+    Args:
+        max_sessions: How many are kept (`max.incremental.fetch.session.cache.slots`); 0 is none, ever.
+    """
+
+    def __init__(self, max_sessions: int) -> None:
+        self._max_sessions = max_sessions
+        self._sessions: dict[int, FetchSession] = {}
+        self._last_session_id = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def context(self, request: FetchRequest, version: int, now_ms: float) -> FetchContext:
+        """What a request asks for, together with its session."""
+        asked = {
+            (topic.topic, topic.topic_id, partition.partition): partition
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self._next(request, asked, version, now_ms)
+        self._sessions.pop(request.session_id, None)
+        if request.session_epoch == FINAL_EPOCH:
+            return FetchContext(asked)
+        return FullFetchContext(asked, self, uses_topic_ids=version >= 13)
+
+    def _next(
+        self, request: FetchRequest, asked: dict[Key, FetchPartition], version: int, now_ms: float
+    ) -> FetchContext:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            return SessionErrorContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != (version >= 13):
+            return SessionErrorContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        forgotten = [
+            (topic.topic, topic.topic_id, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        session.update(asked, forgotten)
+        del self._sessions[session.session_id]
+        if not session.partitions:
+            return FetchContext(asked)
+        self._sessions[session.session_id] = session
+        session.last_used_ms = now_ms
+        session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
+        return IncrementalFetchContext(session)
+
+    def make_room(self, size: int, now_ms: float) -> bool:
+        """Whether a session of so many partitions may be created, after giving up a less valuable one if need be.
+
+        That is the one unused for longest, if for longer than `EVICTION_MS`; else the smallest of those that were so
+        old when last used, if it is smaller than the new one (among equals the first created).
+        """
+        if len(self._sessions) < self._max_sessions:
+            return True
+        stalest = next(iter(self._sessions.values()), None)
+        if stalest is None:
+            return False
+        if now_ms - stalest.last_used_ms > EVICTION_MS:
+            del self._sessions[stalest.session_id]
+            return True
+        old = [each for each in self._sessions.values() if each.last_used_ms - each.created_ms > EVICTION_MS]
+        smallest = min(old, key=lambda each: (len(each.partitions), each.session_id), default=None)
+        if smallest is None or len(smallest.partitions) >= size:
+            return False
+        del self._sessions[smallest.session_id]
+        return True
+
+    def create(self, partitions: dict[Key, CachedPartition], now_ms: float, *, uses_topic_ids: bool) -> FetchSession:
+        """Create a session; there must be room."""
+        self._last_session_id += 1
+        session = FetchSession(self._last_session_id, partitions, uses_topic_ids, now_ms, now_ms)
+        self._sessions[session.session_id] = session
+        return session

@@ -1,0 +1,62 @@
+"""DeleteTopics: by name, from 6 on also by id; what is named twice is not deleted (ControllerApis.deleteTopics)."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.topics import Topic
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
+from fakebroker.protocol.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+_TWICE = (ErrorCode.INVALID_REQUEST, "topic named twice in one request")
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteTopicsResponse:
+    asked = _asked(call)
+    if not cluster.config.switch("delete.topic.enable"):
+        error = ErrorCode.TOPIC_DELETION_DISABLED if call.api_version >= 3 else ErrorCode.INVALID_REQUEST
+        return DeleteTopicsResponse(responses=[_result(*each, error, "delete.topic.enable is false") for each in asked])
+    found = {each: _find(cluster, *each) for each in asked}
+    named = Counter(topic.topic_id for topic in found.values() if isinstance(topic, Topic))
+    results = []
+    for (name, topic_id), times in asked.items():
+        topic = found[name, topic_id]
+        if times > 1:
+            results.append(_result(name, topic_id, *_TWICE))
+        elif not isinstance(topic, Topic):
+            results.append(_result(name, topic_id, *topic))
+        elif named[topic.topic_id] > 1:
+            results.append(_result(topic.name, topic.topic_id, *_TWICE))
+        else:
+            cluster.delete_topic(topic)
+            results.append(_result(topic.name, topic.topic_id, ErrorCode.NONE, None))
+    return DeleteTopicsResponse(responses=results)
+
+
+def _asked(call: Call) -> Counter[tuple[str | None, bytes]]:
+    """What is to be deleted, as (name, id), and how often it is named; in the order of the request."""
+    states: list[DeleteTopicState] = call.request.topics
+    names: list[str] = call.request.topic_names
+    return Counter([(state.name, state.topic_id) for state in states] + [(name, ZERO_UUID) for name in names])
+
+
+def _find(cluster: "Cluster", name: str | None, topic_id: bytes) -> Topic | tuple[ErrorCode, str]:
+    if (name is None) == (topic_id == ZERO_UUID):
+        return ErrorCode.INVALID_REQUEST, "expected a topic name or a topic id, and not both"
+    topic = cluster.topics.find(name or "", topic_id, by_id=name is None)
+    if topic is None and name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id"
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
+    if topic.is_internal:
+        # Kafka would delete and later recreate it; with it would go what the cluster knows of groups.
+        return ErrorCode.INVALID_REQUEST, f"internal topic {topic.name!r} cannot be deleted"
+    return topic
+
+
+def _result(name: str | None, topic_id: bytes, error: ErrorCode, message: str | None) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)

@@ -1,0 +1,156 @@
+"""Fetch: what there is at once if it is enough, else a wait for more (ReplicaManager.fetchMessages, DelayedFetch)."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.fetch_sessions import FetchContext, Key
+from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
+from fakebroker.cluster.purgatory import DelayedFetch
+from fakebroker.cluster.topics import Partition
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from fakebroker.protocol.records import split_batches
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+_READ_COMMITTED = 1
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a Fetch finds now.
+
+    Attributes:
+        data: What each partition gives, in the order in which they were read; topics or partitions unknown come last.
+        partitions: Those that exist.
+        moved: Those that have another leader or leader epoch than the client thinks.
+        missing_bytes: How many bytes it takes before it must be answered; 0 or less if it must be now.
+    """
+
+    missing_bytes: int
+    data: dict[Key, PartitionData] = field(default_factory=dict)
+    partitions: list[Partition] = field(default_factory=list)
+    moved: list[Partition] = field(default_factory=list)
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> FetchResponse | None:
+    request: FetchRequest = call.request
+    context = call.broker.fetch_sessions.context(request, call.api_version, now_ms)
+    reading = _read(cluster, call, context)
+    if request.max_wait_ms <= 0 or reading.missing_bytes <= 0:
+        return _response(cluster, call, context, reading, now_ms)
+    deadline_ms = now_ms + request.max_wait_ms
+    cluster.purgatory.park(DelayedFetch(call, context, reading.partitions, deadline_ms, reading.missing_bytes))
+    return None
+
+
+def wake(cluster: "Cluster", partition: Partition, size_bytes: int, now_ms: float) -> None:
+    """Answer the requests that have enough now that so many bytes were appended to a partition."""
+    for delayed in cluster.purgatory.appended(partition, size_bytes):
+        reading = _read(cluster, delayed.call, delayed.context)
+        delayed.missing_bytes = reading.missing_bytes
+        if reading.missing_bytes <= 0:
+            cluster.purgatory.remove(delayed)
+            _answer(cluster, delayed, reading, now_ms)
+
+
+def expire(cluster: "Cluster", now_ms: float) -> None:
+    """Answer the requests that have waited for long enough."""
+    for delayed in cluster.purgatory.expired(now_ms):
+        _answer(cluster, delayed, _read(cluster, delayed.call, delayed.context), now_ms)
+
+
+def _answer(cluster: "Cluster", delayed: DelayedFetch, reading: Reading, now_ms: float) -> None:
+    cluster.answer(delayed.call, _response(cluster, delayed.call, delayed.context, reading, now_ms), now_ms)
+
+
+def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
+    budget_bytes = min(call.request.max_bytes, cluster.config.number("fetch.max.bytes"))
+    reading = Reading(missing_bytes=min(call.request.min_bytes, budget_bytes))
+    unknown: dict[Key, PartitionData] = {}
+    is_empty = True
+    for key, asked in context.partitions.items():
+        partition = find_partition(cluster, *key, by_id=call.api_version >= 13)
+        if isinstance(partition, ErrorCode):
+            unknown[key] = _failed(asked, partition)
+            continue
+        limit_bytes = min(budget_bytes, asked.partition_max_bytes)
+        # KIP-74: the first partition with records gives one batch at least, whatever the limits.
+        data = _read_partition(call, partition, asked, limit_bytes, at_least_one=is_empty)
+        is_empty = is_empty and not data.records
+        budget_bytes = max(0, budget_bytes - len(data.records or b""))
+        if data.error_code:
+            reading.missing_bytes = 0
+        elif reading.missing_bytes > 0:
+            reading.missing_bytes -= _available_bytes(partition, asked, data.records or b"", limit_bytes)
+        reading.data[key] = data
+        reading.partitions.append(partition)
+        if call.api_version >= 16 and data.error_code in _MOVED:
+            data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+            reading.moved.append(partition)
+    if not reading.partitions:
+        reading.missing_bytes = 0
+    reading.data |= unknown
+    return reading
+
+
+def _read_partition(
+    call: Call, partition: Partition, asked: FetchPartition, limit_bytes: int, *, at_least_one: bool
+) -> PartitionData:
+    log = partition.log
+    # From version 11 on consumers may read from followers (KIP-392).
+    error = leadership_error(partition, call.broker, asked.current_leader_epoch, leader_only=call.api_version < 11)
+    if error is not ErrorCode.NONE:
+        return _failed(asked, error)
+    if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
+        return _failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+    return PartitionData(
+        partition_index=partition.index,
+        error_code=ErrorCode.NONE,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.high_watermark,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=[] if call.request.isolation_level == _READ_COMMITTED else None,
+        records=log.read(asked.fetch_offset, limit_bytes, at_least_one=at_least_one),
+    )
+
+
+def _available_bytes(partition: Partition, asked: FetchPartition, records: bytes, limit_bytes: int) -> int:
+    """What a partition has for a request, up to the limit; batches that do not fit count, too."""
+    next_offset = split_batches(records)[-1].last_offset + 1 if records else asked.fetch_offset
+    return len(records) if next_offset == partition.log.log_end_offset else max(len(records), limit_bytes)
+
+
+def _failed(asked: FetchPartition, error: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=asked.partition, error_code=error, high_watermark=-1, aborted_transactions=None, records=b""
+    )
+
+
+def _response(cluster: "Cluster", call: Call, context: FetchContext, reading: Reading, now_ms: float) -> FetchResponse:
+    reply = context.reply(reading.data, now_ms)
+    topics: list[FetchableTopicResponse] = []
+    for (name, topic_id, _), data in reply.data.items():
+        if not topics or (topics[-1].topic, topics[-1].topic_id) != (name, topic_id):
+            topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[]))
+        topics[-1].partitions.append(data)
+    return FetchResponse(
+        error_code=reply.error,
+        session_id=reply.session_id,
+        responses=topics,
+        node_endpoints=[
+            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port)
+            for broker in leaders_of(cluster, reading.moved)
+        ],
+    )

@@ -1,0 +1,101 @@
+"""ListOffsets: an offset for a timestamp, or for one of the negative numbers that name a place in the log."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
+from fakebroker.cluster.partition_log import TimestampAndOffset
+from fakebroker.cluster.topics import Partition
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from fakebroker.protocol.records import RecordBatch
+from fakebroker.protocol.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+
+_FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,  # KIP-734
+    EARLIEST_LOCAL: 8,  # KIP-405
+    LATEST_TIERED: 9,  # KIP-1005
+    EARLIEST_PENDING_UPLOAD: 11,  # KIP-1023
+}
+_DEBUGGING_REPLICA_ID = -2
+_UNKNOWN = TimestampAndOffset(offset=-1, timestamp_ms=-1, leader_epoch=-1)
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListOffsetsResponse:
+    request: ListOffsetsRequest = call.request
+    times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(cluster, call, topic.name, asked, is_duplicate=times[topic.name, asked.partition_index] > 1)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    cluster: "Cluster", call: Call, name: str, asked: ListOffsetsPartition, *, is_duplicate: bool
+) -> ListOffsetsPartitionResponse:
+    found: TimestampAndOffset | ErrorCode
+    if is_duplicate:
+        found = ErrorCode.INVALID_REQUEST
+    elif asked.timestamp < 0 and call.api_version < _FIRST_VERSIONS.get(asked.timestamp, 2**15):
+        found = ErrorCode.UNSUPPORTED_VERSION
+    else:
+        found = _find(cluster, call, name, asked)
+    if isinstance(found, ErrorCode):
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=found)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=ErrorCode.NONE,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if call.api_version >= 4 else -1,
+    )
+
+
+def _find(cluster: "Cluster", call: Call, name: str, asked: ListOffsetsPartition) -> TimestampAndOffset | ErrorCode:
+    partition = find_partition(cluster, name, ZERO_UUID, asked.partition_index, by_id=False)
+    if isinstance(partition, ErrorCode):
+        return partition
+    leader_only = call.request.replica_id != _DEBUGGING_REPLICA_ID
+    error = leadership_error(partition, call.broker, asked.current_leader_epoch, leader_only=leader_only)
+    return _offset(partition, asked.timestamp) if error is ErrorCode.NONE else error
+
+
+def _offset(partition: Partition, timestamp_ms: int) -> TimestampAndOffset:
+    log = partition.log
+    if timestamp_ms == LATEST:
+        return TimestampAndOffset(log.high_watermark, -1, partition.leader_epoch)
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampAndOffset(log.log_start_offset, -1, _epoch_at_start(partition))
+    if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        # Nothing is in tiered storage, or on its way there.
+        return _UNKNOWN
+    return (
+        log.max_timestamp() if timestamp_ms == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp_ms)
+    ) or _UNKNOWN
+
+
+def _epoch_at_start(partition: Partition) -> int:
+    first = partition.log.read(partition.log.log_start_offset, 0)
+    return RecordBatch.from_bytes(first).partition_leader_epoch if first else partition.leader_epoch

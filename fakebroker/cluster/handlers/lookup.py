@@ -1,0 +1,49 @@
+"""The partition that a request names, and whether the asked broker may answer for it.
+
+The checks and their order are Kafka's: `KafkaApis` and `ReplicaManager.getPartitionOrException` for what exists,
+`Partition.getLocalLog` for epochs and leadership. Knows no single request.
+"""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.topics import Partition
+from fakebroker.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Broker, Cluster
+
+
+def find_partition(cluster: "Cluster", name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | ErrorCode:
+    """A partition by its topic's name, or by its topic's id in the versions that carry ids (KIP-516)."""
+    topic = cluster.topics.find(name, topic_id, by_id=by_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return topic.partition(index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def leadership_error(
+    partition: Partition, broker: "Broker", leader_epoch: int = -1, *, leader_only: bool = True
+) -> ErrorCode:
+    """Why a broker does not answer for a partition, or NONE.
+
+    Args:
+        partition: The partition asked for.
+        broker: The broker that is asked.
+        leader_epoch: The leader epoch that the client knows, negative if none (KIP-320).
+        leader_only: Whether a follower must refuse.
+    """
+    if broker.node_id not in partition.replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if 0 <= leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if leader_epoch > partition.leader_epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if leader_only and broker.node_id != partition.leader_id:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE
+
+
+def leaders_of(cluster: "Cluster", partitions: list[Partition]) -> list["Broker"]:
+    """The brokers that lead these partitions and are up, each once: the node endpoints of a response (KIP-951)."""
+    leader_ids = dict.fromkeys(partition.leader_id for partition in partitions)
+    return [cluster.brokers[leader_id] for leader_id in leader_ids if cluster.brokers[leader_id].up]

@@ -1,0 +1,123 @@
+"""Metadata: who is up, and who leads what. A topic that a client asks for by name may come into being by that."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.topics import INTERNAL_TOPICS, Partition, Topic, name_fault
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from fakebroker.protocol.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+NOT_ASKED = -(2**31)
+# What one may do where no authorizer forbids it: bits numbered by Kafka's AclOperation (KIP-430).
+TOPIC_OPERATIONS = 3576
+CLUSTER_OPERATIONS = 8096
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> MetadataResponse:
+    request: MetadataRequest = call.request
+    topics = _refused(call) or _topics(cluster, call)
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
+            for broker in cluster.brokers.values()
+            if broker.up
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+def _refused(call: Call) -> list[MetadataResponseTopic]:
+    """All with INVALID_REQUEST if one is asked for by id: versions 10 and 11 carry ids, the later ones use them."""
+    asked = call.request.topics or []
+    if call.api_version >= 12 or all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in asked):
+        return []
+    return [_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
+
+
+def _topics(cluster: "Cluster", call: Call) -> list[MetadataResponseTopic]:
+    """All topics, or those asked for, each once; where one is asked for by id, names alone are not looked at."""
+    asked = call.request.topics
+    if asked is None or (call.api_version == 0 and not asked):
+        return [_described(cluster, call, topic) for topic in cluster.topics]
+    topic_ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+    if topic_ids:
+        return [_by_id(cluster, call, topic_id) for topic_id in topic_ids]
+    return [_by_name(cluster, call, name) for name in dict.fromkeys(topic.name for topic in asked)]
+
+
+def _by_id(cluster: "Cluster", call: Call, topic_id: bytes) -> MetadataResponseTopic:
+    topic = cluster.topics.find("", topic_id, by_id=True)
+    if topic is None:
+        return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    return _described(cluster, call, topic)
+
+
+def _by_name(cluster: "Cluster", call: Call, name: str | None) -> MetadataResponseTopic:
+    if name is None:
+        return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, ZERO_UUID)
+    topic = cluster.topics.get(name) or _auto_created(cluster, call, name)
+    if isinstance(topic, ErrorCode):
+        return _failed(topic, name, ZERO_UUID)
+    return _described(cluster, call, topic)
+
+
+def _auto_created(cluster: "Cluster", call: Call, name: str) -> Topic | ErrorCode:
+    """A topic new made. Kafka creates it in the background and answers UNKNOWN_TOPIC_OR_PARTITION until it is there."""
+    if name_fault(name) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    allowed = call.request.allow_auto_topic_creation and cluster.config.switch("auto.create.topics.enable")
+    if not allowed or cluster.topics.colliding(name) is not None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return cluster.auto_create_topic(name)
+
+
+def _failed(error: ErrorCode, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    internal = name in INTERNAL_TOPICS
+    return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, is_internal=internal, partitions=[])
+
+
+def _described(cluster: "Cluster", call: Call, topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(cluster, call, partition) for partition in topic.partitions],
+        topic_authorized_operations=(
+            TOPIC_OPERATIONS if call.request.include_topic_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _partition(cluster: "Cluster", call: Call, partition: Partition) -> MetadataResponsePartition:
+    up = [node_id for node_id in partition.replicas if cluster.brokers[node_id].up]
+    # Version 0 has no list of offline replicas: it leaves them out and says so with an error.
+    replicas = list(partition.replicas) if call.api_version > 0 else up
+    error = ErrorCode.NONE if len(replicas) == len(partition.replicas) else ErrorCode.REPLICA_NOT_AVAILABLE
+    leader_id = partition.leader_id
+    if not cluster.brokers[leader_id].up:
+        error, leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=partition.index,
+        leader_id=leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=up,
+        offline_replicas=[node_id for node_id in partition.replicas if node_id not in up],
+    )

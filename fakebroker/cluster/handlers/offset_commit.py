@@ -1,0 +1,94 @@
+"""OffsetCommit: unknown topics are refused here, one by one; the coordinator decides about the rest."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.coordinator.types import OffsetToCommit
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+Entry = tuple[OffsetCommitRequestTopic, OffsetCommitRequestPartition]
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetCommitResponse:
+    refused: list[tuple[Entry, ErrorCode]] = []
+    accepted: list[tuple[Entry, OffsetToCommit]] = []
+    for entry, name in _entries(cluster, call):
+        if isinstance(name, ErrorCode):
+            refused.append((entry, name))
+        else:
+            accepted.append((entry, _offset(call, name, entry[1], now_ms)))
+    errors = _commit(call, [offset for _, offset in accepted], now_ms) if accepted else []
+    decided = [(entry, error) for (entry, _), error in zip(accepted, errors, strict=True)]
+    return _response(refused + decided)
+
+
+def _entries(cluster: "Cluster", call: Call) -> Iterator[tuple[Entry, str | ErrorCode]]:
+    """Each partition asked for, with its topic's name, or the error that refuses it."""
+    by_id = call.api_version >= 10
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for asked in call.request.topics:
+        topic = cluster.topics.find(asked.name, asked.topic_id, by_id=by_id)
+        for partition in asked.partitions:
+            if topic is None:
+                yield (asked, partition), unknown
+            elif topic.partition(partition.partition_index) is None:
+                yield (asked, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                yield (asked, partition), topic.name
+
+
+def _offset(call: Call, name: str, partition: OffsetCommitRequestPartition, now_ms: float) -> OffsetToCommit:
+    retention_ms, timestamp_ms = call.request.retention_time_ms, partition.commit_timestamp
+    return OffsetToCommit(
+        topic=name,
+        partition=partition.partition_index,
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata,
+        commit_timestamp_ms=None if timestamp_ms == -1 else timestamp_ms,
+        expire_timestamp_ms=None if retention_ms == -1 else int(now_ms) + retention_ms,
+    )
+
+
+def _commit(call: Call, offsets: list[OffsetToCommit], now_ms: float) -> list[ErrorCode]:
+    request: OffsetCommitRequest = call.request
+    if call.api_version == 0:
+        # Version 0 means offsets in ZooKeeper, which a cluster without one does not know.
+        return [ErrorCode.UNSUPPORTED_VERSION] * len(offsets)
+    errors = call.broker.coordinator.commit_offsets(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        offsets,
+        now_ms,
+    )
+    if call.api_version < 9:
+        # Versions that know no missing group are told that its generation is over.
+        return [ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.GROUP_ID_NOT_FOUND else error for error in errors]
+    return errors
+
+
+def _response(results: list[tuple[Entry, ErrorCode]]) -> OffsetCommitResponse:
+    topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
+    for (asked, partition), error in results:
+        topic = topics.setdefault(
+            (asked.name, asked.topic_id),
+            OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=[]),
+        )
+        topic.partitions.append(
+            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+        )
+    return OffsetCommitResponse(topics=list(topics.values()))

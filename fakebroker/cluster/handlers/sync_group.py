@@ -1,0 +1,37 @@
+"""SyncGroup: the coordinator parks a follower until the leader has given everybody's assignment."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.coordinator.types import SyncGroup, SyncResult
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> SyncGroupResponse | None:
+    request: SyncGroupRequest = call.request
+    if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return response(call, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    sync = SyncGroup(
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
+    )
+    call.broker.coordinator.sync_group(request.group_id, sync, call, now_ms)
+    return None
+
+
+def response(call: Call, result: SyncResult) -> SyncGroupResponse:
+    """The response that a coordinator's decision becomes."""
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )

@@ -1,0 +1,197 @@
+"""Produce: what is appended, what is refused, and how either is told."""
+
+from typing import Any
+
+import pytest
+
+from fakebroker.cluster.call import Call
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.compression import Compression
+from fakebroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fakebroker.protocol.records import decode_records, split_batches
+from fakebroker.protocol.types import ZERO_UUID
+from tests.cluster.harness import Harness, batch, versions
+
+ALL_VERSIONS = versions("Produce")
+ACKS = -1
+
+
+def request(
+    harness: Harness,
+    version: int,
+    records: bytes | None,
+    *,
+    topic: str = "news",
+    index: int = 0,
+    acks: int = ACKS,
+    topic_id: bytes = b"?" * 16,
+) -> ProduceRequest:
+    known = harness.cluster.topics.get(topic)
+    data = TopicProduceData(
+        name=topic if version < 13 else "",
+        topic_id=(topic_id if known is None else known.topic_id) if version >= 13 else ZERO_UUID,
+        partition_data=[PartitionProduceData(index=index, records=records)],
+    )
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
+
+
+def produce(harness: Harness, version: int, records: bytes | None, *, broker: int = 1, **fields: Any) -> Any:
+    """The response for the one partition."""
+    response = harness.ask(request(harness, version, records, **fields), version, broker=broker)
+    return response.responses[0].partition_responses[0]
+
+
+def values(harness: Harness) -> list[tuple[int, bytes | None]]:
+    log = harness.partition().log
+    stored = split_batches(log.read(log.log_start_offset, 2**31))
+    return [(record.offset, record.value) for each in stored for record in decode_records(each)]
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_appends(version: int, acks: int) -> None:
+    harness = Harness()
+    harness.partition().leader_epoch = 3
+    first = produce(harness, version, batch(b"a", b"b"), acks=acks)
+    second = produce(harness, version, batch(b"c"), acks=acks)
+    assert [(each.error_code, each.base_offset) for each in (first, second)] == [(0, 0), (0, 2)]
+    assert second.log_start_offset == (0 if version >= 5 else -1)
+    assert second.log_append_time_ms == -1
+    assert second.error_message is None
+    assert values(harness) == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert split_batches(harness.partition().log.read(0, 2**31))[0].partition_leader_epoch == 3
+
+
+def test_several_partitions_have_each_their_own_answer() -> None:
+    harness = Harness({"news": 2})
+    asked = request(harness, 9, batch(b"a"))
+    asked.topic_data[0].partition_data.append(PartitionProduceData(index=7, records=batch(b"b")))
+    asked.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch(b"c")))
+    (topic,) = harness.ask(asked, 9).responses
+    assert [(each.index, each.error_code) for each in topic.partition_responses] == [
+        (0, ErrorCode.NONE),
+        (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (1, ErrorCode.NONE),
+    ]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_versions_before_record_batches_are_refused(version: int) -> None:
+    harness = Harness()
+    refused = produce(harness, version, batch(b"a"))
+    assert (refused.error_code, refused.base_offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+    assert values(harness) == []
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+@pytest.mark.parametrize(("topic", "index"), [("absent", 0), ("news", 1), ("news", -1)])
+def test_unknown_partitions(version: int, topic: str, index: int) -> None:
+    refused = produce(Harness(), version, batch(b"a"), topic=topic, index=index)
+    no_id = version >= 13 and topic == "absent"
+    assert refused.error_code == (ErrorCode.UNKNOWN_TOPIC_ID if no_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+GOOD = batch(b"a")
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [
+        pytest.param(None, ErrorCode.INVALID_RECORD, id="null"),
+        pytest.param(b"", ErrorCode.INVALID_RECORD, id="empty"),
+        pytest.param(GOOD + GOOD, ErrorCode.INVALID_RECORD, id="two batches"),
+        pytest.param(GOOD[:-1], ErrorCode.INVALID_RECORD, id="cut off"),
+        pytest.param(GOOD[:16] + b"\1" + GOOD[17:], ErrorCode.INVALID_RECORD, id="magic 1"),
+        pytest.param(GOOD[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE, id="flipped byte"),
+        pytest.param(batch(b"a", is_control=True), ErrorCode.INVALID_RECORD, id="control batch"),
+        pytest.param(batch(b"a", is_transactional=True), ErrorCode.INVALID_TXN_STATE, id="transactional"),
+        pytest.param(batch(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE, id="too large"),
+    ],
+)
+def test_records_that_are_refused(version: int, records: bytes | None, error: ErrorCode) -> None:
+    harness = Harness(config={"message.max.bytes": 1000})
+    refused = produce(harness, version, records)
+    assert (refused.error_code, refused.base_offset) == (error, -1)
+    assert values(harness) == []
+
+
+def test_a_refused_batch_is_told_why() -> None:
+    refused = produce(Harness(), 8, GOOD[:-1] + b"?")
+    assert "CRC" in refused.error_message
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+@pytest.mark.parametrize("compression", list(Compression))
+def test_compression(version: int, compression: Compression) -> None:
+    harness = Harness()
+    answer = produce(harness, version, batch(b"a", compression=compression))
+    is_refused = compression is Compression.ZSTD and version < 7
+    assert answer.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_refused else ErrorCode.NONE)
+    assert values(harness) == ([] if is_refused else [(0, b"a")])
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+@pytest.mark.parametrize("acks", [-2, 2])
+def test_required_acks(version: int, acks: int) -> None:
+    harness = Harness()
+    assert produce(harness, version, GOOD, acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert values(harness) == []
+
+
+@pytest.mark.parametrize(
+    ("client_id", "error"), [("client", ErrorCode.INVALID_TOPIC_EXCEPTION), ("__admin_client", ErrorCode.NONE)]
+)
+def test_internal_topics(client_id: str, error: ErrorCode) -> None:
+    harness = Harness()
+    asked = request(harness, 9, GOOD, topic="__consumer_offsets")
+    (topic,) = harness.ask(asked, 9, client_id=client_id).responses
+    assert topic.partition_responses[0].error_code == error
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+def test_a_broker_that_does_not_lead_says_who_does(version: int) -> None:
+    harness = Harness({"news": 3}, brokers=3)
+    harness.partition(1).leader_epoch = 5
+    response = harness.ask(request(harness, version, GOOD, index=1), version, broker=3)
+    (refused,) = response.responses[0].partition_responses
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader = (refused.current_leader.leader_id, refused.current_leader.leader_epoch)
+    endpoints = [(node.node_id, node.host, node.port) for node in response.node_endpoints]
+    assert (leader, endpoints) == (((2, 5), [(2, "localhost", 9002)]) if version >= 10 else ((-1, -1), []))
+
+
+@pytest.mark.parametrize("version", [*range(3), *ALL_VERSIONS])
+@pytest.mark.parametrize(("records", "is_valid"), [(GOOD, True), (GOOD[:-1], False)])
+def test_acks_0_has_no_answer_but_a_closed_connection(version: int, records: bytes, is_valid: bool) -> None:
+    harness = Harness()
+    call: Call = harness.send(request(harness, version, records, acks=0), version)
+    is_appended = is_valid and version >= 3
+    assert call.response is None
+    assert call.answered_ms == harness.now_ms
+    assert harness.cluster.answered == [call]
+    assert call.closes_connection is not is_appended
+    assert len(values(harness)) == is_appended
+
+
+def create(harness: Harness, **configs: str) -> None:
+    told = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+    topic = CreatableTopic(name="small", num_partitions=1, replication_factor=1, assignments=[], configs=told)
+    assert harness.ask(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("limit", "error"), [("67", ErrorCode.MESSAGE_TOO_LARGE), ("1000", ErrorCode.NONE)])
+def test_max_message_bytes_of_a_topic(limit: str, error: ErrorCode) -> None:
+    harness = Harness(config={"message.max.bytes": 10 if error is ErrorCode.NONE else 1000})
+    create(harness, max_message_bytes=limit)
+    assert len(GOOD) == 69
+    assert produce(harness, 9, GOOD, topic="small").error_code == error
+
+
+@pytest.mark.parametrize("of_topic", [True, False])
+def test_retention_by_bytes(of_topic: bool) -> None:
+    harness = Harness(config={} if of_topic else {"log.retention.bytes": 150})
+    create(harness, **({"retention_bytes": "150"} if of_topic else {}))
+    starts = [produce(harness, 9, GOOD, topic="small").log_start_offset for _ in range(4)]
+    assert starts == [0, 0, 1, 2]
