@@ -1,0 +1,111 @@
+"""The command line: `serve` and `replay`. Options in, one sentence out when something is wrong."""
+
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import trio
+import typer
+
+from fakebroker import __version__
+from fakebroker.cluster.config import SETTINGS
+from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.server.fake_cluster import FakeCluster
+
+app = typer.Typer(
+    help="A fake Kafka cluster for everything that has to do with group coordination.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+KAFKA_DEFAULTS = {"group.initial.rebalance.delay.ms": SETTINGS["group.initial.rebalance.delay.ms"].default}
+"""Where a process differs from the fixture: it keeps Kafka's own defaults."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fakebroker {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """What stands before the command."""
+
+
+@app.command()
+def serve(
+    brokers: Annotated[int, typer.Option(help="How many brokers; their node ids are 1, 2, 3 ...")] = 3,
+    port: Annotated[int, typer.Option(help="Port of the first broker, the others follow; 0 takes free ones.")] = 9092,
+    topic: Annotated[list[str] | None, typer.Option(help="NAME:PARTITIONS, as often as needed.")] = None,
+    config: Annotated[list[str] | None, typer.Option(help="KEY=VALUE under Kafka's name, as often as needed.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    advertised_host: Annotated[str | None, typer.Option(help="Host that clients are told.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes ids repeat.")] = None,
+) -> None:
+    """Run a fake cluster until SIGINT or SIGTERM."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    cluster = FakeCluster(
+        brokers,
+        dict(_topic(text) for text in topic or []),
+        {**KAFKA_DEFAULTS, **dict(_setting(text) for text in config or [])},
+        seed,
+        host=host,
+        port=port,
+        advertised_host=advertised_host,
+    )
+    trio.run(_serve, cluster)
+
+
+async def _serve(cluster: FakeCluster) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with cluster:
+            print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
+            logging.getLogger("fakebroker").info("serving with seed %d", cluster.seed)
+            async for _ in signals:
+                break
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="The workload, a TOML file.")],
+    bootstrap: Annotated[str | None, typer.Option(help="HOST:PORT of a cluster; without it, an embedded one.")] = None,
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    out: Annotated[Path | None, typer.Option(help="Directory for the results.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes the workload repeat.")] = None,
+) -> None:
+    """Play a workload with Spark and report what the coordinators did."""
+    from fakebroker.replay.run import ReplayOptions, replay  # the base install has no Spark
+
+    raise typer.Exit(replay(ReplayOptions(file=file, bootstrap=bootstrap, master=master, out=out, seed=seed)))
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, colon, partitions = text.rpartition(":")
+    if not colon or not partitions.isdecimal():
+        raise ConfigError(f"--topic {text}: expected NAME:PARTITIONS, such as orders:6")
+    return name, int(partitions)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--config {text}: expected KEY=VALUE, such as group.max.size=100")
+    return name, value
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        app()
+    except FakebrokerError as error:
+        print(f"fakebroker: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,337 @@
+"""Sockets: one readiness loop for all listeners and connections of a cluster.
+
+trio owns start, stop, timers and cancellation; this loop owns the bytes. One task waits until the poller has something,
+then reads, handles and writes every ready socket without awaiting: a task per connection would cost more than all the
+rest. Nothing awaits between reading a frame and changing the state, so there is no lock.
+
+Knows frames and calls; not what any request means.
+"""
+
+import errno
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import trio
+
+from fakebroker.cluster.call import Call, read_call
+from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.errors import ProtocolError
+from fakebroker.protocol.frames import response_frame
+from fakebroker.server.clock import RealClock
+from fakebroker.server.connection import Connection
+from fakebroker.server.poller import READ, WRITE, best_poller
+
+T = TypeVar("T")
+
+logger = logging.getLogger("fakebroker")
+
+READ_BYTES = 64 * 1024
+MAX_EVENTS = 256
+MAX_TURNS = 8
+MAX_FRAMES_AT_ONCE = 32
+_AT_ONCE = range(MAX_FRAMES_AT_ONCE)
+MAX_WAITING_FRAMES = 100
+
+DEFAULT_MAX_UNSENT_BYTES = 64 * 1024 * 1024
+DEFAULT_PARTIAL_FRAME_TIMEOUT_MS = 30_000
+
+
+class Reactor:
+    """The server of one cluster.
+
+    Args:
+        cluster: What answers.
+        clock: The brokers' time.
+        max_unsent_bytes: A client that has this much left unread is closed.
+        partial_frame_timeout_ms: A client that stops in the middle of a frame is closed after so long.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: RealClock,
+        *,
+        max_unsent_bytes: int = DEFAULT_MAX_UNSENT_BYTES,
+        partial_frame_timeout_ms: float = DEFAULT_PARTIAL_FRAME_TIMEOUT_MS,
+    ) -> None:
+        self.cluster = cluster
+        self.clock = clock
+        self.max_unsent_bytes = max_unsent_bytes
+        self.partial_frame_timeout_ms = partial_frame_timeout_ms
+        self.connections: dict[int, Connection] = {}
+        self._listeners: dict[int, tuple[socket.socket, Broker]] = {}
+        self._poller = best_poller()
+        self._max_request_bytes = cluster.config.number("socket.request.max.bytes")
+        self._dirty: list[Connection] = []
+        self._resumable: deque[Connection] = deque()
+        self._partial: dict[Connection, float] = {}
+        self._connections_made = 0
+        self._is_accepting = True
+        self._sleep = trio.CancelScope()
+
+    def listen(self, broker: Broker, listener: socket.socket) -> None:
+        """Take connections for a broker from a bound and listening socket."""
+        listener.setblocking(False)
+        self._listeners[listener.fileno()] = (listener, broker)
+        self._poller.register(listener.fileno(), READ)
+
+    async def run(self) -> None:
+        """Serve until cancelled; then close every socket."""
+        try:
+            while True:
+                with self.clock.scope_until(self._next_deadline()) as self._sleep:
+                    if self._resumable:
+                        await trio.lowlevel.checkpoint()
+                    else:
+                        await trio.lowlevel.wait_readable(self._poller.fileno())
+                self._turn()
+        finally:
+            self._close_all()
+
+    def apply(self, function: Callable[[], T]) -> T:
+        """Run something between two requests that may change the cluster, then do what follows from it."""
+        result = function()
+        self._deliver()
+        self._flush()
+        self._sleep.cancel()
+        return result
+
+    def _next_deadline(self) -> float | None:
+        deadline = self.cluster.next_deadline()
+        if self._partial:
+            first = next(iter(self._partial.values()))
+            return first if deadline is None else min(first, deadline)
+        return deadline
+
+    def _turn(self) -> None:
+        """Handle what is ready, a bounded number of times, and what is due."""
+        for _ in range(MAX_TURNS):
+            events = self._poller.poll(0, MAX_EVENTS)
+            if not events and not self._resumable:
+                break
+            self._handle_events(events)
+            if self._resumable:
+                self._resume(self.clock.now_ms())
+        now_ms = self.clock.now_ms()
+        deadline = self._next_deadline()
+        if deadline is not None and deadline <= now_ms:
+            self._tick(now_ms)
+
+    def _tick(self, now_ms: float) -> None:
+        self.cluster.tick(now_ms)
+        self._deliver()
+        self._flush()
+        while self._partial:
+            connection, deadline_ms = next(iter(self._partial.items()))
+            if deadline_ms > now_ms:
+                break
+            self.close(connection, f"stopped for {self.partial_frame_timeout_ms / 1000:g} s in the middle of a request")
+
+    def _handle_events(self, events: Iterable[tuple[int, int]]) -> None:
+        now_ms = self.clock.now_ms()
+        for fd, event in events:
+            connection = self.connections.get(fd)
+            if connection is None:
+                if fd in self._listeners:
+                    self._accept(*self._listeners[fd])
+                continue
+            if event & ~WRITE:
+                self._read(connection, now_ms)
+            if event & WRITE and not connection.is_closed:
+                self._send(connection)
+            # At once: the client can go on while the others are handled.
+            if self._dirty:
+                self._flush()
+
+    def _accept(self, listener: socket.socket, broker: Broker) -> None:
+        for _ in range(MAX_EVENTS):
+            try:
+                sock, _ = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    self._pause_accepting(error)
+                return
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                connection = Connection(sock, broker, self._connections_made, self._max_request_bytes)
+            except OSError:  # It is gone again already.
+                sock.close()
+                continue
+            self._connections_made += 1
+            self.connections[sock.fileno()] = connection
+            connection.interest = READ
+            self._poller.register(sock.fileno(), READ)
+
+    def _pause_accepting(self, error: OSError) -> None:
+        logger.warning("no further connections until one closes: %s (raise the limit of open files)", error.strerror)
+        self._is_accepting = False
+        for fd in self._listeners:
+            self._poller.modify(fd, 0)
+
+    def _resume_accepting(self) -> None:
+        self._is_accepting = True
+        for fd in self._listeners:
+            self._poller.modify(fd, READ)
+
+    def _read(self, connection: Connection, now_ms: float) -> None:
+        try:
+            data = connection.socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close(connection)
+            return
+        try:
+            frames = connection.frames.feed(data)
+        except ProtocolError as error:
+            self.close(connection, str(error))
+            return
+        if connection.frames.held_bytes or self._partial:
+            self._watch_partial(connection, now_ms)
+        if frames:
+            connection.waiting.extend(frames)
+            self._take(connection, now_ms)
+
+    def _watch_partial(self, connection: Connection, now_ms: float) -> None:
+        self._partial.pop(connection, None)
+        if connection.frames.held_bytes:
+            self._partial[connection] = now_ms + self.partial_frame_timeout_ms
+
+    def _resume(self, now_ms: float) -> None:
+        """Take up what connections have asked before: they were owed an answer, or had had their share of the time."""
+        for _ in range(len(self._resumable)):
+            connection = self._resumable.popleft()
+            connection.is_resumable = False
+            self._take(connection, now_ms)
+        self._flush()
+
+    def _take(self, connection: Connection, now_ms: float) -> None:
+        """Handle the frames of a connection, until it is owed an answer, or others should have their share."""
+        waiting = connection.waiting
+        for _ in _AT_ONCE:
+            if not waiting or connection.owed is not None or connection.is_closed:
+                break
+            try:
+                call = read_call(connection, waiting.popleft())
+            except ProtocolError as error:
+                self.close(connection, str(error))
+                return
+            connection.owed = call
+            try:
+                self.cluster.handle(call, now_ms)
+            except Exception:  # A fault of ours costs the connection that met it, nothing else.
+                logger.exception("%r failed", call)
+                self.close(connection, "of an error in fakebroker, shown above")
+            self._deliver()
+        if waiting or not connection.interest & READ:
+            self._set_interest(connection)
+            if connection.owed is None:
+                self._take_later(connection)
+
+    def _take_later(self, connection: Connection) -> None:
+        if not connection.is_resumable and not connection.is_closed:
+            connection.is_resumable = True
+            self._resumable.append(connection)
+
+    def _deliver(self) -> None:
+        """Hand the answers that are known to their connections; those may then have more to ask."""
+        cluster = self.cluster
+        answered, cluster.answered = cluster.answered, []
+        for call in answered:
+            connection = call.peer
+            assert isinstance(connection, Connection)
+            if connection.is_closed:
+                continue
+            if call.closes_connection:
+                self.close(connection, f"{call!r} failed, and it asked for no answer")
+                continue
+            connection.owed = None
+            if call.response is not None:
+                self._write(connection, call)
+            if connection.waiting:
+                self._take_later(connection)
+
+    def _write(self, connection: Connection, call: Call) -> None:
+        try:
+            frame = response_frame(call.response, call.response_version, call.correlation_id)
+        except ProtocolError:
+            logger.exception("%r got an answer that its version cannot carry", call)
+            self.close(connection, "of an error in fakebroker, shown above")
+            return
+        if connection.unsent:
+            connection.unsent += frame
+        else:
+            connection.unsent = frame
+        if not connection.is_dirty:
+            connection.is_dirty = True
+            self._dirty.append(connection)
+
+    def _flush(self) -> None:
+        """Send what is new."""
+        while self._dirty:
+            connection = self._dirty.pop()
+            connection.is_dirty = False
+            if not connection.is_closed:
+                self._send(connection)
+
+    def _send(self, connection: Connection) -> None:
+        unsent = connection.unsent
+        try:
+            sent = connection.socket.send(unsent)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.close(connection)
+            return
+        if sent == len(unsent):
+            connection.unsent = bytearray()
+            if connection.interest & WRITE:
+                self._set_interest(connection)
+            return
+        del unsent[:sent]
+        if len(unsent) > self.max_unsent_bytes:
+            self.close(connection, f"left {len(unsent)} bytes unread, the limit is {self.max_unsent_bytes}")
+        else:
+            self._set_interest(connection)
+
+    def _set_interest(self, connection: Connection) -> None:
+        if connection.is_closed:
+            return
+        interest = WRITE if connection.unsent else 0
+        if len(connection.waiting) < MAX_WAITING_FRAMES:
+            interest |= READ
+        if interest != connection.interest:
+            connection.interest = interest
+            self._poller.modify(connection.socket.fileno(), interest)
+
+    def close(self, connection: Connection, why: str | None = None) -> None:
+        """End a connection; what the cluster still has of it is answered into the void."""
+        if connection.is_closed:
+            return
+        if why is not None:
+            logger.warning("%r closed: %s", connection, why)
+        connection.is_closed = True
+        fd = connection.socket.fileno()
+        self._poller.unregister(fd)
+        del self.connections[fd]
+        self._partial.pop(connection, None)
+        self.cluster.forget(connection)
+        connection.socket.close()
+        if not self._is_accepting:
+            self._resume_accepting()
+
+    def _close_all(self) -> None:
+        for connection in list(self.connections.values()):
+            self.close(connection)
+        for listener, _ in self._listeners.values():
+            listener.close()
+        self._listeners.clear()
+        self._poller.close()

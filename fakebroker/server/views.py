@@ -1,0 +1,91 @@
+"""What a test sees of brokers and groups: plain values, taken at one moment, that nothing changes afterwards."""
+
+from dataclasses import dataclass
+
+from fakebroker.cluster.cluster import Broker
+from fakebroker.coordinator.group import Group, GroupState
+from fakebroker.coordinator.member import Member
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One broker, and where clients reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    up: bool
+
+    @classmethod
+    def of(cls, broker: Broker) -> "BrokerView":
+        return cls(broker.node_id, broker.host, broker.port, broker.up)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member of a group.
+
+    Attributes:
+        client_host: In Kafka's form, such as "/127.0.0.1".
+        instance_id: `group.instance.id` of a static member, else None.
+        assignment: The bytes that the leader gave it, as the group's protocol type lays them out.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignment: bytes
+
+    @classmethod
+    def of(cls, member: Member) -> "MemberView":
+        return cls(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.instance_id,
+            member.session_timeout_ms,
+            member.rebalance_timeout_ms,
+            member.assignment,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One group.
+
+    Attributes:
+        state: Kafka's name of it: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead for a group that is not.
+        protocol_type: `consumer` for consumers; None for a group that has only offsets.
+        protocol_name: The assignor in use; None between generations and without members.
+        leader_id: The member id of the leader.
+        members: In the order in which they joined first.
+    """
+
+    group_id: str
+    state: str
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str | None
+    members: tuple[MemberView, ...]
+
+    @classmethod
+    def of(cls, group_id: str, group: Group | None) -> "GroupView":
+        if group is None:
+            return cls(group_id, GroupState.DEAD.value, 0, None, None, None, ())
+        members = tuple(MemberView.of(member) for member in group.members.values())
+        state, generation = group.state.value, group.generation_id
+        return cls(group_id, state, generation, group.protocol_type, group.protocol_name, group.leader_id, members)
+
+    def __str__(self) -> str:
+        head = f"{self.group_id}: {self.state}, generation {self.generation_id}, protocol {self.protocol_name or '-'}"
+        lines = [
+            f"  {member.member_id} at {member.client_host[1:]}"
+            + (", leader" if member.member_id == self.leader_id else "")
+            + (f", static {member.instance_id!r}" if member.instance_id else "")
+            for member in self.members
+        ]
+        return "\n".join([head, *lines])

@@ -1,0 +1,122 @@
+"""A closed-loop load of heartbeats: each connection is the only member of its own group and has one request in flight.
+
+    python -m tests.bench.load PORT CONNECTIONS SECONDS
+
+Prints one JSON line. Every request of a connection is the same bytes, and an answer is only looked at for its error:
+the load must cost less than what it measures.
+"""
+
+import json
+import os
+import resource
+import select
+import socket
+import struct
+import sys
+import time
+
+from fakebroker.protocol.frames import read_response, request_frame
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+# Versions that librdkafka's mock reads as Kafka does.
+JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION = 2, 1, 2
+CLIENT_ID = "load"
+TIMEOUT_S = 20.0
+
+
+class Member:
+    """One member on a connection of its own; `heartbeat` is the frame it sends."""
+
+    def __init__(self, port: int, group_id: str) -> None:
+        self.group_id = group_id
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.heartbeat = b""
+
+    def send_join(self) -> None:
+        protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+        join = JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[protocol],
+        )
+        self.socket.sendall(request_frame(join, JOIN_VERSION, 1, CLIENT_ID))
+
+    def send_sync(self) -> None:
+        _, joined = read_response(JoinGroupResponse, JOIN_VERSION, self.receive())
+        assert joined.error_code == 0, f"JoinGroup error {joined.error_code}"
+        one, generation = joined.member_id, joined.generation_id
+        assignments = [SyncGroupRequestAssignment(member_id=one, assignment=b"")]
+        sync = SyncGroupRequest(
+            group_id=self.group_id, generation_id=generation, member_id=one, assignments=assignments
+        )
+        self.socket.sendall(request_frame(sync, SYNC_VERSION, 2, CLIENT_ID))
+        beat = HeartbeatRequest(group_id=self.group_id, generation_id=generation, member_id=one)
+        self.heartbeat = request_frame(beat, HEARTBEAT_VERSION, 3, CLIENT_ID)
+
+    def receive(self) -> bytes:
+        data = b""
+        while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
+            piece = self.socket.recv(65536)
+            assert piece, "the broker closed the connection"
+            data += piece
+        return data[4:]
+
+
+def joined_members(port: int, count: int) -> list[Member]:
+    """Members that have joined and synced, each in a group of its own."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    salt = os.getpid()
+    members = [Member(port, f"load-{salt}-{number}") for number in range(count)]
+    for member in members:
+        member.send_join()
+    for member in members:
+        member.send_sync()
+    for member in members:
+        member.receive()
+    return members
+
+
+def run(port: int, connections: int, seconds: float) -> dict[str, float]:
+    """Heartbeats for so long; gives requests per second, errors and latencies in microseconds."""
+    members = {member.socket.fileno(): member for member in joined_members(port, connections)}
+    poller = select.epoll()
+    sends, receives, sent_at = {}, {}, {}
+    for fd, member in members.items():
+        member.socket.setblocking(False)
+        poller.register(fd, select.EPOLLIN)
+        sends[fd], receives[fd] = member.socket.send, member.socket.recv
+    beats = {fd: member.heartbeat for fd, member in members.items()}
+    clock, answers, errors, latencies = time.perf_counter, 0, 0, []
+    start = clock()
+    for fd, send in sends.items():
+        sent_at[fd] = clock()
+        send(beats[fd])
+    while (now := clock()) < start + seconds:
+        for fd, _ in poller.poll(1, 256):
+            answer = receives[fd](4096)
+            assert len(answer) == 14, answer
+            if answer[12:] != b"\0\0":
+                errors += 1
+            latencies.append(now - sent_at[fd])
+            sent_at[fd] = now
+            sends[fd](beats[fd])
+            answers += 1
+    elapsed = clock() - start
+    latencies.sort()
+    return {
+        "requests_per_s": answers / elapsed,
+        "errors": errors,
+        "p50_us": latencies[len(latencies) // 2] * 1e6,
+        "p99_us": latencies[len(latencies) * 99 // 100] * 1e6,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))))

@@ -1,0 +1,218 @@
+"""FakeCluster as a test author uses it: start, stop, look."""
+
+import gc
+import os
+import socket
+import threading
+
+import pytest
+import trio
+
+from fakebroker import ConfigError, FakeCluster, ListenError
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from tests.server.test_reactor import join
+from tests.server.wire import Wire
+
+
+def test_200_starts_and_stops_leave_nothing_behind() -> None:
+    with FakeCluster():
+        pass
+    gc.collect()
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    for _ in range(200):
+        with FakeCluster(brokers=3) as cluster, Wire(cluster.brokers[0]) as wire:
+            wire.ask(HeartbeatRequest(group_id="g", generation_id=0, member_id=""), HeartbeatResponse)
+    assert threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_async_starts_and_stops_leave_nothing_behind() -> None:
+    async def main() -> None:
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        for _ in range(20):
+            async with FakeCluster(brokers=2) as cluster:
+                stream = await trio.open_tcp_stream(cluster.brokers[0].host, cluster.brokers[0].port)
+                await stream.aclose()
+        assert trio.lowlevel.current_statistics().tasks_living == tasks
+
+    descriptors = len(os.listdir("/proc/self/fd"))
+    trio.run(main)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_an_error_inside_an_async_cluster_comes_out() -> None:
+    async def main() -> None:
+        async with FakeCluster(brokers=1):
+            raise KeyError("mine")
+
+    with pytest.raises(BaseException) as caught:  # noqa: PT011  # a bare one or a group of one, as trio does it
+        trio.run(main)
+    assert isinstance(caught.value, KeyError) or caught.group_contains(KeyError)
+
+
+def test_it_can_be_used_inside_a_running_trio() -> None:
+    async def main() -> str:
+        with FakeCluster(topics={"orders": 6}) as cluster:
+            cluster.create_topic("more")
+            return cluster.group("g").state
+
+    assert trio.run(main) == "Dead"
+
+
+def stable_group(cluster: FakeCluster, group_id: str) -> str:
+    with Wire(cluster.coordinator_of(group_id), "app") as wire:
+        member_id = wire.ask(join(group_id), JoinGroupResponse).member_id
+        joined = wire.ask(join(group_id, member_id), JoinGroupResponse)
+        synced = wire.ask(
+            SyncGroupRequest(
+                group_id=group_id,
+                generation_id=joined.generation_id,
+                member_id=member_id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")],
+            ),
+            SyncGroupResponse,
+        )
+        assert synced.assignment == b"all"
+        committed = wire.ask(
+            OffsetCommitRequest(
+                group_id=group_id,
+                generation_id_or_member_epoch=joined.generation_id,
+                member_id=member_id,
+                topics=[
+                    OffsetCommitRequestTopic(
+                        name="orders",
+                        partitions=[
+                            OffsetCommitRequestPartition(
+                                partition_index=2, committed_offset=42, committed_metadata="note"
+                            )
+                        ],
+                    )
+                ],
+            ),
+            OffsetCommitResponse,
+            9,
+        )
+        assert committed.topics[0].partitions[0].error_code == 0
+    return member_id
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_a_look_inside(fake_cluster: FakeCluster) -> None:
+    member_id = stable_group(fake_cluster, "g")
+    group = fake_cluster.group("g")
+    assert (group.state, group.generation_id, group.protocol_type, group.protocol_name) == (
+        "Stable", 1, "consumer", "range",
+    )  # fmt: skip
+    assert group.leader_id == member_id
+    (member,) = group.members
+    assert (member.client_id, member.client_host, member.instance_id, member.assignment) == (
+        "app", "/127.0.0.1", None, b"all",
+    )  # fmt: skip
+    assert fake_cluster.groups() == [group]
+    offsets = fake_cluster.offsets("g")
+    assert {key: (offset.offset, offset.metadata) for key, offset in offsets.items()} == {("orders", 2): (42, "note")}
+    assert fake_cluster.group("other").state == "Dead"
+    assert fake_cluster.offsets("other") == {}
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_the_journal(fake_cluster: FakeCluster) -> None:
+    stable_group(fake_cluster, "g")
+    assert [call.api.name for call in fake_cluster.requests()] == [
+        "JoinGroup", "JoinGroup", "SyncGroup", "OffsetCommit",
+    ]  # fmt: skip
+    first, second = fake_cluster.requests("JoinGroup", client_id="app")
+    assert first.response.error_code == 79
+    assert second.request.member_id == first.response.member_id
+    assert second.answered_ms is not None
+    assert second.answered_ms >= second.received_ms
+    assert fake_cluster.requests(client_id="nobody") == []
+    with pytest.raises(ConfigError, match="unknown API 'Join'"):
+        fake_cluster.requests("Join")
+
+
+def test_the_journal_is_bounded() -> None:
+    with FakeCluster(brokers=1, journal_calls=10) as cluster, Wire(cluster.brokers[0]) as wire:
+        for number in range(25):
+            wire.ask(HeartbeatRequest(group_id="g", generation_id=number, member_id=""), HeartbeatResponse)
+        assert [call.request.generation_id for call in cluster.requests()] == list(range(15, 25))
+    with FakeCluster(brokers=1, journal_bytes=1000) as cluster, Wire(cluster.brokers[0]) as wire:
+        for number in range(25):
+            wire.ask(HeartbeatRequest(group_id="g" * 300, generation_id=number, member_id=""), HeartbeatResponse)
+        assert [call.request.generation_id for call in cluster.requests()] == [22, 23, 24]
+
+
+def test_one_seed_one_run() -> None:
+    def ids(seed: int | None) -> tuple[str, str]:
+        with FakeCluster(topics={"orders": 6}, seed=seed) as cluster:
+            return cluster.cluster.cluster_id, stable_group(cluster, "g")
+
+    assert ids(7) == ids(7)
+    assert len({ids(7), ids(8), ids(None)}) == 3
+
+
+def test_topics(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("orders", 4)
+    topic = fake_cluster.cluster.topics.get("orders")
+    assert topic is not None
+    assert [partition.leader_id for partition in topic.partitions] == [1, 2, 3, 1]
+    for name, partitions, why in [
+        ("orders", 1, "is there already"),
+        ("a/b", 1, "expected 1 to 249 of the characters"),
+        ("..", 1, "reserved"),
+        ("new", 0, "expected 1 to"),
+    ]:
+        with pytest.raises(ConfigError, match=why):
+            fake_cluster.create_topic(name, partitions)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"brokers": 0}, "brokers=0: expected 1 to 1000"),
+        ({"config": {"group.max.sise": 1}}, "unknown setting 'group.max.sise'; .* is 'group.max.size'"),
+        ({"config": {"group.max.size": 0}}, "group.max.size=0: expected 1 to 2147483647"),
+        ({"config": {"group.max.size": "many"}}, "group.max.size='many': expected a whole number"),
+        ({"config": {"auto.create.topics.enable": "maybe"}}, "expected true or false"),
+        ({"config": {"group.min.session.timeout.ms": 10, "group.max.session.timeout.ms": 9}}, "is over"),
+        ({"topics": {"a": 0}}, "topic 'a' with 0 partitions"),
+        ({"port": 65535, "brokers": 2}, "port=65535 with 2 brokers"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, object], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        FakeCluster(**arguments)  # type: ignore[arg-type]  # that they are wrong is the point
+
+
+def test_a_port_in_use_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{port}: the port is in use"):
+            FakeCluster(brokers=1, port=port).__enter__()
+
+
+def test_a_host_that_is_none_is_said() -> None:
+    with pytest.raises(ListenError, match="cannot listen on"):
+        FakeCluster(brokers=1, host="no.such.host.invalid").__enter__()
+
+
+def test_the_advertised_host_is_what_clients_are_told() -> None:
+    with FakeCluster(brokers=2, advertised_host="localhost") as cluster:
+        assert [server.split(":")[0] for server in cluster.bootstrap_servers.split(",")] == ["localhost"] * 2
+
+
+def test_the_last_look_is_possible_after_the_end() -> None:
+    with FakeCluster(topics={"orders": 6}) as cluster:
+        stable_group(cluster, "g")
+    assert cluster.group("g").state == "Stable"
+    assert "g: Stable, generation 1" in cluster.report()

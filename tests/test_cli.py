@@ -1,0 +1,90 @@
+"""The process: its first line, its signals, its errors."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
+from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from fakebroker.server.views import BrokerView
+from tests.server.wire import TIMEOUT_S, Wire, find_coordinator
+
+
+def fakebroker(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "fakebroker", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def first_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve(number: signal.Signals) -> None:
+    with fakebroker("serve", "--port", "0", "--brokers", "3", "--topic", "orders:6") as process:
+        line = first_line(process)
+        name, _, servers = line.strip().partition("=")
+        assert name == "bootstrap.servers"
+        ports = [int(server.removeprefix("127.0.0.1:")) for server in servers.split(",")]
+        assert len(ports) == 3
+        with Wire(BrokerView(1, "127.0.0.1", ports[0], True)) as wire:
+            metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse)
+            assert [(broker.node_id, broker.port) for broker in metadata.brokers] == list(enumerate(ports, 1))
+            topics = {topic.name: len(topic.partitions) for topic in metadata.topics}
+            assert topics == {"__consumer_offsets": 50, "orders": 6}
+            assert wire.ask(find_coordinator("g"), FindCoordinatorResponse).coordinators[0].port in ports
+        process.send_signal(number)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0
+        assert out == ""
+        assert "Traceback" not in err
+
+
+def test_serve_at_ports_in_a_row() -> None:
+    for first in range(30000 + os.getpid() % 1000 * 3, 60000, 3):
+        with fakebroker("serve", "--port", str(first), "--brokers", "3") as process:
+            line = first_line(process)
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=TIMEOUT_S)
+        if line:
+            expected = ",".join(f"127.0.0.1:{first + step}" for step in range(3))
+            assert line == f"bootstrap.servers={expected}\n"
+            return
+        assert "the port is in use" in err
+
+
+def test_a_port_in_use_is_one_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with fakebroker("serve", "--port", str(port)) as process:
+            out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert out == ""
+    assert err == f"fakebroker: cannot listen on 127.0.0.1:{port}: the port is in use\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--topic", "orders"], "--topic orders: expected NAME:PARTITIONS, such as orders:6"),
+        (["--config", "x"], "--config x: expected KEY=VALUE, such as group.max.size=100"),
+        (["--config", "group.max.size=0"], "group.max.size=0: expected 1 to 2147483647"),
+    ],
+)
+def test_mistakes_are_one_sentence(arguments: list[str], sentence: str) -> None:
+    with fakebroker("serve", "--port", "0", *arguments) as process:
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert err == f"fakebroker: {sentence}\n"
+
+
+def test_version() -> None:
+    with fakebroker("--version") as process:
+        out, _ = process.communicate(timeout=TIMEOUT_S)
+    assert out.startswith("fakebroker 0.")
