@@ -96,10 +96,15 @@ class Cluster:
         """The controller: the first broker that is up."""
         return next(broker.node_id for broker in self.brokers.values() if broker.up)
 
+    @property
+    def default_replication_factor(self) -> int:
+        """`default.replication.factor`, or the number of brokers where that is smaller."""
+        return min(self.config.number("default.replication.factor"), len(self.brokers))
+
     def create_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
         """Create a topic spread evenly over the brokers; by default with `default.replication.factor` replicas."""
         node_ids = list(self.brokers)
-        factor = replication_factor or min(self.config.number("default.replication.factor"), len(node_ids))
+        factor = replication_factor or self.default_replication_factor
         return self.topics.create(name, spread(partitions, factor, node_ids))
 
     def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:

@@ -28,7 +28,9 @@ class Setting:
 
 SETTINGS: dict[str, Setting] = {
     "auto.create.topics.enable": Setting(True, about="Metadata for an unknown topic creates it."),
-    "default.replication.factor": Setting(3, 1, 2**15 - 1, "Replicas of topics created without a number; Kafka: 1."),
+    "default.replication.factor": Setting(
+        3, 1, 2**15 - 1, "Replicas of topics created without a number, at most one a broker; Kafka: 1."
+    ),
     "delete.topic.enable": Setting(True, about="DeleteTopics works."),
     "fetch.max.bytes": Setting(55 * 1024 * 1024, 1024, about="Most bytes in one Fetch response."),
     "group.initial.rebalance.delay.ms": Setting(3000, about="Wait of an empty group for further members."),

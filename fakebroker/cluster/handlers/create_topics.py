@@ -89,7 +89,7 @@ def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | F
     if partitions == 0 or partitions < -1:
         return Fault(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: expected 1 or more, or -1")
     if factor == -1:
-        factor = cluster.config.number("default.replication.factor")
+        factor = cluster.default_replication_factor
     if factor > len(node_ids):
         message = f"replication factor {factor}: expected at most {len(node_ids)}, the number of brokers"
         return Fault(ErrorCode.INVALID_REPLICATION_FACTOR, message)

@@ -1,0 +1,43 @@
+"""The way into a cluster: reading `--bootstrap`, and a connection to the first of its brokers that answers."""
+
+from collections.abc import Sequence
+
+import trio
+
+from fakebroker.client.connection import BrokerUnreachable, Connection
+from fakebroker.errors import FakebrokerError
+
+CLIENT_ID = "fakebroker-replay"
+"""What brokers are told by whoever is not a member."""
+
+Address = tuple[str, int]
+
+
+def addresses(bootstrap: str) -> list[Address]:
+    """The addresses in a bootstrap string.
+
+    Raises:
+        FakebrokerError: It is not HOST:PORT, or several with commas.
+    """
+    found = []
+    for part in bootstrap.split(","):
+        host, _, port = part.strip().rpartition(":")
+        if not (host and port.isdecimal() and 0 < int(port) < 65536):
+            raise FakebrokerError(f"--bootstrap {bootstrap}: expected HOST:PORT, or several with commas")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+async def connect(brokers: Sequence[Address], nursery: trio.Nursery) -> tuple[Connection, Address]:
+    """A connection to the first broker that can be reached, and which one that is.
+
+    Raises:
+        BrokerUnreachable: None can; it tells of the last.
+    """
+    *others, last = brokers
+    for host, port in others:
+        try:
+            return await Connection.open(host, port, CLIENT_ID, nursery), (host, port)
+        except BrokerUnreachable:
+            continue
+    return await Connection.open(*last, CLIENT_ID, nursery), last

@@ -1,0 +1,69 @@
+"""A fake cluster in a process of its own, for as long as a replay needs one. Knows nothing of Spark."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fakebroker.errors import FakebrokerError
+from fakebroker.replay.workload import Cluster
+
+_START_TIMEOUT_S = 20.0
+_STOP_TIMEOUT_S = 5.0
+_READY = "bootstrap.servers="
+
+
+@contextmanager
+def embedded_cluster(cluster: Cluster, seed: int, directory: Path) -> Iterator[str]:
+    """Run `fakebroker serve`, and stop it at the end.
+
+    Args:
+        cluster: Its size and settings.
+        seed: Makes its ids repeat.
+        directory: Takes what it prints (`cluster.txt`) and logs (`cluster.log`).
+
+    Yields:
+        Its bootstrap servers.
+
+    Raises:
+        FakebrokerError: It does not start.
+    """
+    printed, log = directory / "cluster.txt", directory / "cluster.log"
+    command = [
+        sys.executable,
+        "-m",
+        "fakebroker",
+        "serve",
+        f"--brokers={cluster.brokers}",
+        "--port=0",
+        f"--seed={seed}",
+    ]
+    command += [f"--config={key}={value}" for key, value in cluster.config.items()]
+    with printed.open("wb") as stdout, log.open("wb") as stderr:
+        # In a session of its own Ctrl-C is not for it: the replay stops it when its members are gone.
+        process = subprocess.Popen(
+            command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+    try:
+        yield _bootstrap_servers(process, printed, log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _bootstrap_servers(process: subprocess.Popen[bytes], printed: Path, log: Path) -> str:
+    """Wait for the line that says where the cluster listens."""
+    give_up = time.monotonic() + _START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < give_up:
+        line, newline, _ = printed.read_text().partition("\n")
+        if newline and line.startswith(_READY):
+            return line.removeprefix(_READY)
+        time.sleep(0.02)
+    told = log.read_text().strip().splitlines()
+    raise FakebrokerError(f"the embedded cluster did not start (see {log}): {told[-1] if told else 'no word from it'}")

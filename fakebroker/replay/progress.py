@@ -1,0 +1,106 @@
+"""Live numbers on their way from the swarm's tasks to the terminal: small UDP datagrams, of which any may get lost.
+
+The summary does not depend on them.
+"""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+
+_LOOK_UP_EVERY_S = 0.1
+"""How often the receiver looks whether it is to stop."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one task has seen so far; the numbers of several tasks add up.
+
+    Attributes:
+        joined: Members that are part of their group now.
+        errors: Answers with an error outside the ordinary ones, and requests without an answer.
+        elapsed_ms: Since the start of the replay; of several tasks the largest counts.
+    """
+
+    requests: int = 0
+    joined: int = 0
+    errors: int = 0
+    elapsed_ms: int = 0
+
+
+class Sender:
+    """A task's end: sends its tally now and then."""
+
+    def __init__(self, address: tuple[str, int], task: int) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._address = address
+        self._task = task
+
+    def send(self, tally: Tally) -> None:
+        try:
+            self._socket.sendto(json.dumps([self._task, asdict(tally)]).encode(), self._address)
+        except OSError:
+            return  # a lost report is made good by the next
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Receiver:
+    """The driver's end: the last tally of each task.
+
+    Attributes:
+        port: Where reports go.
+        stopped: Ends `listen`.
+    """
+
+    def __init__(self, udp: socket.socket) -> None:
+        udp.settimeout(_LOOK_UP_EVERY_S)
+        self.port: int = udp.getsockname()[1]
+        self.stopped = False
+        self._socket = udp
+        self._tallies: dict[int, Tally] = {}
+
+    def total(self) -> Tally:
+        tallies = list(self._tallies.values())
+        total = Tally(**{field.name: sum(getattr(tally, field.name) for tally in tallies) for field in fields(Tally)})
+        total.elapsed_ms = max((tally.elapsed_ms for tally in tallies), default=0)
+        return total
+
+    def listen(self) -> None:
+        """Take reports until it is stopped."""
+        while not self.stopped:
+            try:
+                self.take(self._socket.recv(1024))
+            except TimeoutError:
+                continue
+
+    def take(self, datagram: bytes) -> None:
+        """Take a report; what is none is passed over."""
+        try:
+            task, tally = json.loads(datagram)
+            self._tallies[int(task)] = Tally(**tally)
+        except (ValueError, TypeError):
+            return
+
+
+@contextmanager
+def receiving(host: str) -> Iterator[Receiver]:
+    """Receive reports in a thread of their own.
+
+    Args:
+        host: The address to receive on.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.bind((host, 0))
+        receiver = Receiver(udp)
+        thread = threading.Thread(target=receiver.listen, name="replay progress", daemon=True)
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            receiver.stopped = True
+            thread.join()

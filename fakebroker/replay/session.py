@@ -1,0 +1,125 @@
+"""A quiet Spark session: what Spark and its Java have to say goes to a log file, not to the terminal.
+
+Knows nothing of workloads and events.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import fakebroker
+from fakebroker.errors import FakebrokerError
+from fakebroker.replay.java import java_home
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""What a call of Spark raises: its own errors, translated or not."""
+
+_STOP_TIMEOUT_S = 10.0
+
+_SETTINGS = {
+    "spark.app.name": "fakebroker replay",
+    "spark.log.level": "WARN",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # A replay that broke off is not played again behind the user's back, nor waited for where it does not fit.
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "3",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # Java's second compiler and a parallel collector only get into the way of the members in so short a run.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def cause_of(error: Exception) -> str:
+    """The one line of Spark's many that says what went wrong: the last of a Python traceback, else Java's message."""
+    text = str(error)
+    python = text.partition("Traceback (most recent call last)")[2].partition("SQLSTATE")[0].partition("\n\tat ")[0]
+    if lines := [line.strip(" |+-") for line in python.splitlines() if line.strip(" |+-")]:
+        return lines[-1]
+    first, *others = text.splitlines() or [type(error).__name__]
+    return next((line.removeprefix(": ") for line in others if line.startswith(": ")), first)
+
+
+@contextmanager
+def spark_session(master: str, log: Path) -> Iterator[SparkSession]:
+    """Start Spark, and stop it with everything that belongs to it.
+
+    It sets the environment variables that Spark's processes inherit, and leaves them so.
+
+    Args:
+        master: Spark's master URL, for example `local[*]`.
+        log: Takes the output of Spark's processes.
+
+    Raises:
+        FakebrokerError: Spark does not start.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it reports each interrupted call
+    with tempfile.TemporaryDirectory(prefix="fakebroker-spark-") as scratch, log.open("wb") as output:
+        os.environ["JAVA_HOME"] = str(java_home(Path(scratch)))
+        settings = SparkConf().setMaster(master).setAll(list(_SETTINGS.items()))
+        settings.set("spark.local.dir", scratch).set("spark.sql.warehouse.dir", scratch)
+        if master.startswith("local"):
+            settings.setAll(list(_LOCAL_SETTINGS.items()))
+            _set_local_environment()
+        with _java(settings, log, output) as gateway:
+            try:
+                context = SparkContext(conf=settings, gateway=gateway)
+            except SPARK_ERRORS as error:
+                raise FakebrokerError(f"Spark did not start (see {log}): {cause_of(error)}") from None
+            session = SparkSession(context)
+            try:
+                yield session
+            finally:
+                session.stop()
+
+
+@contextmanager
+def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGateway]:
+    """Spark's Java process. PySpark itself would let it live as long as this one, and never start another."""
+    redirected = {"stdout": output, "stderr": subprocess.STDOUT}
+    try:
+        gateway = launch_gateway(settings, redirected)  # type: ignore[no-untyped-call]  # PySpark leaves it so
+    except PySparkException:
+        complaints = [line for line in log.read_text().splitlines() if "Exception" in line or "Error" in line]
+        why = complaints[0] if complaints else "its Java process ended"
+        raise FakebrokerError(f"Spark did not start (see {log}): {why}") from None
+    try:
+        yield gateway
+    finally:
+        gateway.proc.stdin.close()  # its sign to end
+        try:
+            gateway.proc.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            gateway.proc.kill()
+            gateway.proc.wait()
+        gateway.close()
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def _set_local_environment() -> None:
+    """Spark's Python workers run what runs here, and import this package from where it was imported here."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    package_parent = str(Path(fakebroker.__file__).parent.parent)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if package_parent not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [package_parent, *paths]))
