@@ -4,6 +4,7 @@ Pure: a call and the time go in, answered calls come out, now or later. Knows no
 come from a maker handed in, so that the same inputs give the same run.
 """
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -71,7 +72,8 @@ class Cluster:
         self.config = config
         self.journal = journal
         self.new_id = new_id
-        self.cluster_id = uuid_text(new_id())
+        # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
+        self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.topics = Topics(new_id, config.number("log.retention.bytes"))
         self.purgatory = FetchPurgatory()
         self.next_producer_id = 0

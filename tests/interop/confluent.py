@@ -1,0 +1,132 @@
+"""confluent-kafka, that is librdkafka, in the vocabulary of the tests."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.interop.clients import (
+    CALL_TIMEOUT_S,
+    FETCH_WAIT_MS,
+    HEARTBEAT_INTERVAL_MS,
+    POLL_S,
+    Client,
+    Headers,
+    Place,
+    Record,
+    Settings,
+)
+
+MAX_RECORDS = 500
+
+
+class ConfluentConsumer:
+    """A consumer of confluent-kafka; `inner` is its own object."""
+
+    def __init__(self, servers: str, settings: Settings, more: Mapping[str, Any] | None = None) -> None:
+        config = {
+            "bootstrap.servers": servers,
+            # It cannot be made without one; without `subscribe` it does not use it.
+            "group.id": settings.group_id or "none",
+            "client.id": settings.client_id,
+            "session.timeout.ms": settings.session_timeout_ms,
+            "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+            "auto.offset.reset": settings.offset_reset,
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
+        }
+        if settings.instance_id is not None:
+            config["group.instance.id"] = settings.instance_id
+        self.inner = confluent_kafka.Consumer({**config, **(more or {})})
+
+    def subscribe(self, topic: str) -> None:
+        self.inner.subscribe([topic])
+
+    def assign(self, place: Place) -> None:
+        self.inner.assign([TopicPartition(*place, OFFSET_BEGINNING)])
+
+    def poll(self) -> list[Record]:
+        return [_record(message) for message in self.inner.consume(MAX_RECORDS, POLL_S)]
+
+    def assignment(self) -> list[Place]:
+        return sorted((place.topic, place.partition) for place in self.inner.assignment())
+
+    def commit(self) -> None:
+        self.inner.commit(asynchronous=False)
+
+    def committed(self, place: Place) -> int | None:
+        (found,) = self.inner.committed([TopicPartition(*place)], timeout=CALL_TIMEOUT_S)
+        return found.offset if found.offset >= 0 else None
+
+    def seek(self, place: Place, offset: int) -> None:
+        self.inner.seek(TopicPartition(*place, offset))
+
+    def offset_for_time(self, place: Place, timestamp_ms: int) -> int | None:
+        (found,) = self.inner.offsets_for_times([TopicPartition(*place, timestamp_ms)], timeout=CALL_TIMEOUT_S)
+        return found.offset if found.offset >= 0 else None
+
+    def first_and_end_offsets(self, place: Place) -> tuple[int, int]:
+        return self.inner.get_watermark_offsets(TopicPartition(*place), timeout=CALL_TIMEOUT_S)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def _record(message: confluent_kafka.Message) -> Record:
+    if error := message.error():
+        raise confluent_kafka.KafkaException(error)
+    return Record(
+        value=message.value(),
+        key=message.key(),
+        headers=cast(Headers, tuple(message.headers() or ())),
+        timestamp_ms=message.timestamp()[1],
+        partition=message.partition(),
+    )
+
+
+class ConfluentAdmin:
+    """An admin client of confluent-kafka."""
+
+    def __init__(self, servers: str) -> None:
+        self.inner = AdminClient({"bootstrap.servers": servers})
+
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        (future,) = self.inner.create_topics([NewTopic(name, partitions, config=dict(configs or {}))]).values()
+        future.result(CALL_TIMEOUT_S)
+
+    def delete_topic(self, name: str) -> None:
+        (future,) = self.inner.delete_topics([name]).values()
+        future.result(CALL_TIMEOUT_S)
+
+    def partition_counts(self) -> dict[str, int]:
+        topics = self.inner.list_topics(timeout=CALL_TIMEOUT_S).topics
+        return {name: len(topic.partitions) for name, topic in topics.items() if not name.startswith("__")}
+
+    def close(self) -> None:
+        # It has no other way of being closed.
+        del self.inner
+
+
+def produce(servers: str, topic: str, records: Sequence[Record], compression: str | None) -> None:
+    failed: list[Any] = []
+    config = {"bootstrap.servers": servers, "compression.type": compression or "none", "linger.ms": 5}
+    producer = confluent_kafka.Producer(config)
+    for record in records:
+        optional: dict[str, Any] = {"partition": record.partition, "timestamp": record.timestamp_ms}
+        producer.produce(
+            topic,
+            value=record.value,
+            key=record.key,
+            headers=list(record.headers),
+            on_delivery=lambda error, message: failed.append(error) if error else None,
+            **{name: value for name, value in optional.items() if value is not None},
+        )
+    assert producer.flush(CALL_TIMEOUT_S) == 0
+    producer.close()
+    assert not failed, failed
+
+
+CONFLUENT = Client("confluent-kafka", ConfluentConsumer, ConfluentAdmin, produce)

@@ -1,0 +1,69 @@
+"""A group member in a process of its own, so that it can be killed: reads, writes down, commits, until then.
+
+Run as `python -m tests.interop.reader CLIENT SERVERS GROUP TOPIC SESSION_TIMEOUT_MS`; each value goes to stdout in hex,
+before it is committed.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fakebroker import FakeCluster
+from tests.interop.clients import Client, Settings
+from tests.interop.helpers import CLIENTS
+
+ROOT = Path(__file__).parents[2]
+
+
+class Reader:
+    """The process, and what it has read."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
+        self._process = process
+        self._output = output
+
+    def values(self) -> list[bytes]:
+        """What it has read; complete as far as it has committed."""
+        whole_lines, _, _ = self._output.read_text().rpartition("\n")
+        return [bytes.fromhex(line) for line in whole_lines.splitlines()]
+
+    def kill(self) -> None:
+        """End it at once: it cannot leave its group, or do anything else."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def reader_process(
+    client: Client, cluster: FakeCluster, group_id: str, topic: str, session_timeout_ms: int, folder: Path
+) -> Iterator[Reader]:
+    """Start a member; it is killed at the latest when the block ends."""
+    arguments = [client.name, cluster.bootstrap_servers, group_id, topic, str(session_timeout_ms)]
+    output = folder / "read.txt"
+    with output.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-m", __name__, *arguments], cwd=ROOT, stdout=file)
+    reader = Reader(process, output)
+    try:
+        yield reader
+    finally:
+        reader.kill()
+
+
+def main(client_name: str, servers: str, group_id: str, topic: str, session_timeout_ms: str) -> None:
+    client = next(client for client in CLIENTS if client.name == client_name)
+    settings = Settings(group_id=group_id, client_id="reader", session_timeout_ms=int(session_timeout_ms))
+    consumer = client.consumer(servers, settings)
+    consumer.subscribe(topic)
+    while True:
+        records = consumer.poll()
+        for record in records:
+            print((record.value or b"").hex())
+        if records:
+            sys.stdout.flush()
+            consumer.commit()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,30 @@
+"""Members of different clients in one group: each of them, as the leader, assigns partitions to the others."""
+
+import pytest
+
+from fakebroker import FakeCluster
+from tests.interop.clients import Client, StartConsumer
+from tests.interop.helpers import CLIENTS, numbered, poll_records, poll_until, shares, values, with_each_client
+
+pytestmark = pytest.mark.slow
+
+
+@with_each_client
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_three_clients_share_a_topic(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+    leader = start_consumer(client, group_id="g", client_id="leader")
+    leader.subscribe("orders")
+    poll_until(fake_cluster, "the leader alone", lambda _: shares(fake_cluster, "g") == [6], leader)
+    others = [start_consumer(other, group_id="g", client_id=other.name) for other in CLIENTS if other is not client]
+    for other in others:
+        other.subscribe("orders")
+    poll_until(fake_cluster, "two each", lambda _: shares(fake_cluster, "g") == [2, 2, 2], leader, *others)
+
+    group = fake_cluster.group("g")
+    assert group.protocol_name == "roundrobin", "the one assignor that all three have"
+    assert {member.client_id: member.member_id == group.leader_id for member in group.members} == {
+        "leader": True,
+        **{other.name: False for other in CLIENTS if other is not client},
+    }
+    client.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60)), None)
+    assert values(poll_records(fake_cluster, 60, leader, *others)) == values(numbered(range(60)))

@@ -1,0 +1,59 @@
+"""What one client produces is what the others read, byte for byte, in every compression."""
+
+from dataclasses import replace
+
+import pytest
+
+from fakebroker import FakeCluster
+from fakebroker.protocol.compression import Compression
+from fakebroker.protocol.records import split_batches
+from tests.interop.clients import Client, Record, StartConsumer
+from tests.interop.helpers import CLIENTS, poll_records, with_each_client
+
+pytestmark = pytest.mark.slow
+
+COMPRESSIBLE = b"the same again, " * 200
+RECORDS = [
+    Record(value=COMPRESSIBLE, key=b"key", headers=(("trace", b"\x00\xff"), ("trace", b"again"), ("größe", b""))),
+    Record(value=None, key=b"a tombstone"),
+    Record(value=b"", key=b""),
+    Record(value=COMPRESSIBLE[::-1], key=None),
+]
+
+
+def stamped(start_ms: int) -> list[Record]:
+    """The records in partition 0, a second apart."""
+    return [
+        replace(record, partition=0, timestamp_ms=start_ms + 1000 * number) for number, record in enumerate(RECORDS)
+    ]
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
+@with_each_client
+@pytest.mark.fake_cluster(topics={"orders": 1})
+def test_every_client_reads_what_one_has_produced(
+    client: Client, compression: str | None, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    records = stamped(1_700_000_000_000)
+    client.produce(fake_cluster.bootstrap_servers, "orders", records, compression)
+    assert compressions(fake_cluster, "orders") == {Compression[(compression or "none").upper()]}
+    for other in CLIENTS:
+        consumer = start_consumer(other)
+        consumer.assign(("orders", 0))
+        assert poll_records(fake_cluster, len(records), consumer) == records, other
+
+
+def compressions(cluster: FakeCluster, name: str) -> set[Compression]:
+    """The compressions of the batches in partition 0 of a topic."""
+    topic = cluster.cluster.topics.get(name)
+    assert topic is not None
+    return {batch.compression for batch in split_batches(topic.partitions[0].log.read(0, 2**20))}
+
+
+@with_each_client
+def test_producing_creates_a_topic(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+    client.produce(fake_cluster.bootstrap_servers, "fresh", RECORDS[:1], None)
+    consumer = start_consumer(client)
+    consumer.assign(("fresh", 0))
+    (record,) = poll_records(fake_cluster, 1, consumer)
+    assert (record.key, record.value, record.headers) == (RECORDS[0].key, RECORDS[0].value, RECORDS[0].headers)

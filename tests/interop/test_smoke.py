@@ -1,0 +1,20 @@
+"""Each client produces, joins a group, reads and commits: the quickest proof that it gets along."""
+
+import pytest
+
+from fakebroker import FakeCluster
+from tests.interop.clients import Client, StartConsumer
+from tests.interop.helpers import committed_total, numbered, poll_records, values, with_each_client
+
+
+@with_each_client
+@pytest.mark.fake_cluster(topics={"orders": 2})
+def test_produce_read_commit(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+    client.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(10)), None)
+    consumer = start_consumer(client, group_id="readers")
+    consumer.subscribe("orders")
+    assert values(poll_records(fake_cluster, 10, consumer)) == values(numbered(range(10)))
+    consumer.commit()
+    assert committed_total(fake_cluster, "readers") == 10
+    consumer.close()
+    assert fake_cluster.group("readers").state == "Empty"
