@@ -8,7 +8,7 @@ from pathlib import Path
 
 def run_pytest(folder: Path, source: str) -> str:
     (folder / "test_it.py").write_text(textwrap.dedent(source))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "fakebroker.pytest_plugin", "test_it.py"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
 
 
