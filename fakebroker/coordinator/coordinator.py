@@ -4,16 +4,27 @@ Finds the group, refuses what is not its own, lets the group's procedures do the
 effects out: no wire formats, versions, sockets, clocks or random numbers.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
-from fakebroker.coordinator import joining, leaving, syncing
-from fakebroker.coordinator.group import CONSUMER_PROTOCOL_TYPE, DEAD, EMPTY, PREPARING_REBALANCE, Group
+from fakebroker.coordinator import committing, joining, leaving, log, syncing
+from fakebroker.coordinator.expiry import expired_records
+from fakebroker.coordinator.group import (
+    CONSUMER_PROTOCOL_TYPE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    Group,
+    GroupState,
+)
+from fakebroker.coordinator.log import Append, GroupRecord, OffsetRecord, Record
 from fakebroker.coordinator.offsets import CommittedOffset
-from fakebroker.coordinator.placement import java_string_length, partition_for
-from fakebroker.coordinator.rebalance import fire_earliest_timer
+from fakebroker.coordinator.partitions import LedPartition, Partitions
+from fakebroker.coordinator.placement import partition_for
+from fakebroker.coordinator.rebalance import fire_earliest_timer, start_rebalance
 from fakebroker.coordinator.types import (
     Answer,
     CoordinatorConfig,
@@ -41,43 +52,73 @@ class Coordinator:
     would on a broker that was busy.
     """
 
-    def __init__(self, config: CoordinatorConfig, new_uuid: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        new_uuid: Callable[[], str],
+        append: Append = lambda partition, records: _NONE,
+    ) -> None:
         """Starts without any partition.
 
         Args:
             new_uuid: Returns what a new member id ends in; never the same twice.
+            append: Writes one batch to the log of an offsets partition, before what it says takes effect or is
+                answered. By default nothing is kept.
         """
         self.config = config
         self._new_uuid = new_uuid
+        self._append = append
         self.answers: list[Answer] = []
         self._groups: dict[str, Group] = {}
-        self._led_partitions: dict[int, None] = {}
-        self._wakeups: list[tuple[float, int, Group]] = []
+        self._partitions = Partitions()
+        self._wakeups: list[tuple[float, int, Group | LedPartition]] = []
         self._wakeup_numbers = count()
 
     # Partitions
 
     def lead(self, partition: int, now_ms: float) -> None:
-        """Becomes the coordinator of the groups of an offsets partition, which starts out without any.
+        """Becomes the coordinator of the groups of an offsets partition, which starts out without any."""
+        self._partitions.lead(partition, now_ms)
 
-        This is where its log will be replayed; each change that must be in it is made in a method marked "Persisted".
+    def start_loading(self, partition: int) -> None:
+        """Will lead an offsets partition once its log is read: until then COORDINATOR_LOAD_IN_PROGRESS."""
+        self._partitions.start_loading(partition)
+
+    def finish_loading(self, partition: int, records: Iterable[Record], now_ms: float) -> None:
+        """Leads the partition with the groups that its log holds, oldest record first. All sessions start anew.
+
+        A group that has too many members rebalances at once. Should `records` raise, nothing has happened.
         """
-        self._led_partitions[partition] = None
+        loaded = log.replay(records)
+        self._partitions.end_loading(partition)
+        self._partitions.lead(partition, now_ms)
+        for group_id, (value, offsets) in loaded.items():
+            group = self._create_group(group_id, now_ms, STABLE if value.members else EMPTY)
+            log.restore(group, value, offsets, now_ms)
+            if len(group.members) > self.config.group_max_size:
+                start_rebalance(group, now_ms)
+            self._schedule(group)
+
+    def fail_loading(self, partition: int) -> None:
+        """Gives up loading: NOT_COORDINATOR until the partition is loaded again or led."""
+        self._partitions.end_loading(partition)
 
     def resign(self, partition: int, now_ms: float) -> None:
         """Hands over the groups of an offsets partition: they are dropped, whoever is parked gets NOT_COORDINATOR."""
-        self._led_partitions.pop(partition, None)
-        for group in [group for group in self._groups.values() if group.partition == partition]:
+        for group in self._groups_of(partition):
             for member_id in list(group.parked_joins):
                 group.answer_join(member_id, JoinResult(ErrorCode.NOT_COORDINATOR, member_id=member_id))
             for member_id in list(group.parked_syncs):
                 group.answer_sync(member_id, SyncResult(ErrorCode.NOT_COORDINATOR))
             self._drop(group, now_ms)
+        self._partitions.resign(partition)
 
     def error_for(self, group_id: str) -> ErrorCode:
-        """NONE, or NOT_COORDINATOR if the group's partition is not led here."""
-        partition = partition_for(group_id, self.config.offsets_topic_num_partitions)
-        return _NONE if partition in self._led_partitions else ErrorCode.NOT_COORDINATOR
+        """NONE if the group's partition is led here; else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        return self._partitions.error(self._partition_for(group_id))
+
+    def _partition_for(self, group_id: str) -> int:
+        return partition_for(group_id, self.config.offsets_topic_num_partitions)
 
     def group(self, group_id: str) -> Group | None:
         return self._groups.get(group_id)
@@ -93,9 +134,21 @@ class Coordinator:
         if refusal := self._refuse_join(group_id, request):
             self._answer(token, refusal)
             return
-        group = self._groups.get(group_id) or self._create_group(group_id, now_ms)
-        joining.join(group, request, token, now_ms, self._new_uuid)
+        group = self._groups.get(group_id)
+        if group is not None:
+            joining.join(group, request, token, now_ms, self._new_uuid)
+        else:
+            group = self._create_group(group_id, now_ms)
+            joining.join(group, request, token, now_ms, self._new_uuid)
+            self._store_new_group(group, now_ms)
         self._schedule(group)
+
+    def _store_new_group(self, group: Group, now_ms: float) -> None:
+        """Stores that a join has created the group, whatever became of that join; only a parked one waits for it."""
+        if error := self._append(group.partition, (log.new_group_record(group),)):
+            for member_id in list(group.parked_joins):
+                group.answer_join(member_id, JoinResult(error))
+            self._drop(group, now_ms)
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         """Answers, now or later, through `answers`."""
@@ -112,7 +165,8 @@ class Coordinator:
         """Keeps a member's session alive: two look-ups and one number stored. Faults are told apart afterwards."""
         group = self._groups.get(group_id)
         if group is None:
-            return self._error_without_group(group_id)
+            error = self._error_without_group(group_id)
+            return _NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
         member = group.members.get(member_id)
         if (
             member is None
@@ -139,9 +193,9 @@ class Coordinator:
         group = self._groups.get(group_id)
         if group is None:
             return _NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
-        errors = leaving.leave(group, members, now_ms)
+        outcome = leaving.leave(group, members, now_ms)
         self._schedule(group)
-        return _NONE, errors
+        return outcome
 
     # Offsets. "" is a legal group id here.
 
@@ -167,25 +221,17 @@ class Coordinator:
             error = self.error_for(group_id) or (_NONE if generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND)
         if error:
             return [error] * len(offsets)
-        group = group or self._create_group(group_id, now_ms)
-        if member := group.members.get(member_id):
+        if group is not None and (member := group.members.get(member_id)):
             group.arm_session(member, member.session_timeout_ms, now_ms)
             self._schedule(group)
-        return [self._commit(group, offset, now_ms) for offset in offsets]
-
-    def _commit(self, group: Group, wanted: OffsetToCommit, now_ms: float) -> ErrorCode:
-        metadata = wanted.metadata or ""
-        if java_string_length(metadata) > self.config.offset_metadata_max_bytes:
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        committed = CommittedOffset(
-            offset=wanted.offset,
-            leader_epoch=wanted.leader_epoch,
-            metadata=metadata,
-            commit_timestamp_ms=int(now_ms) if wanted.commit_timestamp_ms is None else wanted.commit_timestamp_ms,
-            expire_timestamp_ms=wanted.expire_timestamp_ms,
-        )
-        group.offsets.put(wanted.topic, wanted.partition, committed)
-        return _NONE
+        errors, records = committing.commit(group_id, offsets, self.config.offset_metadata_max_bytes, now_ms)
+        partition = self._partition_for(group_id) if group is None else group.partition
+        if error := self._append_all(partition, records):
+            return [error] * len(offsets)
+        if group is None:
+            self._create_group(group_id, now_ms)
+        self._apply(records)
+        return errors
 
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]] | None, now_ms: float
@@ -216,45 +262,61 @@ class Coordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
         if group.state is not EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NON_EMPTY_GROUP, []
-        return _NONE, [self._delete_offset(group, topic, partition) for topic, partition in partitions]
-
-    def _delete_offset(self, group: Group, topic: str, partition: int) -> ErrorCode:
-        if group.is_subscribed_to(topic):
-            return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        group.offsets.remove(topic, partition)
-        return _NONE
+        errors, records = committing.delete(group, partitions)
+        if error := self._append_all(group.partition, records):
+            return error, []
+        self._apply(records)
+        return _NONE, errors
 
     def delete_topic_offsets(self, topic: str) -> None:
-        """Forgets what any group committed to a topic that is being deleted."""
-        for group in self._groups.values():
-            group.offsets.remove_topic(topic)
+        """Forgets what any group committed to a topic that is being deleted; one batch for each offsets partition."""
+        for partition in dict.fromkeys(group.partition for group in self._groups.values()):
+            records = committing.delete_topic(self._groups_of(partition), topic)
+            if not self._append_all(partition, records):
+                self._apply(records)
 
     # Groups
 
     def delete_group(self, group_id: str, now_ms: float) -> ErrorCode:
-        """Deletes a group without members. Persisted: a tombstone for each of its offsets and for the group."""
+        """Deletes a group without members, and its offsets."""
         group = self._groups.get(group_id)
         if group is None:
             return self.error_for(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
+        if error := self._append(group.partition, log.tombstones(group)):
+            return error
         self._drop(group, now_ms)
         return _NONE
 
-    def _create_group(self, group_id: str, now_ms: float) -> Group:
-        """Persisted if a join creates it: an empty group's record. What a commit creates, its offsets bring back."""
-        partition = partition_for(group_id, self.config.offsets_topic_num_partitions)
-        group = Group(group_id, partition, self.config, self._answer, now_ms)
+    def _groups_of(self, partition: int) -> list[Group]:
+        return [group for group in self._groups.values() if group.partition == partition]
+
+    def _create_group(self, group_id: str, now_ms: float, state: GroupState = EMPTY) -> Group:
+        group = Group(group_id, self._partition_for(group_id), self.config, self._answer, self._store, now_ms, state)
         self._groups[group_id] = group
+        self._schedule_expiry(self._partitions.led(group.partition), now_ms)
         return group
 
     def _drop(self, group: Group, now_ms: float) -> None:
         del self._groups[group.group_id]
         group.transition_to(DEAD, now_ms)
-        group.wakeup_ms = inf
+        group.deadline_ms = group.wakeup_ms = inf
 
     def _answer(self, token: object, result: JoinResult | SyncResult) -> None:
         self.answers.append((token, result))
+
+    # The log
+
+    def _store(self, group: Group) -> ErrorCode:
+        return self._append(group.partition, (log.group_record(group),))
+
+    def _append_all(self, partition: int, records: Sequence[Record]) -> ErrorCode:
+        return self._append(partition, tuple(records)) if records else _NONE
+
+    def _apply(self, records: Iterable[OffsetRecord]) -> None:
+        for record in records:
+            self._groups[record.group_id].offsets.apply(record.topic, record.partition, record.value)
 
     # Refusals
 
@@ -284,20 +346,23 @@ class Coordinator:
     # Time
 
     def tick(self, now_ms: float) -> None:
-        """Lets all timers run out that are due, in order of their deadlines across all groups.
+        """Lets all timers run out that are due, in order of their deadlines across all groups and partitions.
 
-        Between groups with the same deadline, the one whose wake-up was noted first comes first; inside a group see
+        Between those with the same deadline, the one whose wake-up was noted first comes first; inside a group see
         `fire_earliest_timer`.
         """
         while self._wakeups and self._wakeups[0][0] <= now_ms:
-            wakeup_ms, _, group = heappop(self._wakeups)
-            if wakeup_ms != group.wakeup_ms:
+            wakeup_ms, _, due = heappop(self._wakeups)
+            if wakeup_ms != due.wakeup_ms:
                 continue  # An earlier wake-up has taken its place, or the group is gone.
-            group.wakeup_ms = inf
-            if group.earliest_deadline() == wakeup_ms:
-                fire_earliest_timer(group, now_ms)
-            group.deadline_ms = group.earliest_deadline()
-            self._schedule(group)
+            due.wakeup_ms = inf
+            if isinstance(due, LedPartition):
+                self._expire(due, now_ms)
+                continue
+            if due.earliest_deadline() == wakeup_ms:
+                fire_earliest_timer(due, now_ms)
+            due.deadline_ms = due.earliest_deadline()
+            self._schedule(due)
 
     def next_deadline(self) -> float | None:
         """When to tick next, or `None` without timers. May be early, as sessions are extended silently; never late."""
@@ -308,3 +373,22 @@ class Coordinator:
         if group.deadline_ms < group.wakeup_ms:
             group.wakeup_ms = group.deadline_ms
             heappush(self._wakeups, (group.wakeup_ms, next(self._wakeup_numbers), group))
+
+    def _expire(self, partition: LedPartition, now_ms: float) -> None:
+        """Deletes what has expired, in one batch; if that cannot be stored, the next look will find it again."""
+        records = [record for group in self._groups_of(partition.index) for record in expired_records(group, now_ms)]
+        if not self._append_all(partition.index, records):
+            self._apply(record for record in records if isinstance(record, OffsetRecord))
+            for record in records:
+                if isinstance(record, GroupRecord):
+                    self._drop(self._groups[record.group_id], now_ms)
+        if self._groups_of(partition.index):
+            self._schedule_expiry(partition, now_ms)
+
+    def _schedule_expiry(self, partition: LedPartition, now_ms: float) -> None:
+        """Notes when to look for expired offsets, unless that is noted already."""
+        if partition.wakeup_ms == inf:
+            interval_ms = self.config.offsets_retention_check_interval_ms
+            intervals = (now_ms - partition.led_since_ms) // interval_ms + 1
+            partition.wakeup_ms = partition.led_since_ms + intervals * interval_ms
+            heappush(self._wakeups, (partition.wakeup_ms, next(self._wakeup_numbers), partition))

@@ -32,7 +32,8 @@ class GroupState(Enum):
         JoinGroup: a new member is parked and the first round starts; a dynamic one may be told its id first.
         SyncGroup, Heartbeat: UNKNOWN_MEMBER_ID. LeaveGroup: the same, but a pending id is forgotten.
         OffsetCommit: accepted without a generation.
-        Out: a member is added -> PREPARING_REBALANCE; the group is deleted or handed over -> DEAD.
+        Out: a member is added -> PREPARING_REBALANCE; the group is deleted, has expired or is handed over, or its
+        creation could not be stored -> DEAD.
     PREPARING_REBALANCE: Waiting for the members to join. The generation is still the last one.
         JoinGroup: parked (a new dynamic member may be told its id first, and is then waited for). Heartbeat and
         SyncGroup: REBALANCE_IN_PROGRESS. LeaveGroup: removed. OffsetCommit: accepted.
@@ -43,14 +44,15 @@ class GroupState(Enum):
         member starts a new round. SyncGroup: parked; the leader's ends the state. Heartbeat: NONE. LeaveGroup: removed,
         and a new round. OffsetCommit: REBALANCE_IN_PROGRESS.
         Out: the leader assigned -> STABLE; a member is added, changed, gone, or did not sync in time ->
-        PREPARING_REBALANCE, parked syncs get REBALANCE_IN_PROGRESS; handed over -> DEAD, they get NOT_COORDINATOR.
+        PREPARING_REBALANCE, parked syncs get REBALANCE_IN_PROGRESS; what the leader assigned could not be stored -> the
+        same, they get the error of storing; handed over -> DEAD, they get NOT_COORDINATOR.
     STABLE: Every member can have its assignment.
         JoinGroup: a follower with unchanged protocols is answered at once, and so is a replaced static member as
         long as the group would choose the same protocol; any other join that adds or changes a member, and any join of
         the leader, starts a new round. SyncGroup: the stored assignment. Heartbeat: NONE. LeaveGroup: removed, and a
         new round. OffsetCommit: accepted.
-        Out: as said, or a member's session ends, or one did not sync in time -> PREPARING_REBALANCE; handed over ->
-        DEAD.
+        Out: as said, or a member's session ends, or one did not sync in time, or the group was loaded with more members
+        than it may have -> PREPARING_REBALANCE; handed over -> DEAD.
     DEAD: Gone. Whoever still holds the object must not use it; clients never meet it. No way out.
     """
 
@@ -83,6 +85,7 @@ class Group:
     Attributes:
         partition: The partition of `__consumer_offsets` the group belongs to.
         answer: Takes a token and the answer to it.
+        store: Writes the group as it is now to the log; NONE, or why it is not there, as clients are told.
         state_since_ms: Time of the last transition.
         generation_id: Never goes back.
         protocol_type: `None` until a member is added (a "simple" group). Outlives the members.
@@ -107,6 +110,7 @@ class Group:
     partition: int
     config: CoordinatorConfig
     answer: Callable[[object, JoinResult | SyncResult], None]
+    store: Callable[["Group"], ErrorCode]
     state_since_ms: float
     state: GroupState = EMPTY
     previous_state: GroupState = DEAD
@@ -134,7 +138,7 @@ class Group:
     # State
 
     def transition_to(self, state: GroupState, now_ms: float) -> None:
-        """The one place that writes `state`."""
+        """The one place that writes the `state` of a group that is there."""
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"group {self.group_id!r}: no transition from {self.state.value} to {state.value}")
         self.previous_state = self.state
@@ -212,8 +216,8 @@ class Group:
         self.members[member.member_id] = member
         self._count_protocols(member, 1)
 
-    def update(self, member: Member, request: JoinGroup) -> None:
-        """Takes over what a member that joins again may change."""
+    def update(self, member: Member, request: JoinGroup | Member) -> None:
+        """Takes over what a member that joins again may change, or what it was before."""
         self._count_protocols(member, -1)
         member.protocols = request.protocols
         self._count_protocols(member, 1)

@@ -4,6 +4,7 @@ The checks in Kafka's order (`GroupMetadataManager.classicGroupJoinToClassicGrou
 """
 
 from collections.abc import Callable
+from copy import copy
 
 from fakebroker.coordinator.group import PREPARING_REBALANCE, STABLE, Group
 from fakebroker.coordinator.member import Member
@@ -93,24 +94,38 @@ def _replace_static_member(new_member_id: str, group: Group, request: JoinGroup,
 
     In a stable group no round is needed as long as the members would choose the same protocol, whatever else changed.
     """
-    old_leader_id = group.leader_id
+    former_leader_id, former_ids = group.leader_id, list(group.members)
+    former = copy(group.members[group.static_members[request.instance_id or ""]])
     member = group.replace_static_member(request.instance_id or "", new_member_id)
     group.arm_session(member, member.session_timeout_ms, now_ms)  # Still with the timeout from before, as Kafka does.
     group.update(member, request)
     if group.state is STABLE and group.select_protocol() == group.protocol_name:
-        result = _store_replacement(group, new_member_id, request.supports_skip_assignment, old_leader_id)
+        if error := group.store(group):
+            _take_back_replacement(group, member, former, former_ids, now_ms)
+            result = group.join_result("", with_members=False)
+            result.error = error
+        else:
+            result = _replacement_result(group, new_member_id, request.supports_skip_assignment, former_leader_id)
         group.answer(token, result)
         return
     group.park_join(new_member_id, token)
     rebalance_or_complete(group, now_ms)
 
 
-def _store_replacement(
-    group: Group, member_id: str, supports_skip_assignment: bool, old_leader_id: str | None
-) -> JoinResult:
-    """Persisted: a full group record, before the JoinGroup is answered.
+def _take_back_replacement(group: Group, member: Member, former: Member, former_ids: list[str], now_ms: float) -> None:
+    """The replacement could not be stored: all is as before, but the session starts anew."""
+    group.replace_static_member(former.instance_id or "", former.member_id)
+    group.update(member, former)
+    group.members = {member_id: group.members[member_id] for member_id in former_ids}
+    group.arm_session(member, member.session_timeout_ms, now_ms)
 
-    Clients that cannot be told to skip the assignment are told the old leader, even if it was this member: else they
+
+def _replacement_result(
+    group: Group, member_id: str, supports_skip_assignment: bool, former_leader_id: str | None
+) -> JoinResult:
+    """What a static member is told that was replaced without a round.
+
+    Clients that cannot be told to skip the assignment are told the former leader, even if it was this member: else they
     would assign anew (KIP-814).
     """
     is_leader = group.leader_id == member_id
@@ -118,5 +133,5 @@ def _store_replacement(
     if supports_skip_assignment:
         result.skip_assignment = is_leader
     else:
-        result.leader = old_leader_id or ""
+        result.leader = former_leader_id or ""
     return result

@@ -7,17 +7,18 @@ from fakebroker.coordinator.rebalance import rebalance_or_complete
 from fakebroker.errors import ErrorCode
 
 
-def leave(group: Group, members: Iterable[tuple[str, str | None]], now_ms: float) -> list[ErrorCode]:
+def leave(group: Group, members: Iterable[tuple[str, str | None]], now_ms: float) -> tuple[ErrorCode, list[ErrorCode]]:
     """Removes the given members, as (member id, instance id), and starts one round for all of them.
 
     Returns:
-        One code for each, in order.
+        An error of the whole request and no codes, if nobody is left and that could not be stored; or NONE and one code
+        for each, in order.
     """
     errors = [_leave_one(group, member_id, instance_id) for member_id, instance_id in members]
     # A pending id that leaves starts a round as well, though no member is missing: Kafka does not tell the two apart.
-    if ErrorCode.NONE in errors and group.state is not EMPTY:
-        rebalance_or_complete(group, now_ms)
-    return errors
+    if ErrorCode.NONE in errors and group.state is not EMPTY and (error := rebalance_or_complete(group, now_ms)):
+        return error, []
+    return ErrorCode.NONE, errors
 
 
 def _leave_one(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:

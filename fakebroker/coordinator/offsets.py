@@ -3,7 +3,7 @@
 A store and nothing else: who may commit is the group's business, when offsets expire the coordinator's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -42,17 +42,16 @@ class OffsetStore:
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
         return self._by_topic.get(topic, {}).get(partition)
 
-    def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """Persisted: an offset record."""
-        self._by_topic.setdefault(topic, {})[partition] = committed
+    def partitions_of(self, topic: str) -> Iterable[int]:
+        """The topic's partitions that have an offset."""
+        return self._by_topic.get(topic, {})
 
-    def remove(self, topic: str, partition: int) -> None:
-        """Persisted: a tombstone, if there was an offset."""
+    def apply(self, topic: str, partition: int, committed: CommittedOffset | None) -> None:
+        """Does what an offset record says: stores the offset, or forgets it if there is none."""
+        if committed is not None:
+            self._by_topic.setdefault(topic, {})[partition] = committed
+            return
         by_partition = self._by_topic.get(topic, {})
         by_partition.pop(partition, None)
         if not by_partition:
             self._by_topic.pop(topic, None)
-
-    def remove_topic(self, topic: str) -> None:
-        """Persisted: a tombstone for each of the topic's partitions that has an offset."""
-        self._by_topic.pop(topic, None)

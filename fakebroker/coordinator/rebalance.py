@@ -12,16 +12,25 @@ from fakebroker.coordinator.types import SyncResult
 from fakebroker.errors import ErrorCode
 
 
-def rebalance_or_complete(group: Group, now_ms: float) -> None:
-    """Starts a round; or, if one is under way, ends its join phase once everybody is in and no initial delay runs."""
+def rebalance_or_complete(group: Group, now_ms: float) -> ErrorCode:
+    """Starts a round; or, if one is under way, ends its join phase once everybody is in and no initial delay runs.
+
+    Returns:
+        As `become_empty`, should it come to that; else NONE.
+    """
     if group.state is not PREPARING_REBALANCE:
-        start_rebalance(group, now_ms)
-    elif group.has_everyone_joined and not group.is_initial_rebalance:
-        complete_join_phase(group, now_ms)
+        return start_rebalance(group, now_ms)
+    if group.has_everyone_joined and not group.is_initial_rebalance:
+        return complete_join_phase(group, now_ms)
+    return ErrorCode.NONE
 
 
-def start_rebalance(group: Group, now_ms: float) -> None:
-    """Goes to PreparingRebalance from Empty, CompletingRebalance or Stable (Kafka's `prepareRebalance`)."""
+def start_rebalance(group: Group, now_ms: float) -> ErrorCode:
+    """Goes to PreparingRebalance from Empty, CompletingRebalance or Stable (Kafka's `prepareRebalance`).
+
+    Returns:
+        As `rebalance_or_complete`.
+    """
     if group.state is COMPLETING_REBALANCE:
         _give_up_generation(group, now_ms)
     group.awaiting_sync.clear()
@@ -30,9 +39,10 @@ def start_rebalance(group: Group, now_ms: float) -> None:
     if group.is_initial_rebalance:
         _start_initial_delay(group, now_ms)
     elif group.has_everyone_joined or not group.members:  # Without members the longest rebalance timeout is 0.
-        complete_join_phase(group, now_ms)
+        return complete_join_phase(group, now_ms)
     else:
         group.arm_join(group.rebalance_timeout_ms(), now_ms)
+    return ErrorCode.NONE
 
 
 def _give_up_generation(group: Group, now_ms: float) -> None:
@@ -89,30 +99,40 @@ def _expire_join(group: Group, now_ms: float) -> None:
 # The end of the join phase
 
 
-def complete_join_phase(group: Group, now_ms: float) -> None:
+def complete_join_phase(group: Group, now_ms: float) -> ErrorCode:
     """Ends the join phase with the members that are in (Kafka's `completeClassicGroupJoin`).
 
     Dynamic members that did not join are removed, static ones stay. If only static members are left and none of them
     joined, nobody could lead: the group goes on waiting for them until their sessions end.
+
+    Returns:
+        As `become_empty`, if nobody is left; else NONE.
     """
     group.join_deadline_ms = inf
     for member in list(group.members.values()):
         if member.instance_id is None and member.member_id not in group.parked_joins:
             group.remove(member.member_id)
     if not group.members:
-        become_empty(group, now_ms)
-    elif not group.parked_joins:
-        group.arm_join(group.rebalance_timeout_ms(), now_ms)
-    else:
+        return become_empty(group, now_ms)
+    if group.parked_joins:
         _start_generation(group, now_ms)
+    else:
+        group.arm_join(group.rebalance_timeout_ms(), now_ms)
+    return ErrorCode.NONE
 
 
-def become_empty(group: Group, now_ms: float) -> None:
-    """Persisted: a group record without members, before the LeaveGroup that caused it is answered."""
+def become_empty(group: Group, now_ms: float) -> ErrorCode:
+    """Goes to Empty and stores that.
+
+    Returns:
+        Why it could not be stored, for the LeaveGroup that caused it, or NONE. The group is Empty all the same: should
+        its last stored generation come back with another coordinator, nobody is in it, and it runs out.
+    """
     group.generation_id += 1
     group.protocol_name = None
     group.subscribed_topics = group.compute_subscribed_topics()
     group.transition_to(EMPTY, now_ms)
+    return group.store(group)
 
 
 def _start_generation(group: Group, now_ms: float) -> None:

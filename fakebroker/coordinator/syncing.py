@@ -3,7 +3,7 @@
 from math import inf
 
 from fakebroker.coordinator.group import PREPARING_REBALANCE, STABLE, Group
-from fakebroker.coordinator.rebalance import answer_parked_syncs, sync_result
+from fakebroker.coordinator.rebalance import answer_parked_syncs, start_rebalance, sync_result
 from fakebroker.coordinator.types import SyncGroup, SyncResult
 from fakebroker.errors import ErrorCode
 
@@ -40,11 +40,12 @@ def _differs(given: str | None, chosen: str | None) -> bool:
 
 
 def _store_assignments(group: Group, assignments: dict[str, bytes], now_ms: float) -> None:
-    """Persisted: a full group record, before any sync of this generation is answered.
-
-    Should storing it fail, the members must get the error instead and a new round begins.
-    """
+    """Stores the generation, before any sync of it is answered; if that fails, all get the error and a round begins."""
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    answer_parked_syncs(group, ErrorCode.NONE, now_ms)
-    group.transition_to(STABLE, now_ms)
+    error = group.store(group)
+    answer_parked_syncs(group, error, now_ms)
+    if error:
+        start_rebalance(group, now_ms)
+    else:
+        group.transition_to(STABLE, now_ms)

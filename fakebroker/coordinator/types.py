@@ -14,7 +14,7 @@ class CoordinatorConfig:
 
     Sessions outside the two session bounds are refused. The initial delay is what the first round of an empty group
     waits for more members; at 0 the first member is a generation of its own at once. The metadata limit counts UTF-16
-    units.
+    units. Kafka gives the retention of offsets in minutes (`offsets.retention.minutes`).
     """
 
     group_min_session_timeout_ms: int = 6_000
@@ -23,6 +23,8 @@ class CoordinatorConfig:
     group_max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4_096
     offsets_topic_num_partitions: int = 50
+    offsets_retention_ms: int = 604_800_000
+    offsets_retention_check_interval_ms: int = 600_000
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,13 +1,14 @@
 """A coordinator in one's hand: short calls, a clock to move, and the invariants checked after every step."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 from fakebroker.coordinator.coordinator import Coordinator
 from fakebroker.coordinator.group import Group
 from fakebroker.coordinator.invariants import History, check
+from fakebroker.coordinator.log import Record
 from fakebroker.coordinator.types import (
     CoordinatorConfig,
     JoinGroup,
@@ -65,31 +66,76 @@ class Call:
 
 
 class Driver:
-    """One coordinator that leads every partition. Methods default to the group "g".
+    """One coordinator that leads every partition, and its log. Methods default to the group "g".
 
-    `answered` has the joins and syncs that were answered, in that order.
+    `answered` has the joins and syncs that were answered, in that order; `batches` what was appended, with the
+    partition of each batch. Appends fail while `append_error` is set. `settled` is called after every step.
     """
 
     def __init__(self, **config: int) -> None:
-        numbers = count(1)
-        self.coordinator = Coordinator(CoordinatorConfig(**config), lambda: f"uuid{next(numbers)}")
+        self._numbers = count(1)
+        self.config = CoordinatorConfig(**config)
+        self.coordinator = self.new_coordinator()
         self.now_ms = START_MS
         self.history = History()
         self.answered: list[Call] = []
-        for partition in range(self.coordinator.config.offsets_topic_num_partitions):
+        self.batches: list[tuple[int, tuple[Record, ...]]] = []
+        self.append_error = ErrorCode.NONE
+        self.settled: Callable[[], object] = lambda: None
+        for partition in self.partitions:
             self.coordinator.lead(partition, self.now_ms)
 
-    def settle(self) -> None:
-        """Hands answers to their calls and checks every group."""
+    def new_coordinator(self) -> Coordinator:
+        """One more that writes to the same log; it leads nothing yet."""
+        return Coordinator(self.config, lambda: f"uuid{next(self._numbers)}", self._append)
+
+    @property
+    def partitions(self) -> range:
+        return range(self.config.offsets_topic_num_partitions)
+
+    # The log
+
+    def _append(self, partition: int, records: tuple[Record, ...]) -> ErrorCode:
+        assert records, "nothing to append"
+        if not self.append_error:
+            self.batches.append((partition, records))
+        return self.append_error
+
+    def records(self, partition: int) -> list[Record]:
+        return [record for index, batch in self.batches if index == partition for record in batch]
+
+    def hand_over(self, while_loading: Callable[[], object] = lambda: None, **config: int) -> None:
+        """Another coordinator, maybe with other settings, takes over all that is in the log."""
+        for partition in self.partitions:
+            self.coordinator.resign(partition, self.now_ms)
+        self.distribute()
+        self.config = replace(self.config, **config)
+        self.coordinator = self.new_coordinator()
+        for partition in self.partitions:
+            self.coordinator.start_loading(partition)
+        settled, self.settled = self.settled, lambda: None
+        while_loading()
+        self.settled = settled
+        for partition in self.partitions:
+            self.coordinator.finish_loading(partition, self.records(partition), self.now_ms)
+        self.settle()
+
+    def distribute(self) -> None:
+        """Hands answers to their calls."""
         answers, self.coordinator.answers = self.coordinator.answers, []
         for token, result in answers:
             assert isinstance(token, Call)
             assert token.result is None, "answered twice"
             token.result = result
             self.answered.append(token)
+
+    def settle(self) -> None:
+        """Hands answers to their calls and checks every group."""
+        self.distribute()
         for group in self.coordinator.groups():
             check(group)
             self.history.check_step(group)
+        self.settled()
 
     def group(self, group_id: str = "g") -> Group:
         group = self.coordinator.group(group_id)

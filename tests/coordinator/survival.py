@@ -1,0 +1,124 @@
+"""What of a coordinator's groups must survive it, told from the groups alone: no record is looked into here.
+
+A group survives as it was when it last was Stable or Empty; one whose first generation was never synced, as an empty
+one. Offsets survive as they are.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fakebroker.coordinator.group import EMPTY, PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.invariants import check
+from fakebroker.coordinator.log import Record
+from fakebroker.coordinator.offsets import CommittedOffset
+from tests.coordinator.driver import Driver
+
+Membership = tuple[Any, ...]
+Offsets = dict[tuple[str, int], CommittedOffset]
+NO_GENERATION: Membership = (0, None, None, None, ())
+
+
+def membership(group: Group) -> Membership:
+    """Generation, protocol, leader, and members with the metadata of that protocol, in order."""
+    members = tuple(
+        (
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            dict(reversed(member.protocols))[group.protocol_name or ""],
+            member.assignment,
+        )
+        for member in group.members.values()
+    )
+    return group.generation_id, group.protocol_type, group.protocol_name, group.leader_id, members
+
+
+def offsets(group: Group) -> Offsets:
+    return {(topic, partition): committed for topic, partition, committed in group.offsets}
+
+
+@dataclass
+class Survivors:
+    """What would survive now, by group id. A group that survives has an entry in both."""
+
+    memberships: dict[str, Membership] = field(default_factory=dict)
+    offsets: dict[str, Offsets] = field(default_factory=dict)
+
+    def after(self, groups: Iterable[Group]) -> "Survivors":
+        """What survives the next moment, in which these are the groups."""
+        later = Survivors()
+        for group in groups:
+            group_id = group.group_id
+            former = self.memberships.get(group_id, NO_GENERATION)
+            now = membership(group) if group.state in (EMPTY, STABLE) else former
+            assert now[0] >= former[0], "a stored generation went back"
+            later.memberships[group_id], later.offsets[group_id] = now, offsets(group)
+        return later
+
+
+def check_loaded(groups: Iterable[Group], expected: Survivors, now_ms: float) -> None:
+    """Groups that have just been loaded are those that had to survive, and nothing more."""
+    loaded = {group.group_id: group for group in groups}
+    assert set(loaded) == set(expected.memberships)
+    for group_id, group in loaded.items():
+        assert membership(group) == expected.memberships[group_id]
+        assert offsets(group) == expected.offsets[group_id]
+        check_fresh(group, now_ms)
+
+
+def check_fresh(group: Group, now_ms: float) -> None:
+    """Nobody is waited for, all sessions have just begun, and only the chosen protocol is known."""
+    is_too_large = len(group.members) > group.config.group_max_size
+    assert group.state is (EMPTY if not group.members else PREPARING_REBALANCE if is_too_large else STABLE)
+    assert not any([group.parked_joins, group.parked_syncs, group.pending_members, group.awaiting_sync])
+    for member in group.members.values():
+        assert [name for name, _ in member.protocols] == [group.protocol_name]
+        assert member.deadline_ms == now_ms + member.session_timeout_ms
+        assert not member.is_new
+
+
+# Cut logs
+
+
+def check_log(driver: Driver, survivors_at: dict[int, Survivors]) -> None:
+    """Loads the log, cut after every record: it holds what survived then, or lies between two such moments.
+
+    Args:
+        survivors_at: By length of the log. What survived its first records is unknown once a part of it was lost.
+    """
+    log = [(partition, record) for partition, batch in driver.batches for record in batch]
+    before: Survivors | None = None
+    for length in range(len(log) + 1):
+        groups = _load(driver, log[:length])
+        if length in survivors_at:
+            before = survivors_at[length]
+            check_loaded(groups, before, driver.now_ms)
+        elif before is not None:
+            later = next(survivors_at[at] for at in sorted(survivors_at) if at > length)
+            _check_between(groups, before, later)
+    assert before is not None, "the whole log was not compared"
+
+
+def _load(driver: Driver, log: list[tuple[int, Record]]) -> list[Group]:
+    coordinator = driver.new_coordinator()
+    for index in dict.fromkeys(index for index, _ in log):
+        coordinator.start_loading(index)
+        records = [record for partition, record in log if partition == index]
+        coordinator.finish_loading(index, records, driver.now_ms)
+    groups = list(coordinator.groups())
+    for group in groups:
+        check(group)
+    return groups
+
+
+def _check_between(groups: list[Group], before: Survivors, later: Survivors) -> None:
+    """Within one step a group may also have become empty before it was deleted, and a new one has no generation."""
+    for group in groups:
+        known = [one.memberships.get(group.group_id, NO_GENERATION) for one in (before, later)]
+        assert membership(group) in known or not group.members
+        for where, committed in offsets(group).items():
+            assert committed in [one.offsets.get(group.group_id, {}).get(where) for one in (before, later)]
