@@ -5,20 +5,32 @@ come from a maker handed in, so that the same inputs give the same run.
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.config import Config
+from fakebroker.cluster.consumer_offsets import append_records
+from fakebroker.cluster.controller import Controller, Failover
 from fakebroker.cluster.fetch_sessions import FetchSessions
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.purgatory import FetchPurgatory
-from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, Topics, name_fault, spread
+from fakebroker.cluster.topics import (
+    NO_LEADER,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Partition,
+    Topic,
+    Topics,
+    name_fault,
+    spread,
+)
 from fakebroker.coordinator.coordinator import Coordinator
+from fakebroker.coordinator.log import Record
 from fakebroker.coordinator.placement import partition_for
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.schema import Message
 
 TRANSACTIONS_TOPIC_PARTITIONS = 50
@@ -76,7 +88,10 @@ class Cluster:
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.topics = Topics(new_id, config.number("log.retention.bytes"))
         self.purgatory = FetchPurgatory()
+        self.controller = Controller(self)
+        self.now_ms = self.wire_ms = 0.0
         self.next_producer_id = 0
+        self.offsets_topic_is_used = False
         self.answered: list[Call] = []
         self.brokers = {node_id: self._new_broker(node_id) for node_id in range(1, brokers + 1)}
         offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
@@ -86,9 +101,43 @@ class Cluster:
             self.create_new_topic(name, partitions)
 
     def _new_broker(self, node_id: int) -> Broker:
-        coordinator = Coordinator(self.config.coordinator(), lambda: uuid_text(self.new_id()))
+        coordinator = Coordinator(
+            self.config.coordinator(),
+            lambda: uuid_text(self.new_id()),
+            lambda partition, records: self._append(node_id, partition, records),
+        )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
         return Broker(node_id, "", -1, coordinator, sessions)
+
+    def _append(self, node_id: int, index: int, records: Sequence[Record]) -> ErrorCode:
+        """Write what a coordinator decides to its partition of __consumer_offsets, before it takes effect."""
+        self.offsets_topic_is_used = True
+        partition = self.offsets_partition(index)
+        if partition.leader_id == node_id:
+            size_bytes = partition.log.size_bytes
+            append_records(partition.log, records, partition.leader_epoch, self.now_ms)
+            fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
+        # Else it is a zombie, which does not know that nobody reads any more what it writes.
+        return ErrorCode.NONE
+
+    def offsets_partition(self, index: int) -> Partition:
+        """A partition of __consumer_offsets."""
+        topic = self.topics.get(OFFSETS_TOPIC)
+        assert topic is not None
+        return topic.partitions[index]
+
+    def visible_topics(self) -> list[Topic]:
+        """All topics that clients see: Kafka makes __consumer_offsets when a coordinator is first looked up."""
+        return [topic for topic in self.topics if self.offsets_topic_is_used or topic.name != OFFSETS_TOPIC]
+
+    def partitions_led_by(self, node_id: int) -> list[Partition]:
+        """The partitions of all topics that a broker leads, or that nobody does."""
+        return [each for topic in self.topics for each in topic.partitions if each.leader_id == node_id]
+
+    def leader_of(self, partition: Partition) -> "Broker | None":
+        """The broker that leads a partition, if there is one and it is up."""
+        broker = self.brokers.get(partition.leader_id)
+        return broker if broker is not None and broker.up else None
 
     def _create_internal(self, name: str, partitions: int) -> Topic:
         return self.create_topic(name, partitions, min(INTERNAL_REPLICATION_FACTOR, len(self.brokers)))
@@ -96,7 +145,7 @@ class Cluster:
     @property
     def controller_id(self) -> int:
         """The controller: the first broker that is up."""
-        return next(broker.node_id for broker in self.brokers.values() if broker.up)
+        return next((broker.node_id for broker in self.brokers.values() if broker.up), NO_LEADER)
 
     @property
     def default_replication_factor(self) -> int:
@@ -126,6 +175,49 @@ class Cluster:
             raise ConfigError(fault)
         return self.create_topic(name, partitions, replication_factor)
 
+    def create_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions, spread as those it has.
+
+        Raises:
+            ConfigError: There is no such topic, or it has as many already.
+        """
+        topic = self._existing(name)
+        if not len(topic.partitions) < total <= MAX_PARTITIONS:
+            low = len(topic.partitions) + 1
+            raise ConfigError(f"topic {name!r} with {total} partitions: expected {low} to {MAX_PARTITIONS}")
+        factor = min(len(topic.partitions[0].replicas), len(self.brokers))
+        self.topics.grow(topic, spread(total, factor, list(self.brokers)))
+
+    def delete_named_topic(self, name: str) -> None:
+        """Delete a topic that somebody names outside of a request.
+
+        Raises:
+            ConfigError: There is no such topic, or it is one of Kafka's own.
+        """
+        topic = self._existing(name)
+        if topic.is_internal:
+            raise ConfigError(f"topic {name!r} is one of Kafka's own")
+        self.delete_topic(topic)
+
+    def _existing(self, name: str) -> Topic:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise ConfigError(f"no topic {name!r}: expected one of {', '.join(each.name for each in self.topics)}")
+        return topic
+
+    def add_broker(self) -> Broker:
+        """Add a broker. It leads nothing yet."""
+        broker = self._new_broker(max(self.brokers) + 1)
+        self.brokers[broker.node_id] = broker
+        return broker
+
+    def remove_broker(self, broker: Broker, now_ms: float, how: Failover) -> None:
+        """Take a broker away for good; its replicas move to others."""
+        if broker.up:
+            self.controller.stop_broker(broker, now_ms, how)
+        self.controller.evacuate(broker, now_ms, how)
+        del self.brokers[broker.node_id]
+
     def forget(self, peer: Peer) -> None:
         """A connection is over: nobody waits for its answers any more."""
         self.purgatory.discard(peer)
@@ -144,24 +236,42 @@ class Cluster:
         for broker in self.brokers.values():
             broker.coordinator.delete_topic_offsets(topic.name)
 
-    def coordinator_of(self, group_id: str) -> Broker:
-        """The broker that coordinates a group: the leader of the group's partition of __consumer_offsets."""
-        return self._leader_for(OFFSETS_TOPIC, group_id)
+    def offsets_partition_of(self, group_id: str) -> Partition:
+        """The partition of __consumer_offsets that a group belongs to."""
+        return self._partition_for(OFFSETS_TOPIC, group_id)
 
-    def transaction_coordinator_of(self, transactional_id: str) -> Broker:
+    def coordinator_of(self, group_id: str) -> Broker | None:
+        """The broker that coordinates a group, if there is one: the leader of its partition of __consumer_offsets."""
+        return self.leader_of(self.offsets_partition_of(group_id))
+
+    def told_coordinator_of(self, group_id: str) -> Broker | None:
+        """The broker that FindCoordinator names for a group: for a time after a move that may be the old one."""
+        self.offsets_topic_is_used = True
+        partition = self.offsets_partition_of(group_id)
+        stale = self.controller.stale_leader(partition.index, self.now_ms)
+        return self.leader_of(partition) if stale is None else self.brokers[stale]
+
+    def transaction_coordinator_of(self, transactional_id: str) -> Broker | None:
         """The broker that would coordinate a transactional id."""
         if TRANSACTIONS_TOPIC not in self.topics:
             self.auto_create_topic(TRANSACTIONS_TOPIC)
-        return self._leader_for(TRANSACTIONS_TOPIC, transactional_id)
+        return self.leader_of(self._partition_for(TRANSACTIONS_TOPIC, transactional_id))
 
-    def _leader_for(self, internal_topic: str, key: str) -> Broker:
+    def _partition_for(self, internal_topic: str, key: str) -> Partition:
         topic = self.topics.get(internal_topic)
         assert topic is not None
-        return self.brokers[topic.partitions[partition_for(key, len(topic.partitions))].leader_id]
+        return topic.partitions[partition_for(key, len(topic.partitions))]
 
-    def handle(self, call: Call, now_ms: float) -> None:
-        """Take a request; its answer, and those it sets free, come up in `answered`, now or later."""
-        call.received_ms = now_ms
+    def handle(self, call: Call, now_ms: float, wire_ms: float | None = None) -> None:
+        """Take a request; its answer, and those it sets free, come up in `answered`, now or later.
+
+        Args:
+            call: The request.
+            now_ms: The brokers' time.
+            wire_ms: The time by which a Fetch waits, where it is not the brokers'.
+        """
+        call.received_ms = self.now_ms = now_ms
+        self.wire_ms = now_ms if wire_ms is None else wire_ms
         self.journal.add(call)
         response = _HANDLERS[call.api.name](self, call, now_ms)
         if response is not None:
@@ -177,17 +287,19 @@ class Cluster:
         call.answered_ms = now_ms
         self.answered.append(call)
 
-    def tick(self, now_ms: float) -> None:
-        """Do what is due: timers of groups, Fetch requests that have waited long enough."""
+    def tick(self, now_ms: float, wire_ms: float | None = None) -> None:
+        """Do what is due: timers of groups, loads of coordinators, Fetch requests that have waited long enough."""
+        self.now_ms = now_ms
+        self.controller.tick(now_ms)
         for broker in self.brokers.values():
             broker.coordinator.tick(now_ms)
-        fetch.expire(self, now_ms)
+        fetch.expire(self, now_ms, now_ms if wire_ms is None else wire_ms)
         self._settle(now_ms)
 
     def next_deadline(self) -> float | None:
-        """When `tick` is due next; early perhaps, never late."""
+        """When `tick` is due next for the brokers; early perhaps, never late. Fetch waits are the purgatory's."""
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
-        deadlines.append(self.purgatory.next_deadline())
+        deadlines.append(self.controller.next_deadline())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _settle(self, now_ms: float) -> None:

@@ -42,6 +42,8 @@ SETTINGS: dict[str, Setting] = {
     "message.max.bytes": Setting(1_048_588, about="Largest record batch."),
     "num.partitions": Setting(1, 1, about="Partitions of topics created without a number."),
     "offset.metadata.max.bytes": Setting(4096, about="Longest metadata of a committed offset."),
+    "offsets.retention.check.interval.ms": Setting(600_000, 1, _INT64_MAX, "How often expired offsets are looked for."),
+    "offsets.retention.minutes": Setting(7 * 24 * 60, 1, about="How long offsets of groups without members are kept."),
     "offsets.topic.num.partitions": Setting(50, 1, 10_000, "Partitions of __consumer_offsets."),
     "socket.request.max.bytes": Setting(100 * 1024 * 1024, 1, about="Largest request."),
 }
@@ -81,6 +83,8 @@ class Config:
             group_initial_rebalance_delay_ms=self.number("group.initial.rebalance.delay.ms"),
             group_max_size=self.number("group.max.size"),
             offset_metadata_max_bytes=self.number("offset.metadata.max.bytes"),
+            offsets_retention_ms=self.number("offsets.retention.minutes") * 60_000,
+            offsets_retention_check_interval_ms=self.number("offsets.retention.check.interval.ms"),
             offsets_topic_num_partitions=self.number("offsets.topic.num.partitions"),
         )
 

@@ -3,7 +3,7 @@
 Knows no topic, broker or request, and nothing of a batch but what `protocol.records` reads from it.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import islice
 from operator import attrgetter
@@ -48,8 +48,7 @@ class LeaderEpochs:
         """Let an epoch start here, unless it has begun already. Epochs without a record are forgotten."""
         if self._starts and leader_epoch <= self._starts[-1].leader_epoch:
             return
-        while self._starts and self._starts[-1].start_offset >= start_offset:
-            self._starts.pop()
+        self.truncate_from_end(start_offset)
         self._starts.append(_EpochStart(leader_epoch, start_offset))
 
     def truncate_from_start(self, offset: int) -> None:
@@ -57,6 +56,11 @@ class LeaderEpochs:
         count = bisect_right(self._starts, offset, key=attrgetter("start_offset"))
         if count:
             self._starts[:count] = [_EpochStart(self._starts[count - 1].leader_epoch, offset)]
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Forget the epochs that start at the offset or behind it."""
+        while self._starts and self._starts[-1].start_offset >= offset:
+            self._starts.pop()
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Where an epoch ended, as OffsetForLeaderEpoch answers: for an epoch without a record, the one before it."""
@@ -119,7 +123,7 @@ class PartitionLog:
         return base_offset
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
-        """Whole batches from the one that holds the offset, which may start before it.
+        """Whole batches from the one that holds the offset, which may start before it, or else the next one.
 
         Args:
             offset: Where to start, from the log start offset up to the log end offset.
@@ -186,8 +190,8 @@ class PartitionLog:
             raise ValueError(f"offset {offset}, expected {self.log_start_offset} to {self.log_end_offset}")
 
     def _index_of(self, offset: int) -> int:
-        """Where the batch with this offset stands; the offset is in the log."""
-        return bisect_right(self._batches, offset, key=attrgetter("base_offset")) - 1
+        """Where the batch with this offset stands, or else the first one behind it."""
+        return bisect_left(self._batches, offset, key=attrgetter("last_offset"))
 
     def _live(self) -> Iterator[RecordBatch]:
         return islice(self._batches, self._head, None)

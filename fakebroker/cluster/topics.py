@@ -7,10 +7,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fakebroker.cluster.compacted_log import CompactedLog
 from fakebroker.cluster.partition_log import PartitionLog
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+NO_LEADER = -1
+"""Kafka's node id for no leader."""
+
 INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -90,12 +94,17 @@ class Topics:
     def create(self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None) -> Topic:
         """Create a topic whose partition number i is on the brokers `assignment[i]`, the first of them its leader."""
         topic = Topic(name, self._new_id(), [], configs or {})
-        retention_bytes = int(topic.configs.get("retention.bytes", self._retention_bytes))
-        for index, replicas in enumerate(assignment):
-            log = PartitionLog(retention_bytes)
-            topic.partitions.append(Partition(topic, index, tuple(replicas), replicas[0], log))
+        self.grow(topic, assignment)
         self._by_name[name] = self._by_id[topic.topic_id] = self._by_metric_name[_metric_name(name)] = topic
         return topic
+
+    def grow(self, topic: Topic, assignment: Sequence[Sequence[int]]) -> None:
+        """Add the partitions of an assignment that the topic does not have yet."""
+        retention_bytes = int(topic.configs.get("retention.bytes", self._retention_bytes))
+        for index in range(len(topic.partitions), len(assignment)):
+            log = CompactedLog() if topic.name == OFFSETS_TOPIC else PartitionLog(retention_bytes)
+            replicas = tuple(assignment[index])
+            topic.partitions.append(Partition(topic, index, replicas, replicas[0], log))
 
     def delete(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.topic_id]

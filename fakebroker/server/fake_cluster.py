@@ -1,44 +1,40 @@
-"""FakeCluster: the public object. Sync with a thread of its own, or async in a trio nursery."""
+"""FakeCluster: the public object. What a test sees of a cluster, and what it can do to it."""
 
-import errno
 import random
-import socket
-import threading
 import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Self, TypeVar
-
-import trio
+from typing import Literal, TypedDict, Unpack
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.cluster import Broker, Cluster
 from fakebroker.cluster.config import Config
+from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.journal import Journal
-from fakebroker.coordinator.coordinator import Coordinator
+from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, ErrorCode, ListenError
+from fakebroker.errors import ConfigError
 from fakebroker.protocol.registry import API_BY_NAME
-from fakebroker.server.clock import RealClock
-from fakebroker.server.reactor import (
-    DEFAULT_MAX_UNSENT_BYTES,
-    DEFAULT_PARTIAL_FRAME_TIMEOUT_MS,
-    Reactor,
-)
-from fakebroker.server.views import BrokerView, GroupView
-
-T = TypeVar("T")
+from fakebroker.server.clock import ManualClock, RealClock
+from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
+from fakebroker.server.running import RunningCluster
+from fakebroker.server.views import BrokerView, GroupView, report
 
 DEFAULT_CONFIG: Mapping[str, object] = {"group.initial.rebalance.delay.ms": 0}
 """Where a cluster for tests differs from Kafka's defaults: the first member does not wait for others."""
 
-_BACKLOG = 4096
-_REPORTED_CALLS = 20
+
+class FailoverOptions(TypedDict, total=False):
+    """How coordinators come up at another broker; see `fakebroker.cluster.controller.Failover`."""
+
+    load_ms: float | None
+    load_fails: bool
+    lose_tail: int
+    lose_all: bool
+    zombie: bool
+    stale_ms: float
 
 
-class FakeCluster:
+class FakeCluster(RunningCluster):
     """A fake Kafka cluster that real clients connect to.
 
     As a context manager it runs in a thread of its own; as an async one in the caller's trio task tree. Everything may
@@ -49,6 +45,7 @@ class FakeCluster:
         topics: Topics that exist from the start, with their partition counts.
         config: Broker settings under Kafka's names; see `fakebroker.cluster.config.SETTINGS`.
         seed: Makes member ids, topic ids and the cluster id repeat; drawn, and kept in `seed`, if not given.
+        clock: "manual": the brokers' time stands still until `cluster.clock.advance(seconds)`; clients' time runs on.
         host: The address to listen on.
         port: The port of the first broker, the others follow; 0 takes free ones.
         advertised_host: The host that clients are told; `host` if not given.
@@ -69,6 +66,7 @@ class FakeCluster:
         config: Mapping[str, object] | None = None,
         seed: int | None = None,
         *,
+        clock: Literal["real", "manual"] = "real",
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
@@ -78,106 +76,24 @@ class FakeCluster:
         partial_frame_timeout_s: float = DEFAULT_PARTIAL_FRAME_TIMEOUT_MS / 1000,
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-        self.cluster = Cluster(
-            brokers=brokers,
-            topics=topics or {},
-            config=Config({**DEFAULT_CONFIG, **(config or {})}),
-            new_id=_id_maker(self.seed),
-            journal=Journal(journal_calls, journal_bytes),
+        self.clock = _clock(clock)
+        super().__init__(
+            Cluster(
+                brokers=brokers,
+                topics=topics or {},
+                config=Config({**DEFAULT_CONFIG, **(config or {})}),
+                new_id=_id_maker(self.seed),
+                journal=Journal(journal_calls, journal_bytes),
+            ),
+            self.clock,
+            host=host,
+            port=port,
+            advertised_host=advertised_host or host,
+            max_unsent_bytes=max_unsent_bytes,
+            partial_frame_timeout_ms=partial_frame_timeout_s * 1000,
         )
-        if not 0 <= port <= 65535 or (port and port + brokers - 1 > 65535):
-            raise ConfigError(f"port={port} with {brokers} brokers: expected ports of 0 to 65535")
-        self._address = (host, port)
-        self._advertised_host = advertised_host or host
-        self._reactor_limits = (max_unsent_bytes, partial_frame_timeout_s * 1000)
-        self._clock = RealClock()
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._thread: threading.Thread | None = None
-        self._stack: AsyncExitStack | None = None
-        self._scope = trio.CancelScope()
-        self._reactor: Reactor
 
-    # Running
-
-    def __enter__(self) -> Self:
-        self._listen()
-        started = threading.Event()
-        self._thread = threading.Thread(target=trio.run, args=(self._run, started.set), name="fakebroker", daemon=True)
-        self._thread.start()
-        started.wait()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._thread is not None
-        assert self._token is not None
-        self._token.run_sync_soon(self._scope.cancel)
-        self._thread.join()
-
-    async def __aenter__(self) -> Self:
-        self._listen()
-        self._stack = AsyncExitStack()
-        nursery = await self._stack.enter_async_context(trio.open_nursery())
-        await nursery.start(self._run_in_nursery)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._stack is not None
-        self._scope.cancel()
-        await self._stack.__aexit__(kind, error, trace)
-
-    async def _run_in_nursery(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        await self._run(task_status.started)
-
-    async def _run(self, started: Callable[[], None]) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        try:
-            with self._scope:
-                started()
-                await self._reactor.run()
-        finally:
-            self._token = None
-
-    def _listen(self) -> None:
-        """Bind every broker's port, before anything runs: clients can connect from here on."""
-        unsent, partial = self._reactor_limits
-        self._reactor = Reactor(self.cluster, self._clock, max_unsent_bytes=unsent, partial_frame_timeout_ms=partial)
-        host, port = self._address
-        listeners: list[socket.socket] = []
-        try:
-            for index, broker in enumerate(self.cluster.brokers.values()):
-                listeners.append(_listener(host, port + index if port else 0))
-                broker.host, broker.port = self._advertised_host, listeners[-1].getsockname()[1]
-        except ListenError:
-            for listener in listeners:
-                listener.close()
-            raise
-        for broker, listener in zip(self.cluster.brokers.values(), listeners, strict=True):
-            self._reactor.listen(broker, listener)
-
-    def _call(self, function: Callable[[], T]) -> T:
-        """Run something between two requests, in the thread that the cluster runs in."""
-        token = self._token
-        if token is None or self._thread in (None, threading.current_thread()):
-            return function()
-        future: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(self._reactor.apply(function))
-            except BaseException as error:
-                future.set_exception(error)
-
-        try:
-            token.run_sync_soon(run)
-        except trio.RunFinishedError:
-            return function()
-        return future.result()
-
-    # Looking and touching
+    # Looking
 
     @property
     def bootstrap_servers(self) -> str:
@@ -189,21 +105,25 @@ class FakeCluster:
         """The brokers, by node id."""
         return tuple(BrokerView.of(broker) for broker in self.cluster.brokers.values())
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
-        """Create a topic.
+    def coordinator_of(self, group_id: str) -> BrokerView:
+        """The broker that coordinates a group.
 
         Raises:
-            ConfigError: It is there already, or cannot be.
+            ConfigError: None does now.
         """
-        self._call(lambda: self.cluster.create_new_topic(name, partitions, replication_factor))
-
-    def coordinator_of(self, group_id: str) -> BrokerView:
-        """The broker that coordinates a group."""
-        return self._call(lambda: BrokerView.of(self.cluster.coordinator_of(group_id)))
+        broker = self._call(lambda: self.cluster.coordinator_of(group_id))
+        if broker is None:
+            raise ConfigError(f"group {group_id!r} has no coordinator now")
+        return BrokerView.of(broker)
 
     def group(self, group_id: str) -> GroupView:
         """A group as it is now; one that does not exist has the state Dead, as Kafka describes it."""
-        return self._call(lambda: GroupView.of(group_id, self._coordinator(group_id).group(group_id)))
+
+        def view() -> GroupView:
+            broker = self.cluster.coordinator_of(group_id)
+            return GroupView.of(group_id, broker.coordinator.group(group_id) if broker else None)
+
+        return self._call(view)
 
     def groups(self) -> list[GroupView]:
         """All groups as they are now, broker by broker."""
@@ -221,7 +141,8 @@ class FakeCluster:
         """What a group has committed, by topic and partition."""
 
         def view() -> dict[tuple[str, int], CommittedOffset]:
-            _, offsets = self._coordinator(group_id).fetch_offsets(group_id, None, self._clock.now_ms())
+            broker = self.cluster.coordinator_of(group_id)
+            offsets = broker.coordinator.fetch_offsets(group_id, None, self.clock.now_ms())[1] if broker else []
             return {(topic, partition): offset for topic, partition, offset in offsets if offset is not None}
 
         return self._call(view)
@@ -246,43 +167,159 @@ class FakeCluster:
 
     def report(self) -> str:
         """The groups' states and the last requests, for a person whose test has failed."""
-        calls = self.requests()
-        groups = "\n".join(str(group) for group in self.groups()) or "(no groups)"
-        lines = "\n".join(_line(call) for call in calls[-_REPORTED_CALLS:]) or "(no requests)"
-        count = min(_REPORTED_CALLS, len(calls))
-        return f"seed={self.seed}\n{groups}\n\nthe last {count} of {len(calls)} requests:\n{lines}"
+        return report(self.seed, self.groups(), self.requests())
 
-    def _coordinator(self, group_id: str) -> Coordinator:
-        return self.cluster.coordinator_of(group_id).coordinator
+    # Topics
+
+    def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
+        """Create a topic.
+
+        Raises:
+            ConfigError: It is there already, or cannot be.
+        """
+        self._call(lambda: self.cluster.create_new_topic(name, partitions, replication_factor))
+
+    def create_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions.
+
+        Raises:
+            ConfigError: There is no such topic, or it has as many already.
+        """
+        self._call(lambda: self.cluster.create_partitions(name, total))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records, and what groups have committed to it.
+
+        Raises:
+            ConfigError: There is no such topic, or it is Kafka's own.
+        """
+        self._call(lambda: self.cluster.delete_named_topic(name))
+
+    # Coordinators
+
+    def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None:
+        """Let another broker coordinate a group, and all groups of its offsets partition.
+
+        The old one gives up: parked requests get NOT_COORDINATOR. The new one loads the partition's log and goes on
+        from there, as Kafka does.
+
+        Args:
+            group_id: The group.
+            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE).
+            how: What goes wrong, or takes its time: see `Failover`.
+
+        Raises:
+            ConfigError: There is no such broker, or it is down; or an option cannot be.
+        """
+        self.move_offsets_partition(self.cluster.offsets_partition_of(group_id).index, to, **how)
+
+    def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None:
+        """Let another broker lead a partition of __consumer_offsets; see `move_coordinator`."""
+        options = Failover(**how)
+
+        def move() -> None:
+            leader_id = NO_LEADER if to is None else self._broker(to, up=True).node_id
+            target = self.cluster.offsets_partition(partition)
+            self.cluster.controller.set_leader(target, leader_id, self.clock.now_ms(), options)
+
+        self._call(move)
+
+    def finish_loading(self) -> None:
+        """Let every coordinator that is loading be done with it."""
+        self._call(lambda: self.cluster.controller.finish_loading(self.clock.now_ms()))
+
+    def stop_zombies(self) -> None:
+        """Let every old coordinator that still answers give up."""
+        self._call(lambda: self.cluster.controller.stop_zombies(self.clock.now_ms()))
+
+    # Brokers
+
+    def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None:
+        """Take a broker down: its connections are cut, its port refuses.
+
+        Args:
+            node_id: The broker.
+            elect: Whether the partitions that it leads get other leaders; else they have none until it is back.
+            how: How coordinators come up elsewhere; see `Failover`.
+
+        Raises:
+            ConfigError: There is no such broker, or it is down already; or an option cannot be.
+        """
+        options = Failover(**how)
+
+        def stop() -> None:
+            broker = self._broker(node_id, up=True)
+            self._shut(broker, keep_port=True)
+            self.cluster.controller.stop_broker(broker, self.clock.now_ms(), options, elect=elect)
+
+        self._call(stop)
+
+    def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
+        """Bring a broker up again, at the port that it had.
+
+        Raises:
+            ConfigError: There is no such broker, or it is up already; or an option cannot be.
+        """
+        options = Failover(**how)
+
+        def start() -> None:
+            broker = self._broker(node_id, up=False)
+            self._open(broker)
+            self.cluster.controller.start_broker(broker, self.clock.now_ms(), options)
+
+        self._call(start)
+
+    def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
+        """Take a broker down, let others lead, and bring it up again."""
+        self.stop_broker(node_id, **how)
+        self.start_broker(node_id, **how)
+
+    def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
+        """Restart every broker that is up, one after the other."""
+        for broker in self.brokers:
+            if broker.up:
+                self.restart_broker(broker.node_id, **how)
+
+    def add_broker(self) -> BrokerView:
+        """Add a broker, at a free port. It leads nothing until something is moved to it or created."""
+
+        def add() -> BrokerView:
+            broker = self.cluster.add_broker()
+            self._open(broker)
+            return BrokerView.of(broker)
+
+        return self._call(add)
+
+    def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
+        """Take a broker away for good; its replicas move to others.
+
+        Raises:
+            ConfigError: There is no such broker, or it is the last one; or an option cannot be.
+        """
+        options = Failover(**how)
+
+        def remove() -> None:
+            broker = self._broker(node_id)
+            if len(self.cluster.brokers) == 1:
+                raise ConfigError(f"broker {node_id} is the last one")
+            self._shut(broker, keep_port=False)
+            self.cluster.remove_broker(broker, self.clock.now_ms(), options)
+
+        self._call(remove)
+
+    def _broker(self, node_id: int, *, up: bool | None = None) -> Broker:
+        broker = self.cluster.brokers.get(node_id)
+        if broker is None:
+            raise ConfigError(f"no broker {node_id}: expected one of {', '.join(map(str, self.cluster.brokers))}")
+        if up is not None and broker.up is not up:
+            raise ConfigError(f"broker {node_id} is {'up' if broker.up else 'down'} already")
+        return broker
 
 
-def _line(call: Call) -> str:
-    if call.answered_ms is None:
-        answer = "not answered yet"
-    else:
-        error = getattr(call.response, "error_code", None)
-        answer = f"answered after {call.answered_ms - call.received_ms:.1f} ms"
-        answer += f", {ErrorCode(error).name}" if error else ""
-    return f"  broker {call.broker.node_id} {call.api.name} v{call.api_version} from {call.client_id!r}: {answer}"
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise ListenError(f"cannot listen on host {host!r}: {error.strerror or error}") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        listener.close()
-        in_use = error.errno == errno.EADDRINUSE
-        raise ListenError(
-            f"cannot listen on {host}:{port}: {'the port is in use' if in_use else error.strerror}"
-        ) from None
-    return listener
+def _clock(name: str) -> RealClock | ManualClock:
+    if name not in ("real", "manual"):
+        raise ConfigError(f"clock={name!r}: expected 'real' or 'manual'")
+    return RealClock() if name == "real" else ManualClock()
 
 
 def _id_maker(seed: int) -> Callable[[], bytes]:

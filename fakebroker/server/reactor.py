@@ -20,7 +20,7 @@ from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Broker, Cluster
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import response_frame
-from fakebroker.server.clock import RealClock
+from fakebroker.server.clock import Clock, RealClock
 from fakebroker.server.connection import Connection
 from fakebroker.server.poller import READ, WRITE, best_poller
 
@@ -44,7 +44,7 @@ class Reactor:
 
     Args:
         cluster: What answers.
-        clock: The brokers' time.
+        clock: The brokers' time. Clients' waits are measured in real time, whatever this is.
         max_unsent_bytes: A client that has this much left unread is closed.
         partial_frame_timeout_ms: A client that stops in the middle of a frame is closed after so long.
     """
@@ -52,13 +52,14 @@ class Reactor:
     def __init__(
         self,
         cluster: Cluster,
-        clock: RealClock,
+        clock: Clock,
         *,
         max_unsent_bytes: int = DEFAULT_MAX_UNSENT_BYTES,
         partial_frame_timeout_ms: float = DEFAULT_PARTIAL_FRAME_TIMEOUT_MS,
     ) -> None:
         self.cluster = cluster
         self.clock = clock
+        self._wire_clock = clock if isinstance(clock, RealClock) else RealClock()
         self.max_unsent_bytes = max_unsent_bytes
         self.partial_frame_timeout_ms = partial_frame_timeout_ms
         self.connections: dict[int, Connection] = {}
@@ -78,33 +79,43 @@ class Reactor:
         self._listeners[listener.fileno()] = (listener, broker)
         self._poller.register(listener.fileno(), READ)
 
+    def cut_off(self, broker: Broker) -> None:
+        """Close a broker's port and every connection to it."""
+        for fd, (listener, owner) in list(self._listeners.items()):
+            if owner is broker:
+                self._poller.unregister(fd)
+                listener.close()
+                del self._listeners[fd]
+        for connection in [each for each in self.connections.values() if each.broker is broker]:
+            self.close(connection)
+
     async def run(self) -> None:
         """Serve until cancelled; then close every socket."""
         try:
             while True:
-                with self.clock.scope_until(self._next_deadline()) as self._sleep:
+                with trio.move_on_after(self._seconds_to_sleep()) as self._sleep:
                     if self._resumable:
                         await trio.lowlevel.checkpoint()
                     else:
                         await trio.lowlevel.wait_readable(self._poller.fileno())
                 self._turn()
         finally:
-            self._close_all()
+            self.stop()
 
     def apply(self, function: Callable[[], T]) -> T:
         """Run something between two requests that may change the cluster, then do what follows from it."""
         result = function()
-        self._deliver()
-        self._flush()
+        self._tick()
         self._sleep.cancel()
         return result
 
-    def _next_deadline(self) -> float | None:
-        deadline = self.cluster.next_deadline()
+    def _seconds_to_sleep(self) -> float:
+        """Until something is due: for the brokers by their clock, on the wire by real time."""
+        waits = [self.clock.seconds_until(self.cluster.next_deadline())]
+        waits.append(self._wire_clock.seconds_until(self.cluster.purgatory.next_deadline()))
         if self._partial:
-            first = next(iter(self._partial.values()))
-            return first if deadline is None else min(first, deadline)
-        return deadline
+            waits.append(self._wire_clock.seconds_until(next(iter(self._partial.values()))))
+        return min(waits)
 
     def _turn(self) -> None:
         """Handle what is ready, a bounded number of times, and what is due."""
@@ -114,14 +125,14 @@ class Reactor:
                 break
             self._handle_events(events)
             if self._resumable:
-                self._resume(self.clock.now_ms())
-        now_ms = self.clock.now_ms()
-        deadline = self._next_deadline()
-        if deadline is not None and deadline <= now_ms:
-            self._tick(now_ms)
+                self._resume()
+        if self._seconds_to_sleep() <= 0:
+            self._tick()
 
-    def _tick(self, now_ms: float) -> None:
-        self.cluster.tick(now_ms)
+    def _tick(self) -> None:
+        """Do what is due."""
+        now_ms = self._wire_clock.now_ms()
+        self.cluster.tick(self.clock.now_ms(), now_ms)
         self._deliver()
         self._flush()
         while self._partial:
@@ -131,7 +142,7 @@ class Reactor:
             self.close(connection, f"stopped for {self.partial_frame_timeout_ms / 1000:g} s in the middle of a request")
 
     def _handle_events(self, events: Iterable[tuple[int, int]]) -> None:
-        now_ms = self.clock.now_ms()
+        now_ms, wire_ms = self.clock.now_ms(), self._wire_clock.now_ms()
         for fd, event in events:
             connection = self.connections.get(fd)
             if connection is None:
@@ -139,7 +150,7 @@ class Reactor:
                     self._accept(*self._listeners[fd])
                 continue
             if event & ~WRITE:
-                self._read(connection, now_ms)
+                self._read(connection, now_ms, wire_ms)
             if event & WRITE and not connection.is_closed:
                 self._send(connection)
             # At once: the client can go on while the others are handled.
@@ -179,7 +190,7 @@ class Reactor:
         for fd in self._listeners:
             self._poller.modify(fd, READ)
 
-    def _read(self, connection: Connection, now_ms: float) -> None:
+    def _read(self, connection: Connection, now_ms: float, wire_ms: float) -> None:
         try:
             data = connection.socket.recv(READ_BYTES)
         except BlockingIOError:
@@ -195,25 +206,26 @@ class Reactor:
             self.close(connection, str(error))
             return
         if connection.frames.held_bytes or self._partial:
-            self._watch_partial(connection, now_ms)
+            self._watch_partial(connection, wire_ms)
         if frames:
             connection.waiting.extend(frames)
-            self._take(connection, now_ms)
+            self._take(connection, now_ms, wire_ms)
 
-    def _watch_partial(self, connection: Connection, now_ms: float) -> None:
+    def _watch_partial(self, connection: Connection, wire_ms: float) -> None:
         self._partial.pop(connection, None)
         if connection.frames.held_bytes:
-            self._partial[connection] = now_ms + self.partial_frame_timeout_ms
+            self._partial[connection] = wire_ms + self.partial_frame_timeout_ms
 
-    def _resume(self, now_ms: float) -> None:
+    def _resume(self) -> None:
         """Take up what connections have asked before: they were owed an answer, or had had their share of the time."""
+        now_ms, wire_ms = self.clock.now_ms(), self._wire_clock.now_ms()
         for _ in range(len(self._resumable)):
             connection = self._resumable.popleft()
             connection.is_resumable = False
-            self._take(connection, now_ms)
+            self._take(connection, now_ms, wire_ms)
         self._flush()
 
-    def _take(self, connection: Connection, now_ms: float) -> None:
+    def _take(self, connection: Connection, now_ms: float, wire_ms: float) -> None:
         """Handle the frames of a connection, until it is owed an answer, or others should have their share."""
         waiting = connection.waiting
         for _ in _AT_ONCE:
@@ -226,7 +238,7 @@ class Reactor:
                 return
             connection.owed = call
             try:
-                self.cluster.handle(call, now_ms)
+                self.cluster.handle(call, now_ms, wire_ms)
             except Exception:  # A fault of ours costs the connection that met it, nothing else.
                 logger.exception("%r failed", call)
                 self.close(connection, "of an error in fakebroker, shown above")
@@ -328,7 +340,8 @@ class Reactor:
         if not self._is_accepting:
             self._resume_accepting()
 
-    def _close_all(self) -> None:
+    def stop(self) -> None:
+        """Close every connection and every port."""
         for connection in list(self.connections.values()):
             self.close(connection)
         for listener, _ in self._listeners.values():

@@ -1,10 +1,15 @@
 """What a test sees of brokers and groups: plain values, taken at one moment, that nothing changes afterwards."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Broker
 from fakebroker.coordinator.group import Group, GroupState
 from fakebroker.coordinator.member import Member
+from fakebroker.errors import ErrorCode
+
+_REPORTED_CALLS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +94,21 @@ class GroupView:
             for member in self.members
         ]
         return "\n".join([head, *lines])
+
+
+def report(seed: int, groups: Sequence[GroupView], calls: Sequence[Call]) -> str:
+    """What a person wants to see of a cluster whose test has failed."""
+    states = "\n".join(map(str, groups)) or "(no groups)"
+    lines = "\n".join(map(_line, calls[-_REPORTED_CALLS:])) or "(no requests)"
+    count = min(_REPORTED_CALLS, len(calls))
+    return f"seed={seed}\n{states}\n\nthe last {count} of {len(calls)} requests:\n{lines}"
+
+
+def _line(call: Call) -> str:
+    if call.answered_ms is None:
+        answer = "not answered yet"
+    else:
+        error = getattr(call.response, "error_code", None)
+        answer = f"answered after {call.answered_ms - call.received_ms:.1f} ms"
+        answer += f", {ErrorCode(error).name}" if error else ""
+    return f"  broker {call.broker.node_id} {call.api.name} v{call.api_version} from {call.client_id!r}: {answer}"

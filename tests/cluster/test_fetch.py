@@ -202,20 +202,20 @@ def test_waits_for_an_append(version: int) -> None:
     call = park(harness, wanted(), version=version)
     append(harness, ONE)
     assert offsets(partitions(response(call))[0].records) == [0]
-    assert harness.cluster.next_deadline() is None
+    assert harness.cluster.purgatory.next_deadline() is None
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_waits_until_its_time_is_up(version: int) -> None:
     harness = Harness()
     call = park(harness, wanted(), version=version)
-    assert harness.cluster.next_deadline() == harness.now_ms + 500
+    assert harness.cluster.purgatory.next_deadline() == harness.now_ms + 500
     harness.advance(499)
     assert call.response is None
     harness.advance(1)
     (told,) = partitions(response(call))
     assert (told.error_code, told.records) == (ErrorCode.NONE, b"")
-    assert harness.cluster.next_deadline() is None
+    assert harness.cluster.purgatory.next_deadline() is None
 
 
 def test_an_unknown_partition_does_not_end_the_wait_for_others() -> None:
@@ -300,7 +300,7 @@ def test_the_end_of_a_topic_ends_the_wait() -> None:
     harness = Harness()
     call = park(harness, wanted(), version=18)
     harness.cluster.delete_topic(harness.topic())
-    assert (harness.cluster.next_deadline() or 0) <= harness.now_ms
+    assert (harness.cluster.purgatory.next_deadline() or 0) <= harness.now_ms
     harness.advance(0)
     assert partitions(response(call))[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from fakebroker.protocol.types import ZERO_UUID
 from tests.cluster.harness import Harness, versions
@@ -48,6 +49,9 @@ def test_tells_of_brokers_and_leaders(version: int) -> None:
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_all_topics(version: int) -> None:
     harness = Harness({"news": 1, "sports": 1})
+    response = harness.ask(everything(version), version)
+    assert [topic.name for topic in response.topics] == ["news", "sports"], "no group has been looked up yet"
+    harness.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
     response = harness.ask(everything(version), version)
     assert {topic.name: topic.is_internal for topic in response.topics} == {
         "__consumer_offsets": version >= 1,

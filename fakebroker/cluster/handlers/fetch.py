@@ -50,7 +50,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FetchResponse | Non
     reading = _read(cluster, call, context)
     if request.max_wait_ms <= 0 or reading.missing_bytes <= 0:
         return _response(cluster, call, context, reading, now_ms)
-    deadline_ms = now_ms + request.max_wait_ms
+    deadline_ms = cluster.wire_ms + request.max_wait_ms
     cluster.purgatory.park(DelayedFetch(call, context, reading.partitions, deadline_ms, reading.missing_bytes))
     return None
 
@@ -65,9 +65,9 @@ def wake(cluster: "Cluster", partition: Partition, size_bytes: int, now_ms: floa
             _answer(cluster, delayed, reading, now_ms)
 
 
-def expire(cluster: "Cluster", now_ms: float) -> None:
-    """Answer the requests that have waited for long enough."""
-    for delayed in cluster.purgatory.expired(now_ms):
+def expire(cluster: "Cluster", now_ms: float, wire_ms: float) -> None:
+    """Answer the requests that have waited for long enough by the clients' time."""
+    for delayed in cluster.purgatory.expired(wire_ms):
         _answer(cluster, delayed, _read(cluster, delayed.call, delayed.context), now_ms)
 
 
@@ -89,11 +89,14 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
         # KIP-74: the first partition with records gives one batch at least, whatever the limits.
         data = _read_partition(call, partition, asked, limit_bytes, at_least_one=is_empty)
         is_empty = is_empty and not data.records
-        budget_bytes = max(0, budget_bytes - len(data.records or b""))
+        size_bytes = len(data.records or b"")
+        budget_bytes = max(0, budget_bytes - size_bytes)
         if data.error_code:
             reading.missing_bytes = 0
-        elif reading.missing_bytes > 0:
+        elif size_bytes < reading.missing_bytes:
             reading.missing_bytes -= _available_bytes(partition, asked, data.records or b"", limit_bytes)
+        else:
+            reading.missing_bytes -= size_bytes
         reading.data[key] = data
         reading.partitions.append(partition)
         if call.api_version >= 16 and data.error_code in _MOVED:

@@ -29,14 +29,14 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResp
 
 def _find(cluster: "Cluster", key_type: int, key: str) -> Coordinator:
     if key_type == GROUP:
-        broker = cluster.coordinator_of(key)
+        broker = cluster.told_coordinator_of(key)
     elif key_type == TRANSACTION:
         broker = cluster.transaction_coordinator_of(key)
     else:
         # Share groups are off, as in a Kafka without them; other types do not exist.
         message = "" if key_type == SHARE else f"key type {key_type}: expected 0 (group) or 1 (transaction)"
         return _failed(key, ErrorCode.INVALID_REQUEST, message)
-    if not broker.up:
+    if broker is None:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
     host, port = broker.host, broker.port
     return Coordinator(key=key, node_id=broker.node_id, host=host, port=port, error_code=0, error_message="")

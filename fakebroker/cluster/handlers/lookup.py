@@ -45,5 +45,5 @@ def leadership_error(
 
 def leaders_of(cluster: "Cluster", partitions: list[Partition]) -> list["Broker"]:
     """The brokers that lead these partitions and are up, each once: the node endpoints of a response (KIP-951)."""
-    leader_ids = dict.fromkeys(partition.leader_id for partition in partitions)
-    return [cluster.brokers[leader_id] for leader_id in leader_ids if cluster.brokers[leader_id].up]
+    leaders = {partition.leader_id: cluster.leader_of(partition) for partition in partitions}
+    return [leader for leader in leaders.values() if leader is not None]

@@ -53,7 +53,7 @@ def _topics(cluster: "Cluster", call: Call) -> list[MetadataResponseTopic]:
     """All topics, or those asked for, each once; where one is asked for by id, names alone are not looked at."""
     asked = call.request.topics
     if asked is None or (call.api_version == 0 and not asked):
-        return [_described(cluster, call, topic) for topic in cluster.topics]
+        return [_described(cluster, call, topic) for topic in cluster.visible_topics()]
     topic_ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
     if topic_ids:
         return [_by_id(cluster, call, topic_id) for topic_id in topic_ids]
@@ -110,7 +110,7 @@ def _partition(cluster: "Cluster", call: Call, partition: Partition) -> Metadata
     replicas = list(partition.replicas) if call.api_version > 0 else up
     error = ErrorCode.NONE if len(replicas) == len(partition.replicas) else ErrorCode.REPLICA_NOT_AVAILABLE
     leader_id = partition.leader_id
-    if not cluster.brokers[leader_id].up:
+    if cluster.leader_of(partition) is None:
         error, leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
     return MetadataResponsePartition(
         error_code=error,

@@ -1,0 +1,186 @@
+"""Who leads what: elections, brokers that stop and start, and coordinators that move with their offsets partitions.
+
+Kafka's controller decides, and its brokers act on it; here both are one call. Knows the cluster's state, no requests.
+"""
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.compacted_log import CompactedLog
+from fakebroker.cluster.consumer_offsets import read_records
+from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition
+from fakebroker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Broker, Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failover:
+    """How a coordinator comes up at its new broker, and what becomes of the old one.
+
+    Attributes:
+        load_ms: How long it loads, answering COORDINATOR_LOAD_IN_PROGRESS; None is until `finish_loading`.
+        load_fails: It cannot read its log: NOT_COORDINATOR until the next move.
+        lose_tail: How many of the newest records of the log are lost with the old leader.
+        lose_all: The whole log is lost.
+        zombie: The old broker goes on answering, as one cut off from the others does, until `stop_zombies`. What it
+            writes is lost.
+        stale_ms: How long FindCoordinator goes on naming the old broker.
+    """
+
+    load_ms: float | None = 0
+    load_fails: bool = False
+    lose_tail: int = 0
+    lose_all: bool = False
+    zombie: bool = False
+    stale_ms: float = 0
+
+    def __post_init__(self) -> None:
+        for name in ("load_ms", "lose_tail", "stale_ms"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigError(f"{name}={value}: expected 0 or more")
+
+
+@dataclass(slots=True)
+class Controller:
+    """The part of a cluster that changes leaders.
+
+    Attributes:
+        loading: Offsets partitions that are being loaded, with the time when that ends.
+        stale: For offsets partitions whose old leader is still named: its node id, and until when.
+        zombies: For offsets partitions whose old leader goes on answering: its node id.
+    """
+
+    cluster: "Cluster"
+    loading: dict[int, tuple[float, bool]] = field(default_factory=dict)
+    stale: dict[int, tuple[int, float]] = field(default_factory=dict)
+    zombies: dict[int, int] = field(default_factory=dict)
+
+    # Leaders
+
+    def set_leader(self, partition: Partition, node_id: int, now_ms: float, how: Failover) -> None:
+        """Give a partition another leader, or none; its leader epoch rises either way."""
+        old_id, partition.leader_id = partition.leader_id, node_id
+        partition.leader_epoch += 1
+        if node_id != NO_LEADER and node_id not in partition.replicas:
+            partition.replicas = (*partition.replicas[1:], node_id)
+        self.cluster.purgatory.release(partition)
+        if partition.topic.name == OFFSETS_TOPIC:
+            self._move_coordinator(partition, old_id, now_ms, how)
+
+    def _move_coordinator(self, partition: Partition, old_id: int, now_ms: float, how: Failover) -> None:
+        index = partition.index
+        self.loading.pop(index, None)
+        self.stale.pop(index, None)
+        if old_id != NO_LEADER:
+            if how.zombie:
+                self.zombies[index] = old_id
+            else:
+                self.cluster.brokers[old_id].coordinator.resign(index, now_ms)
+            if how.stale_ms:
+                self.stale[index] = (old_id, now_ms + how.stale_ms)
+        _lose(partition, how)
+        if partition.leader_id == NO_LEADER:
+            return
+        self.stop_zombie(index, now_ms, at=partition.leader_id)
+        self.cluster.brokers[partition.leader_id].coordinator.start_loading(index)
+        self.loading[index] = (inf if how.load_ms is None else now_ms + how.load_ms, how.load_fails)
+        if how.load_ms == 0:
+            self._finish_loading(index, now_ms)
+
+    def elect(self, partition: Partition, now_ms: float, how: Failover) -> None:
+        """Let the first replica lead that is up; none, if there is none."""
+        up = [node_id for node_id in partition.replicas if self.cluster.brokers[node_id].up]
+        self.set_leader(partition, up[0] if up else NO_LEADER, now_ms, how)
+
+    # Loading
+
+    def finish_loading(self, now_ms: float) -> None:
+        """End every load now."""
+        for index in list(self.loading):
+            self._finish_loading(index, now_ms)
+
+    def _finish_loading(self, index: int, now_ms: float) -> None:
+        _, fails = self.loading.pop(index)
+        partition = self.cluster.offsets_partition(index)
+        coordinator = self.cluster.brokers[partition.leader_id].coordinator
+        if fails:
+            coordinator.fail_loading(index)
+        else:
+            coordinator.finish_loading(index, read_records(partition.log, index), now_ms)
+
+    # Zombies
+
+    def stop_zombies(self, now_ms: float) -> None:
+        """Every old coordinator that still answers gives up."""
+        for index in list(self.zombies):
+            self.stop_zombie(index, now_ms)
+
+    def stop_zombie(self, index: int, now_ms: float, at: int | None = None) -> None:
+        """The old coordinator of a partition gives up; with `at`, only if it is that broker."""
+        if index in self.zombies and at in (None, self.zombies[index]):
+            self.cluster.brokers[self.zombies.pop(index)].coordinator.resign(index, now_ms)
+
+    # Brokers
+
+    def stop_broker(self, broker: "Broker", now_ms: float, how: Failover, *, elect: bool = True) -> None:
+        """Take a broker down. The partitions it leads elect others, or stay without a leader until it is back."""
+        broker.up = False
+        for partition in self.cluster.partitions_led_by(broker.node_id):
+            if elect:
+                self.elect(partition, now_ms, how)
+            else:
+                self.set_leader(partition, NO_LEADER, now_ms, how)
+        for index in [index for index, node_id in self.zombies.items() if node_id == broker.node_id]:
+            self.stop_zombie(index, now_ms)
+
+    def start_broker(self, broker: "Broker", now_ms: float, how: Failover) -> None:
+        """Bring a broker up again. It leads what nobody led; what others took over stays theirs."""
+        broker.up = True
+        for partition in self.cluster.partitions_led_by(NO_LEADER):
+            if broker.node_id in partition.replicas:
+                self.elect(partition, now_ms, how)
+
+    def evacuate(self, broker: "Broker", now_ms: float, how: Failover) -> None:
+        """Move every replica of a broker elsewhere, for it will not come back."""
+        others = [node_id for node_id in self.cluster.brokers if node_id != broker.node_id]
+        for topic in self.cluster.topics:
+            for partition in topic.partitions:
+                if broker.node_id not in partition.replicas:
+                    continue
+                free = [node_id for node_id in others if node_id not in partition.replicas]
+                stand_in = free[partition.index % len(free) :][:1] if free else []
+                kept = [node_id for node_id in partition.replicas if node_id != broker.node_id]
+                partition.replicas = (*kept, *stand_in)
+                if partition.leader_id in (broker.node_id, NO_LEADER):
+                    self.elect(partition, now_ms, how)
+
+    # Time
+
+    def tick(self, now_ms: float) -> None:
+        """End the loads that are due."""
+        for index in [index for index, (end_ms, _) in self.loading.items() if end_ms <= now_ms]:
+            self._finish_loading(index, now_ms)
+
+    def next_deadline(self) -> float | None:
+        """When the next load ends by itself."""
+        ends = [end_ms for end_ms, _ in self.loading.values() if end_ms != inf]
+        return min(ends, default=None)
+
+    def stale_leader(self, index: int, now_ms: float) -> int | None:
+        """The old broker that FindCoordinator still names for an offsets partition, if it does."""
+        node_id, until_ms = self.stale.get(index, (NO_LEADER, 0.0))
+        return node_id if now_ms < until_ms else None
+
+
+def _lose(partition: Partition, how: Failover) -> None:
+    """Drop the records that the old leader takes with it."""
+    log = partition.log
+    assert isinstance(log, CompactedLog)
+    if how.lose_all:
+        log.truncate_to(log.log_start_offset)
+    elif how.lose_tail:
+        log.truncate_to(max(log.log_start_offset, log.log_end_offset - how.lose_tail))

@@ -1,0 +1,51 @@
+"""What a group coordinator keeps in `__consumer_offsets`: the keys and values of its records; brokers alone write them.
+
+Their version stands in front of them in two bytes. The version of a key says what kind of record it is: offset commits
+have 0 and 1, the metadata of classic groups 2.
+"""
+
+from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.types import Bytes, Int32, Int64, String
+
+
+@message(versions="0-1", flexible="none")
+class OffsetCommitKey(Message):
+    group: String
+    topic: String
+    partition: Int32
+
+
+@message(versions="0-4", flexible="4+")
+class OffsetCommitValue(Message):
+    offset: Int64
+    leader_epoch: Int32 = field(versions="3+", ignorable=True, default=-1)
+    metadata: String
+    commit_timestamp: Int64
+    expire_timestamp: Int64 = field(versions="1", ignorable=True, default=-1)
+
+
+@message(versions="2", flexible="none")
+class GroupMetadataKey(Message):
+    group: String
+
+
+@struct
+class MemberMetadata(Struct):
+    member_id: String
+    group_instance_id: String | None = field(versions="3+", ignorable=True, default=None)
+    client_id: String
+    client_host: String
+    rebalance_timeout: Int32 = field(versions="1+", ignorable=True, default=-1)
+    session_timeout: Int32
+    subscription: Bytes
+    assignment: Bytes
+
+
+@message(versions="0-4", flexible="4+")
+class GroupMetadataValue(Message):
+    protocol_type: String
+    generation: Int32
+    protocol: String | None
+    leader: String | None
+    current_state_timestamp: Int64 = field(versions="2+", ignorable=True, default=-1)
+    members: list[MemberMetadata]

@@ -1,0 +1,174 @@
+"""Running a cluster: its ports, and the thread or nursery that its reactor lives in."""
+
+import errno
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self, TypeVar
+
+import trio
+
+from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.errors import ConfigError, ListenError
+from fakebroker.server.clock import Clock, ManualClock
+from fakebroker.server.reactor import Reactor
+
+T = TypeVar("T")
+
+_BACKLOG = 4096
+
+
+class RunningCluster:
+    """A cluster that can be entered: with a thread of its own, or as a part of the caller's trio tasks.
+
+    Args:
+        cluster: What runs.
+        clock: The brokers' time.
+        host: The address to listen on.
+        port: The port of the first broker, the others follow; 0 takes free ones.
+        advertised_host: The host that clients are told.
+        max_unsent_bytes: A client that leaves this much unread is closed.
+        partial_frame_timeout_ms: A client that stops in the middle of a request is closed after so long.
+
+    Raises:
+        ConfigError: The ports are none.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        *,
+        host: str,
+        port: int,
+        advertised_host: str,
+        max_unsent_bytes: int,
+        partial_frame_timeout_ms: float,
+    ) -> None:
+        brokers = len(cluster.brokers)
+        if not 0 <= port <= 65535 or (port and port + brokers - 1 > 65535):
+            raise ConfigError(f"port={port} with {brokers} brokers: expected ports of 0 to 65535")
+        self.cluster = cluster
+        self._clock = clock
+        self._host, self._first_port, self._advertised_host = host, port, advertised_host
+        self._reactor_limits = (max_unsent_bytes, partial_frame_timeout_ms)
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._thread: threading.Thread | None = None
+        self._home: int | None = None
+        self._stack: AsyncExitStack | None = None
+        self._scope = trio.CancelScope()
+        self._held_ports: dict[int, socket.socket] = {}
+        self._reactor: Reactor
+        if isinstance(clock, ManualClock):
+            clock.moved_by(self._call)
+
+    def __enter__(self) -> Self:
+        self._listen()
+        started = threading.Event()
+        self._thread = threading.Thread(target=trio.run, args=(self._run, started.set), name="fakebroker", daemon=True)
+        self._thread.start()
+        started.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._thread is not None
+        assert self._token is not None
+        self._token.run_sync_soon(self._scope.cancel)
+        self._thread.join()
+
+    async def __aenter__(self) -> Self:
+        self._listen()
+        self._stack = AsyncExitStack()
+        nursery = await self._stack.enter_async_context(trio.open_nursery())
+        await nursery.start(self._run_in_nursery)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._stack is not None
+        self._scope.cancel()
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def _run_in_nursery(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        await self._run(task_status.started)
+
+    async def _run(self, started: Callable[[], None]) -> None:
+        self._token, self._home = trio.lowlevel.current_trio_token(), threading.get_ident()
+        try:
+            with self._scope:
+                started()
+                await self._reactor.run()
+        finally:
+            self._token = None
+            for held in self._held_ports.values():
+                held.close()
+
+    def _listen(self) -> None:
+        """Bind every broker's port, before anything runs: clients can connect from here on."""
+        unsent, partial = self._reactor_limits
+        self._reactor = Reactor(self.cluster, self._clock, max_unsent_bytes=unsent, partial_frame_timeout_ms=partial)
+        try:
+            for index, broker in enumerate(self.cluster.brokers.values()):
+                self._open(broker, self._first_port + index if self._first_port else 0)
+        except ListenError:
+            self._reactor.stop()
+            raise
+
+    def _open(self, broker: Broker, port: int = 0) -> None:
+        """Let a broker listen: at the port that it had, or else at this one; 0 is any."""
+        held = self._held_ports.pop(broker.node_id, None)
+        listener = held or _bound(self._host, port)
+        listener.listen(_BACKLOG)
+        broker.host, broker.port = self._advertised_host, listener.getsockname()[1]
+        self._reactor.listen(broker, listener)
+
+    def _shut(self, broker: Broker, *, keep_port: bool) -> None:
+        """Close a broker's port and connections; a port that is kept refuses connections until it opens again."""
+        self._reactor.cut_off(broker)
+        if keep_port:
+            self._held_ports[broker.node_id] = _bound(self._host, broker.port)
+
+    def _call(self, function: Callable[[], T]) -> T:
+        """Run something between two requests, in the thread that the cluster runs in."""
+        token = self._token
+        if token is None:
+            return function()
+        if self._home == threading.get_ident():
+            return self._reactor.apply(function)
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(self._reactor.apply(function))
+            except BaseException as error:
+                future.set_exception(error)
+
+        try:
+            token.run_sync_soon(run)
+        except trio.RunFinishedError:
+            return function()
+        return future.result()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ListenError(f"cannot listen on host {host!r}: {error.strerror or error}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        in_use = error.errno == errno.EADDRINUSE
+        raise ListenError(
+            f"cannot listen on {host}:{port}: {'the port is in use' if in_use else error.strerror}"
+        ) from None
+    return listener

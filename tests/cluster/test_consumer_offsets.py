@@ -1,0 +1,270 @@
+"""Coordinators' records in the log of an offsets partition: written, read back, and what cannot be read."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, strategies as st
+
+from fakebroker.cluster.compacted_log import CompactedLog
+from fakebroker.cluster.consumer_offsets import append_records, parse_record, read_records, record_key, record_value
+from fakebroker.cluster.partition_log import PartitionLog
+from fakebroker.coordinator.log import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record, replay
+from fakebroker.coordinator.offsets import CommittedOffset
+from fakebroker.errors import ProtocolError
+from fakebroker.protocol import records
+from fakebroker.protocol.codec import encode
+from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from tests.protocol.test_golden import layout
+
+MEMBER = MemberValue(
+    member_id="m-1",
+    instance_id=None,
+    client_id="c",
+    client_host="/127.0.0.1",
+    rebalance_timeout_ms=60_000,
+    session_timeout_ms=10_000,
+    subscription=b"\0\1",
+    assignment=b"\2",
+)
+GROUP = GroupRecord("grp", GroupValue("consumer", 3, "range", "m-1", 1_000, (MEMBER, replace(MEMBER, instance_id="i"))))
+COMMITTED = CommittedOffset(offset=42, leader_epoch=7, metadata="md", commit_timestamp_ms=1_000)
+OFFSET = OffsetRecord("grp", "t", 5, COMMITTED)
+
+GROUP_KEY = layout("00 02  00 03 67 72 70")
+OFFSET_KEY = layout("00 01  00 03 67 72 70  00 01 74  00 00 00 05")
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+TIME_MS = st.integers(0, 2**47)
+TEXT = st.text(max_size=4)
+MEMBERS = st.builds(
+    MemberValue,
+    member_id=TEXT,
+    instance_id=st.none() | TEXT,
+    client_id=TEXT,
+    client_host=TEXT,
+    rebalance_timeout_ms=st.integers(0, 2**31 - 1),
+    session_timeout_ms=INT32,
+    subscription=st.binary(max_size=4),
+    assignment=st.binary(max_size=4),
+)
+GROUPS = st.builds(
+    GroupValue,
+    protocol_type=TEXT,
+    generation_id=INT32,
+    protocol_name=st.none() | TEXT,
+    leader=st.none() | TEXT,
+    state_timestamp_ms=TIME_MS,
+    members=st.lists(MEMBERS, max_size=3).map(tuple),
+)
+LASTING_OFFSETS = st.builds(
+    CommittedOffset, offset=INT64, leader_epoch=INT32, metadata=TEXT, commit_timestamp_ms=TIME_MS
+)
+EXPIRING_OFFSETS = st.builds(
+    CommittedOffset, offset=INT64, metadata=TEXT, commit_timestamp_ms=TIME_MS, expire_timestamp_ms=TIME_MS
+)
+RECORDS = st.builds(GroupRecord, TEXT, st.none() | GROUPS) | st.builds(
+    OffsetRecord, TEXT, TEXT, INT32, st.none() | LASTING_OFFSETS | EXPIRING_OFFSETS
+)
+
+
+def a_log(*pairs: tuple[bytes | None, bytes | None]) -> PartitionLog:
+    """A log with a batch for each key and value, at the offsets from 0 on."""
+    log = PartitionLog()
+    for key, value in pairs:
+        log.append(records.encode_batch([records.Record(0, 1_000, key, value)]), leader_epoch=0)
+    return log
+
+
+def prefixed(version: int, value: bytes) -> bytes:
+    return version.to_bytes(2, "big") + value
+
+
+@pytest.mark.parametrize(
+    ("record", "key", "value"),
+    [
+        (
+            OFFSET,
+            OFFSET_KEY,
+            """
+            00 03                    # version
+            00 00 00 00 00 00 00 2a  # offset
+            00 00 00 07              # leader epoch
+            00 02 6d 64              # metadata
+            00 00 00 00 00 00 03 e8  # commit timestamp
+            """,
+        ),
+        (
+            replace(OFFSET, value=replace(COMMITTED, expire_timestamp_ms=2_000)),
+            OFFSET_KEY,
+            """
+            00 01                    # version: without a leader epoch
+            00 00 00 00 00 00 00 2a  # offset
+            00 02 6d 64              # metadata
+            00 00 00 00 00 00 03 e8  # commit timestamp
+            00 00 00 00 00 00 07 d0  # expire timestamp
+            """,
+        ),
+        (
+            GroupRecord("grp", GroupValue("", 4, None, None, 1_000, ())),
+            GROUP_KEY,
+            """
+            00 03                    # version
+            00 00                    # protocol type
+            00 00 00 04              # generation
+            ff ff  ff ff             # protocol and leader: null
+            00 00 00 00 00 00 03 e8  # state timestamp
+            00 00 00 00              # members
+            """,
+        ),
+        (OffsetRecord("grp", "t", 5, None), OFFSET_KEY, None),
+        (GroupRecord("grp", None), GROUP_KEY, None),
+    ],
+)
+def test_what_is_written(record: Record, key: bytes, value: str | None) -> None:
+    assert record_key(record) == key
+    assert record_value(record) == (None if value is None else layout(value))
+
+
+@given(record=RECORDS)
+def test_what_is_written_is_read(record: Record) -> None:
+    assert parse_record(record_key(record), record_value(record)) == record
+
+
+def test_an_expiring_offset_loses_its_leader_epoch() -> None:
+    value = record_value(replace(OFFSET, value=replace(COMMITTED, expire_timestamp_ms=2_000)))
+    expected = replace(COMMITTED, leader_epoch=-1, expire_timestamp_ms=2_000)
+    assert parse_record(OFFSET_KEY, value) == replace(OFFSET, value=expected)
+
+
+@pytest.mark.parametrize(
+    ("version", "leader_epoch", "expire_timestamp_ms"),
+    [(0, -1, None), (1, -1, 9), (2, -1, None), (3, 7, None), (4, 7, None)],
+)
+def test_offset_values_of_every_version_are_read(
+    version: int, leader_epoch: int, expire_timestamp_ms: int | None
+) -> None:
+    value = OffsetCommitValue(offset=42, leader_epoch=7, metadata="md", commit_timestamp=1_000, expire_timestamp=9)
+    expected = replace(COMMITTED, leader_epoch=leader_epoch, expire_timestamp_ms=expire_timestamp_ms)
+    assert parse_record(OFFSET_KEY, prefixed(version, encode(value, version))) == replace(OFFSET, value=expected)
+
+
+@pytest.mark.parametrize(
+    ("version", "instance_id", "rebalance_timeout_ms", "state_timestamp_ms"),
+    [(0, None, 10, -1), (1, None, 60, -1), (2, None, 60, 1_000), (3, "i", 60, 1_000), (4, "i", 60, 1_000)],
+)
+def test_group_values_of_every_version_are_read(
+    version: int, instance_id: str | None, rebalance_timeout_ms: int, state_timestamp_ms: int
+) -> None:
+    member = MemberMetadata(
+        member_id="m",
+        group_instance_id="i",
+        client_id="c",
+        client_host="h",
+        rebalance_timeout=60,
+        session_timeout=10,
+        subscription=b"s",
+        assignment=b"a",
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=3,
+        protocol="range",
+        leader="m",
+        current_state_timestamp=1_000,
+        members=[member],
+    )
+    expected = MemberValue("m", instance_id, "c", "h", rebalance_timeout_ms, 10, b"s", b"a")
+    assert parse_record(GROUP_KEY, prefixed(version, encode(value, version))) == GroupRecord(
+        "grp", GroupValue("consumer", 3, "range", "m", state_timestamp_ms, (expected,))
+    )
+
+
+def test_offset_keys_of_version_0_are_read() -> None:
+    assert parse_record(b"\0\0" + OFFSET_KEY[2:], None) == OffsetRecord("grp", "t", 5, None)
+
+
+def test_records_of_one_call_are_one_batch() -> None:
+    log = PartitionLog()
+    assert append_records(log, [GROUP, OFFSET], leader_epoch=4, now_ms=1_234.5) == 0
+    assert append_records(log, [OFFSET], leader_epoch=5, now_ms=2_000.0) == 2
+
+    first, second = records.split_batches(log.read(0, 10_000))
+    records.validate_batch(first)
+    assert (first.partition_leader_epoch, second.partition_leader_epoch) == (4, 5)
+    assert records.decode_records(first) == [
+        records.Record(0, 1_234, record_key(GROUP), record_value(GROUP)),
+        records.Record(1, 1_234, record_key(OFFSET), record_value(OFFSET)),
+    ]
+
+
+def test_a_record_that_its_fields_cannot_carry_leaves_the_log_as_it_was() -> None:
+    log = PartitionLog()
+    with pytest.raises(ProtocolError, match="field topic"):
+        append_records(log, [OFFSET, replace(OFFSET, topic="t" * 40_000)], leader_epoch=0, now_ms=0)
+    assert log.log_end_offset == 0
+
+
+@given(written=st.lists(st.lists(RECORDS, min_size=1, max_size=3), max_size=4))
+def test_what_is_appended_is_read_in_order(written: list[list[Record]]) -> None:
+    log = PartitionLog()
+    for batch in written:
+        append_records(log, batch, leader_epoch=0, now_ms=0)
+    assert read_records(log, 7) == [record for batch in written for record in batch]
+
+
+def test_a_log_larger_than_one_read_is_read_to_its_end() -> None:
+    log = PartitionLog()
+    large = [
+        replace(OFFSET, partition=number, value=replace(COMMITTED, metadata="x" * 30_000)) for number in range(100)
+    ]
+    for record in large:
+        append_records(log, [record], leader_epoch=0, now_ms=0)
+    assert read_records(log, 7) == large
+
+
+def test_a_compacted_log_gives_the_last_value_of_each_key() -> None:
+    log = CompactedLog(window_records=1)
+    for offset in range(1_000):
+        record = replace(OFFSET, partition=offset % 3, value=replace(COMMITTED, offset=offset))
+        append_records(log, [record], leader_epoch=0, now_ms=0)
+    found = read_records(log, 7)
+    assert len(found) < 200
+    _, offsets = replay(found)["grp"]
+    assert {partition: committed.offset for _, partition, committed in offsets} == {0: 999, 1: 997, 2: 998}
+
+
+def test_key_versions_of_other_kinds_are_skipped() -> None:
+    others = [(prefixed(version, b"whatever"), b"\0\0") for version in (3, 8, 14, 99)]
+    log = a_log((OFFSET_KEY, None), *others, (GROUP_KEY, None))
+    assert read_records(log, 7) == [OffsetRecord("grp", "t", 5, None), GroupRecord("grp", None)]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "fault"),
+    [
+        (None, b"", "key null, expected a version"),
+        (b"\0", b"", "key of 1 bytes, expected a version"),
+        (OFFSET_KEY[:-1], b"", "OffsetCommitKey v1: field partition malformed at byte 10"),
+        (OFFSET_KEY + b"\0", None, "OffsetCommitKey v1: 1 bytes left over at byte 14"),
+        (OFFSET_KEY, b"", "value of 0 bytes, expected a version"),
+        (OFFSET_KEY, b"\0\5", "OffsetCommitValue v5: there are versions 0-4"),
+        (GROUP_KEY, b"\xff\xff", "GroupMetadataValue v-1: there are versions 0-4"),
+        (GROUP_KEY, b"\0\3\0\1", "GroupMetadataValue v3: field protocol_type malformed at byte 4"),
+    ],
+)
+def test_an_unreadable_record_is_an_error_that_says_where(key: bytes | None, value: bytes | None, fault: str) -> None:
+    log = a_log((GROUP_KEY, None), (GROUP_KEY, None), (key, value))
+    with pytest.raises(ProtocolError, match=f"__consumer_offsets-7, offset 2: {fault}"):
+        read_records(log, 7)
+
+
+def test_an_unreadable_batch_is_an_error_that_says_where() -> None:
+    log = a_log((GROUP_KEY, None))
+    batch = bytearray(records.encode_batch([records.Record(0, 1_000, GROUP_KEY, None)]))
+    batch[60] = 2  # the last byte of the record count
+    log.append(bytes(batch), leader_epoch=0)
+    with pytest.raises(
+        ProtocolError, match="__consumer_offsets-7, offset 1: record batch with base offset 1: record 1"
+    ):
+        read_records(log, 7)

@@ -1,0 +1,170 @@
+"""Brokers, coordinators, topics and the clock, changed by a test while clients are connected."""
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fakebroker import ConfigError, FakeCluster
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.server.test_fake_cluster import stable_group
+from tests.server.test_reactor import join
+from tests.server.wire import Wire, find_coordinator, until
+
+
+def beat(cluster: FakeCluster, member_id: str, node_id: int) -> ErrorCode:
+    broker = next(broker for broker in cluster.brokers if broker.node_id == node_id)
+    with Wire(broker) as wire:
+        request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
+        return ErrorCode(wire.ask(request, HeartbeatResponse).error_code)
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_a_coordinator_moves(fake_cluster: FakeCluster) -> None:
+    member_id = stable_group(fake_cluster, "g")
+    old = fake_cluster.coordinator_of("g").node_id
+    new = old % 3 + 1
+    fake_cluster.move_coordinator("g", to=new)
+    assert fake_cluster.coordinator_of("g").node_id == new
+    assert beat(fake_cluster, member_id, old) is ErrorCode.NOT_COORDINATOR
+    assert beat(fake_cluster, member_id, new) is ErrorCode.NONE
+    assert fake_cluster.offsets("g")["orders", 2].offset == 42
+    fake_cluster.move_coordinator("g", to=None)
+    assert fake_cluster.group("g").state == "Dead"
+    assert fake_cluster.offsets("g") == {}
+    with pytest.raises(ConfigError, match="group 'g' has no coordinator now"):
+        fake_cluster.coordinator_of("g")
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_a_held_load_ends_when_the_test_says_so(fake_cluster: FakeCluster) -> None:
+    stable_group(fake_cluster, "g")
+    new = fake_cluster.coordinator_of("g").node_id % 3 + 1
+    fake_cluster.move_coordinator("g", to=new, load_ms=None)
+    with Wire(fake_cluster.coordinator_of("g")) as wire:
+        assert wire.ask(join("g"), JoinGroupResponse).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        fake_cluster.finish_loading()
+        assert wire.ask(join("g"), JoinGroupResponse).error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_a_load_that_ends_by_itself(fake_cluster: FakeCluster) -> None:
+    member_id = stable_group(fake_cluster, "g")
+    new = fake_cluster.coordinator_of("g").node_id % 3 + 1
+    fake_cluster.move_coordinator("g", to=new, load_ms=20)
+    until(lambda: fake_cluster.group("g").state == "Stable", fake_cluster)
+    assert beat(fake_cluster, member_id, new) is ErrorCode.NONE
+
+
+@pytest.mark.fake_cluster(brokers=1, config={"group.initial.rebalance.delay.ms": 600_000})
+def test_a_parked_join_is_told_at_once(fake_cluster: FakeCluster) -> None:
+    with Wire(fake_cluster.brokers[0]) as wire:
+        wire.send(join("g"), 3)
+        until(lambda: fake_cluster.group("g").state == "PreparingRebalance", fake_cluster)
+        fake_cluster.move_coordinator("g", to=None)
+        answer = wire.receive()
+        assert isinstance(answer, JoinGroupResponse)
+        assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_a_broker_stops_and_comes_back_at_its_port(fake_cluster: FakeCluster) -> None:
+    first, second, _ = fake_cluster.brokers
+    with Wire(first) as wire, Wire(second) as other:
+        fake_cluster.stop_broker(first.node_id)
+        assert wire.is_closed_by_broker()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((first.host, first.port))
+        metadata = other.ask(MetadataRequest(topics=None), MetadataResponse)
+        assert [broker.node_id for broker in metadata.brokers] == [2, 3]
+        assert {p.leader_id for topic in metadata.topics for p in topic.partitions} == {2, 3}
+        fake_cluster.start_broker(first.node_id)
+        assert fake_cluster.brokers[0] == first
+    with Wire(first) as wire:
+        assert len(wire.ask(MetadataRequest(topics=None), MetadataResponse).brokers) == 3
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_a_rolling_restart_loses_nothing(fake_cluster: FakeCluster) -> None:
+    member_id = stable_group(fake_cluster, "g")
+    before = fake_cluster.group("g")
+    fake_cluster.rolling_restart()
+    assert all(broker.up for broker in fake_cluster.brokers)
+    home = fake_cluster.coordinator_of("g")
+    assert beat(fake_cluster, member_id, home.node_id) is ErrorCode.NONE
+    after = fake_cluster.group("g")
+    assert (after.generation_id, after.leader_id) == (before.generation_id, before.leader_id)
+    assert fake_cluster.offsets("g")["orders", 2].offset == 42
+
+
+@pytest.mark.fake_cluster(brokers=2, topics={"orders": 6})
+def test_brokers_come_and_go(fake_cluster: FakeCluster) -> None:
+    member_id = stable_group(fake_cluster, "g")
+    added = fake_cluster.add_broker()
+    assert added.node_id == 3
+    for node_id in (1, 2):
+        fake_cluster.remove_broker(node_id)
+    assert [broker.node_id for broker in fake_cluster.brokers] == [3]
+    assert beat(fake_cluster, member_id, 3) is ErrorCode.NONE
+    with Wire(added) as wire:
+        assert wire.ask(find_coordinator("g"), FindCoordinatorResponse).coordinators[0].node_id == 3
+    with pytest.raises(ConfigError, match="broker 3 is the last one"):
+        fake_cluster.remove_broker(3)
+
+
+def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("orders", 2)
+    cases: list[tuple[Callable[[], Any], str]] = [
+        (lambda: fake_cluster.stop_broker(9), "no broker 9: expected one of 1, 2, 3"),
+        (lambda: fake_cluster.start_broker(1), "broker 1 is up already"),
+        (lambda: fake_cluster.move_coordinator("g", to=7), "no broker 7"),
+        (lambda: fake_cluster.move_coordinator("g", to=2, lose_tail=-1), "lose_tail=-1: expected 0 or more"),
+        (lambda: fake_cluster.create_partitions("orders", 2), "expected 3 to"),
+        (lambda: fake_cluster.create_partitions("none", 2), "no topic 'none'"),
+        (lambda: fake_cluster.delete_topic("__consumer_offsets"), "one of Kafka's own"),
+        (lambda: fake_cluster.clock.advance(1), "the clock is real"),
+        (lambda: FakeCluster(clock="slow"), "clock='slow': expected 'real' or 'manual'"),  # type: ignore[arg-type]  # that it is none is the point
+    ]
+    for call, sentence in cases:
+        with pytest.raises(ConfigError, match=sentence):
+            call()
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_topics_grow_and_go(fake_cluster: FakeCluster) -> None:
+    stable_group(fake_cluster, "g")
+    fake_cluster.create_partitions("orders", 8)
+    with Wire(fake_cluster.brokers[0]) as wire:
+        topics = {t.name: t for t in wire.ask(MetadataRequest(topics=None), MetadataResponse).topics}
+        assert [p.leader_id for p in topics["orders"].partitions] == [1, 2, 3, 1, 2, 3, 1, 2]
+        fake_cluster.delete_topic("orders")
+        names = {t.name for t in wire.ask(MetadataRequest(topics=None), MetadataResponse).topics}
+        assert "orders" not in names
+    assert fake_cluster.offsets("g") == {}
+
+
+@pytest.mark.fake_cluster(brokers=1, topics={"orders": 6}, clock="manual")
+def test_time_that_stands_still(fake_cluster: FakeCluster) -> None:
+    stable_group(fake_cluster, "g")
+    (broker,) = fake_cluster.brokers
+    fake_cluster.clock.advance(29.9)
+    assert fake_cluster.group("g").state == "Stable"
+    fake_cluster.clock.advance(0.1)
+    assert fake_cluster.group("g").state == "Empty"
+    with pytest.raises(ConfigError, match="expected 0 or more seconds"):
+        fake_cluster.clock.advance(-1)
+    # A Fetch waits by the client's time, which runs on.
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    topic = fake_cluster.cluster.topics.get("orders")
+    assert topic is not None
+    fetch = FetchRequest(
+        max_wait_ms=20, min_bytes=1, topics=[FetchTopic(topic_id=topic.topic_id, partitions=[partition])]
+    )
+    with Wire(broker) as wire:
+        assert wire.ask(fetch, FetchResponse).responses[0].partitions[0].records == b""
