@@ -45,8 +45,12 @@ def _options(
 def serve(
     brokers: Annotated[int, typer.Option(help="How many brokers; their node ids are 1, 2, 3 ...")] = 3,
     port: Annotated[int, typer.Option(help="Port of the first broker, the others follow; 0 takes free ones.")] = 9092,
-    topic: Annotated[list[str] | None, typer.Option(help="NAME:PARTITIONS, as often as needed.")] = None,
-    config: Annotated[list[str] | None, typer.Option(help="KEY=VALUE under Kafka's name, as often as needed.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="NAME:PARTITIONS", help="A topic to start with; as often as needed.")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting by Kafka's name; as often as needed.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     advertised_host: Annotated[str | None, typer.Option(help="Host that clients are told.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes ids repeat.")] = None,
