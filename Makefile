@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench serve clean
+.PHONY: help demo test check rewrite bench serve clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -22,6 +22,9 @@ check: $(STAMP) ## lint, types and the fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -m "not slow"
+
+rewrite: $(STAMP) ## write what transcripts expect anew, so that a diff shows behavior changing
+	$(BIN)/python -m tests.transcripts.rewrite
 
 bench: $(STAMP) ## measure against librdkafka's mock cluster
 	$(BIN)/python -m tests.bench.bench

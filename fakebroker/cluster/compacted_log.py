@@ -107,6 +107,7 @@ class CompactedLog(PartitionLog):
             self._leave_window(batch)
 
     def _leave_window(self, batch: RecordBatch) -> None:
+        """Note which records are superseded now that this batch counts; the next one is the oldest of the window."""
         self._clean_end_offset = batch.last_offset + 1
         self._clean_bytes += batch.size_bytes
         for record in iterate_records(batch):

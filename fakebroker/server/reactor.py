@@ -153,9 +153,8 @@ class Reactor:
                 self._read(connection, now_ms, wire_ms)
             if event & WRITE and not connection.is_closed:
                 self._send(connection)
-            # At once: the client can go on while the others are handled.
-            if self._dirty:
-                self._flush()
+        # Together: a client that is busy with the first answer need not be woken for the next.
+        self._flush()
 
     def _accept(self, listener: socket.socket, broker: Broker) -> None:
         for _ in range(MAX_EVENTS):

@@ -77,12 +77,16 @@ class AioConsumer:
             auto_offset_reset=settings.offset_reset,
             enable_auto_commit=False,
             fetch_max_wait_ms=FETCH_WAIT_MS,
+            metadata_max_age_ms=settings.metadata_max_age_ms,
         )
         await consumer.start()
         return consumer
 
     def subscribe(self, topic: str) -> None:
         self._thread.call(self.inner.subscribe, [topic])
+
+    def subscribe_pattern(self, pattern: str) -> None:
+        self._thread.call(self.inner.subscribe, (), pattern)
 
     def assign(self, place: Place) -> None:
         self._thread.call(self.inner.assign, [TopicPartition(*place)])

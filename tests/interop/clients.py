@@ -33,22 +33,24 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a consumer is set up. None of them commits by itself."""
+    """How a consumer is set up. None of them commits by itself.
+
+    Attributes:
+        metadata_max_age_ms: How often it looks for new topics and partitions; here as in Kafka by default.
+    """
 
     group_id: str | None = None
     client_id: str = "interop"
     instance_id: str | None = None
     session_timeout_ms: int = 30_000
     offset_reset: str = "earliest"
+    metadata_max_age_ms: int = 300_000
 
 
-class Consumer(Protocol):
-    """A consumer of any client."""
+class GroupConsumer(Protocol):
+    """A consumer that shares topics with its group."""
 
     def subscribe(self, topic: str) -> None: ...
-
-    def assign(self, place: Place) -> None:
-        """Read one partition, from its first record on, without a group."""
 
     def poll(self) -> list[Record]:
         """What has come, if need be after a short wait."""
@@ -59,6 +61,18 @@ class Consumer(Protocol):
     def commit(self) -> None:
         """Commit all that `poll` has given, and wait for the answer."""
 
+    def close(self) -> None: ...
+
+
+class Consumer(GroupConsumer, Protocol):
+    """A consumer of any client."""
+
+    def subscribe_pattern(self, pattern: str) -> None:
+        """Read all topics with names that match a regular expression that begins with ^."""
+
+    def assign(self, place: Place) -> None:
+        """Read one partition, from its first record on, without a group."""
+
     def committed(self, place: Place) -> int | None: ...
 
     def seek(self, place: Place, offset: int) -> None: ...
@@ -66,8 +80,6 @@ class Consumer(Protocol):
     def offset_for_time(self, place: Place, timestamp_ms: int) -> int | None: ...
 
     def first_and_end_offsets(self, place: Place) -> tuple[int, int]: ...
-
-    def close(self) -> None: ...
 
 
 class Admin(Protocol):

@@ -37,6 +37,7 @@ class ConfluentConsumer:
             "auto.offset.reset": settings.offset_reset,
             "enable.auto.commit": False,
             "fetch.wait.max.ms": FETCH_WAIT_MS,
+            "topic.metadata.refresh.interval.ms": settings.metadata_max_age_ms,
         }
         if settings.instance_id is not None:
             config["group.instance.id"] = settings.instance_id
@@ -44,6 +45,9 @@ class ConfluentConsumer:
 
     def subscribe(self, topic: str) -> None:
         self.inner.subscribe([topic])
+
+    def subscribe_pattern(self, pattern: str) -> None:
+        self.inner.subscribe([pattern])
 
     def assign(self, place: Place) -> None:
         self.inner.assign([TopicPartition(*place, OFFSET_BEGINNING)])

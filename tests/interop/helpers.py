@@ -9,7 +9,7 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.client.subscription import decode_assignment
 from tests.interop.aio import AIO
-from tests.interop.clients import Consumer, Record
+from tests.interop.clients import GroupConsumer, Record
 from tests.interop.confluent import CONFLUENT
 from tests.interop.python import KAFKA_PYTHON
 
@@ -21,7 +21,7 @@ with_each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client:
 
 
 def poll_until(
-    cluster: FakeCluster, what: str, condition: Callable[[list[Record]], bool], *consumers: Consumer
+    cluster: FakeCluster, what: str, condition: Callable[[list[Record]], bool], *consumers: GroupConsumer
 ) -> list[Record]:
     """Poll the consumers in turn until a condition holds.
 
@@ -44,7 +44,7 @@ def poll_until(
     return records
 
 
-def poll_records(cluster: FakeCluster, count: int, *consumers: Consumer) -> list[Record]:
+def poll_records(cluster: FakeCluster, count: int, *consumers: GroupConsumer) -> list[Record]:
     """Poll until so many records have come; more are among them if they came in the same round."""
     return poll_until(cluster, f"{count} records", lambda records: len(records) >= count, *consumers)
 

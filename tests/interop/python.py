@@ -31,6 +31,7 @@ class PythonConsumer:
             auto_offset_reset=settings.offset_reset,
             enable_auto_commit=False,
             fetch_max_wait_ms=FETCH_WAIT_MS,
+            metadata_max_age_ms=settings.metadata_max_age_ms,
         )
 
     def subscribe(self, topic: str) -> None:
@@ -38,6 +39,9 @@ class PythonConsumer:
         # It must know the partitions before it joins: a leader that learns of them later joins again, and if a poll
         # ends in the middle of that, it takes the second join for done, and never reads.
         self.inner.partitions_for_topic(topic)
+
+    def subscribe_pattern(self, pattern: str) -> None:
+        self.inner.subscribe(pattern=pattern)
 
     def assign(self, place: Place) -> None:
         self.inner.assign([TopicPartition(*place)])
