@@ -65,6 +65,7 @@ class Cluster:
         config: The brokers' settings.
         new_id: Makes 16 bytes that are not made twice.
         journal: Keeps the calls.
+        now_ms: The brokers' time at the start.
 
     Raises:
         ConfigError: No brokers, or a topic that cannot be.
@@ -78,6 +79,7 @@ class Cluster:
         config: Config,
         new_id: Callable[[], bytes],
         journal: Journal,
+        now_ms: float,
     ) -> None:
         if not 1 <= brokers <= 1000:
             raise ConfigError(f"brokers={brokers}: expected 1 to 1000")
@@ -89,14 +91,14 @@ class Cluster:
         self.topics = Topics(new_id, config.number("log.retention.bytes"))
         self.purgatory = FetchPurgatory()
         self.controller = Controller(self)
-        self.now_ms = self.wire_ms = 0.0
+        self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
         self.offsets_topic_is_used = False
         self.answered: list[Call] = []
         self.brokers = {node_id: self._new_broker(node_id) for node_id in range(1, brokers + 1)}
         offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
         for partition in offsets_topic.partitions:
-            self.brokers[partition.leader_id].coordinator.lead(partition.index, 0)
+            self.brokers[partition.leader_id].coordinator.lead(partition.index, now_ms)
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
 
@@ -262,24 +264,28 @@ class Cluster:
         assert topic is not None
         return topic.partitions[partition_for(key, len(topic.partitions))]
 
-    def handle(self, call: Call, now_ms: float, wire_ms: float | None = None) -> None:
-        """Take a request; its answer, and those it sets free, come up in `answered`, now or later.
+    def handle(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
+        """Take a request.
 
         Args:
             call: The request.
             now_ms: The brokers' time.
             wire_ms: The time by which a Fetch waits, where it is not the brokers'.
+
+        Returns:
+            Whether it has its response now. Else that comes up in `answered`, like all that this request sets free.
         """
         call.received_ms = self.now_ms = now_ms
         self.wire_ms = now_ms if wire_ms is None else wire_ms
         self.journal.add(call)
         response = _HANDLERS[call.api.name](self, call, now_ms)
-        if response is not None:
-            call.response = response
-            call.answered_ms = now_ms
-            self.answered.append(call)
         if call.peer.broker.coordinator.answers:
             self._settle(now_ms)
+        if response is None:
+            return False
+        call.response = response
+        call.answered_ms = now_ms
+        return True
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
         """Answer a call; with None where its request asked for no answer."""

@@ -23,6 +23,7 @@ _API_VERSIONS_KEY = 18
 _SIZE = struct.Struct(">i")
 _REQUEST_START = struct.Struct(">hhih")
 _RESPONSE_START = struct.Struct(">ii")
+_response_starts: dict[tuple[type[Message], int], bytes] = {}
 
 
 class FrameBuffer:
@@ -127,11 +128,13 @@ def response_frame(message: Message, version: int, correlation_id: int) -> bytea
     Raises:
         ProtocolError: The version cannot carry the message.
     """
-    out = bytearray(_RESPONSE_START.pack(0, correlation_id))
-    if has_tagged_header(type(message), version):
-        out.append(0)
+    cls = type(message)
+    start = _response_starts.get((cls, version))
+    if start is None:
+        start = _response_starts[cls, version] = bytes(8 + has_tagged_header(cls, version))
+    out = bytearray(start)
     encode_into(message, version, out)
-    _SIZE.pack_into(out, 0, len(out) - 4)
+    _RESPONSE_START.pack_into(out, 0, len(out) - 4, correlation_id)
     return out
 
 
@@ -154,14 +157,7 @@ def read_response(cls: type[M], version: int, frame: bytes) -> tuple[int, M]:
 
 def has_tagged_header(cls: type[Message], version: int) -> bool:
     """Whether the response has header version 1."""
-    is_tagged = _tagged_headers.get((cls, version))
-    if is_tagged is None:
-        is_tagged = version in cls.FLEXIBLE and cls.API_KEY != _API_VERSIONS_KEY
-        _tagged_headers[cls, version] = is_tagged
-    return is_tagged
-
-
-_tagged_headers: dict[tuple[type[Message], int], bool] = {}
+    return version in cls.FLEXIBLE and cls.API_KEY != _API_VERSIONS_KEY
 
 
 def _skip_tags(frame: bytes, position: int) -> int:

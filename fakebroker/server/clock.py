@@ -17,7 +17,6 @@ class Clock(Protocol):
         """How many real seconds it takes until then; infinite without a deadline, or if the time does not run."""
         ...
 
-
     def advance(self, seconds: float) -> None: ...
 
 

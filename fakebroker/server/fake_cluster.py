@@ -84,6 +84,7 @@ class FakeCluster(RunningCluster):
                 config=Config({**DEFAULT_CONFIG, **(config or {})}),
                 new_id=_id_maker(self.seed),
                 journal=Journal(journal_calls, journal_bytes),
+                now_ms=self.clock.now_ms(),
             ),
             self.clock,
             host=host,

@@ -30,7 +30,7 @@ logger = logging.getLogger("fakebroker")
 
 READ_BYTES = 64 * 1024
 MAX_EVENTS = 256
-MAX_TURNS = 8
+MAX_TURNS = 32
 MAX_FRAMES_AT_ONCE = 32
 _AT_ONCE = range(MAX_FRAMES_AT_ONCE)
 MAX_WAITING_FRAMES = 100
@@ -206,7 +206,9 @@ class Reactor:
             return
         if connection.frames.held_bytes or self._partial:
             self._watch_partial(connection, wire_ms)
-        if frames:
+        if len(frames) == 1 and connection.owed is None and not connection.waiting:
+            self._handle(connection, frames[0], now_ms, wire_ms)
+        elif frames:
             connection.waiting.extend(frames)
             self._take(connection, now_ms, wire_ms)
 
@@ -230,22 +232,29 @@ class Reactor:
         for _ in _AT_ONCE:
             if not waiting or connection.owed is not None or connection.is_closed:
                 break
-            try:
-                call = read_call(connection, waiting.popleft())
-            except ProtocolError as error:
-                self.close(connection, str(error))
-                return
-            connection.owed = call
-            try:
-                self.cluster.handle(call, now_ms, wire_ms)
-            except Exception:  # A fault of ours costs the connection that met it, nothing else.
-                logger.exception("%r failed", call)
-                self.close(connection, "of an error in fakebroker, shown above")
-            self._deliver()
+            self._handle(connection, waiting.popleft(), now_ms, wire_ms)
         if waiting or not connection.interest & READ:
             self._set_interest(connection)
             if connection.owed is None:
                 self._take_later(connection)
+
+    def _handle(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> None:
+        """Handle one request, and send what it sets free."""
+        try:
+            call = read_call(connection, frame)
+        except ProtocolError as error:
+            self.close(connection, str(error))
+            return
+        try:
+            if self.cluster.handle(call, now_ms, wire_ms):
+                self._write(connection, call)
+            else:
+                connection.owed = call
+        except Exception:  # A fault of ours costs the connection that met it, nothing else.
+            logger.exception("%r failed", call)
+            self.close(connection, "of an error in fakebroker, shown above")
+        if self.cluster.answered:
+            self._deliver()
 
     def _take_later(self, connection: Connection) -> None:
         if not connection.is_resumable and not connection.is_closed:

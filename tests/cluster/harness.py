@@ -63,6 +63,7 @@ class Harness:
             config=Config({"offsets.topic.num.partitions": 2} | (config or {})),
             new_id=lambda: next(ids).to_bytes(16, "big"),
             journal=Journal(),
+            now_ms=START_MS,
         )
         for broker in self.cluster.brokers.values():
             broker.host, broker.port = "localhost", 9000 + broker.node_id

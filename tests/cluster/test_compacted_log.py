@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 from crc32c import crc32c
-from hypothesis import assume, settings, strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fakebroker.cluster.compacted_log import DEFAULT_WINDOW_RECORDS, STEP_RECORDS, SWEEP_FACTOR, CompactedLog
@@ -133,17 +133,6 @@ class CompactedLogMachine(RuleBasedStateMachine):
         found = [item for item in held if item.timestamp_ms >= timestamp_ms]
         assert self.log.offset_for_timestamp(timestamp_ms) == (found[0] if found else None)
         assert self.log.max_timestamp() == max(held, key=lambda item: (item.timestamp_ms, -item.offset), default=None)
-
-    @rule(data=st.data())
-    def end_offset_of_an_epoch(self, data: st.DataObject) -> None:
-        epochs = [batch.partition_leader_epoch for batch in self.appended]
-        assume(epochs)
-        epoch = data.draw(st.sampled_from(epochs))
-        following = [batch.base_offset for batch in self.appended if batch.partition_leader_epoch > epoch]
-        found = self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
-        # The start of an epoch stays as it was when the first of its records are dropped.
-        assert found.leader_epoch == epoch
-        assert found.end_offset <= (following[0] if following else self.log.log_end_offset)
 
     @invariant()
     def what_is_held_is_what_was_appended(self) -> None:

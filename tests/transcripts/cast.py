@@ -1,0 +1,239 @@
+"""Who takes part in a transcript: members by name, what each knows, and the requests it sends.
+
+Knows messages; no cluster. Member ids differ from run to run, so they are known by the name of who got them.
+"""
+
+from dataclasses import dataclass, field
+
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.codec import encode
+from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from fakebroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fakebroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from fakebroker.protocol.schema import Message
+from tests.transcripts.language import Step, TranscriptError
+
+NEWEST = {"join": 9, "sync": 5, "beat": 4, "leave": 5, "commit": 9, "fetch": 9, "find": 6}
+"""The version of a request that says none; 9 is the newest that names topics."""
+
+_STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7}
+
+
+@dataclass(slots=True)
+class Member:
+    """One member: what it was told, and what it said last in its joins, which it says again."""
+
+    name: str
+    group_id: str = "g"
+    member_id: str = ""
+    generation_id: int = -1
+    protocol_name: str | None = None
+    instance_id: str | None = None
+    protocol_type: str = "consumer"
+    protocols: list[str] = field(default_factory=lambda: ["range"])
+    metadata: bytes = b"-"
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 60_000
+
+    def learn(self, step: Step) -> None:
+        """Take over what a step says about the member itself."""
+        options = step.options
+        self.group_id = options.get("group", self.group_id)
+        if step.verb != "join":
+            return
+        if "static" in options:
+            self.instance_id = None if options["static"] == "none" else options["static"]
+        self.protocol_type = _quoted(options.get("type", self.protocol_type))
+        self.protocols = [name for name in options.get("protocols", self.protocols) if name != "none"]
+        self.session_timeout_ms = options.get("session", self.session_timeout_ms)
+        self.rebalance_timeout_ms = options.get("rebalance", self.rebalance_timeout_ms)
+        if "meta" in options:
+            self.metadata = options["meta"].encode()
+        if "topics" in options:
+            self.metadata = b"\0\0" + encode(ConsumerProtocolSubscription(topics=options["topics"]), 0)
+
+
+class Cast:
+    """The members of one transcript, and the names of their member ids."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] = {}
+        self._labels: dict[str, str] = {}
+
+    def member(self, name: str) -> Member:
+        return self._members.setdefault(name, Member(name))
+
+    def label(self, member_id: str, instance_id: str | None = None) -> str:
+        """What a member id is called: by who got it, with its instance id; `A#2` is the second id of A."""
+        return self._labels.get(member_id, member_id) + (f"@{instance_id}" if instance_id else "")
+
+    def knows(self, member_id: str) -> bool:
+        """Whether anybody has been told this id."""
+        return member_id in self._labels
+
+    def hear(self, member: Member, response: Message) -> None:
+        """A member takes note of what an answer tells it: its id, the generation, the protocol."""
+        if not isinstance(response, JoinGroupResponse):
+            return
+        if response.member_id not in ("", "unknown") and not self.knows(response.member_id):
+            earlier = sum(label.partition("#")[0] == member.name for label in self._labels.values())
+            self._labels[response.member_id] = f"{member.name}#{earlier + 1}" if earlier else member.name
+        if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            member.member_id = response.member_id
+        if not response.error_code:
+            member.generation_id = response.generation_id
+            member.protocol_name = response.protocol_name
+
+    def id_of(self, label: str, place: str) -> str:
+        """The member id that a transcript calls so; `unknown` is one that nobody got, `none` is no id."""
+        if label in ("unknown", "none"):
+            return "" if label == "none" else label
+        for member_id, known in self._labels.items():
+            if known == label:
+                return member_id
+        names = ", ".join([*self._labels.values(), "unknown", "none"])
+        raise TranscriptError(f"{place}: no member id is called {label!r}: expected one of {names}")
+
+    def request(self, step: Step) -> tuple[Member, Message, int]:
+        """The request of a step, and its version."""
+        assert step.actor is not None
+        member = self.member(step.actor)
+        member.learn(step)
+        version = NEWEST[step.verb] if step.version is None else step.version
+        return member, self._build(step, member, version), version
+
+    def _build(self, step: Step, member: Member, version: int) -> Message:
+        match step.verb:
+            case "join":
+                return self._join(step, member, version)
+            case "sync":
+                return self._sync(step, member, version)
+            case "beat":
+                member_id, generation_id, instance_id = self._identity(step, member, version)
+                return HeartbeatRequest(
+                    group_id=_quoted(member.group_id),
+                    generation_id=generation_id,
+                    member_id=member_id,
+                    group_instance_id=instance_id,
+                )
+            case "leave":
+                return self._leave(step, member, version)
+            case "commit":
+                return self._commit(step, member, version)
+            case "fetch":
+                return _fetch(step, _quoted(member.group_id), version)
+        if version < 4:
+            return FindCoordinatorRequest(key=_quoted(member.group_id))
+        return FindCoordinatorRequest(coordinator_keys=[_quoted(member.group_id)])
+
+    def _identity(self, step: Step, member: Member, version: int) -> tuple[str, int, str | None]:
+        options = step.options
+        member_id = self.id_of(options["as"], step.place) if "as" in options else member.member_id
+        instance_id = options.get("static", member.instance_id)
+        if instance_id == "none" or version < _STATIC_FROM[step.verb]:
+            instance_id = None
+        return member_id, options.get("gen", member.generation_id), instance_id
+
+    def _join(self, step: Step, member: Member, version: int) -> JoinGroupRequest:
+        member_id, _, instance_id = self._identity(step, member, version)
+        return JoinGroupRequest(
+            group_id=_quoted(member.group_id),
+            session_timeout_ms=member.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=member.protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=member.metadata) for name in member.protocols],
+        )
+
+    def _sync(self, step: Step, member: Member, version: int) -> SyncGroupRequest:
+        member_id, generation_id, instance_id = self._identity(step, member, version)
+        given = [word.split("=") for word in step.words]
+        protocol = step.options.get("protocol", member.protocol_name)
+        return SyncGroupRequest(
+            group_id=_quoted(member.group_id),
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=step.options.get("type", member.protocol_type),
+            protocol_name=None if protocol == "none" else protocol or member.protocols[0],
+            assignments=[
+                SyncGroupRequestAssignment(member_id=self.id_of(label, step.place), assignment=text.encode())
+                for label, text in given
+            ],
+        )
+
+    def _leave(self, step: Step, member: Member, version: int) -> LeaveGroupRequest:
+        member_id, _, instance_id = self._identity(step, member, version)
+        if version < 3:
+            return LeaveGroupRequest(group_id=_quoted(member.group_id), member_id=member_id)
+        leaving = [word.partition("@") for word in step.words]
+        members = [
+            MemberIdentity(member_id=self.id_of(label or "none", step.place), group_instance_id=instance or None)
+            for label, _, instance in leaving
+        ]
+        own = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+        return LeaveGroupRequest(group_id=_quoted(member.group_id), members=members or [own])
+
+    def _commit(self, step: Step, member: Member, version: int) -> OffsetCommitRequest:
+        member_id, generation_id, instance_id = self._identity(step, member, version)
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for word in step.words:
+            (name, index), offset = _partition(word.split("=")[0]), int(word.split("=")[1])
+            topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=index,
+                    committed_offset=offset,
+                    committed_leader_epoch=step.options.get("epoch", -1),
+                    committed_metadata=step.options.get("metadata"),
+                )
+            )
+        return OffsetCommitRequest(
+            group_id=_quoted(member.group_id),
+            generation_id_or_member_epoch=generation_id,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            retention_time_ms=step.options.get("retention", -1),
+            topics=list(topics.values()),
+        )
+
+
+def _fetch(step: Step, group_id: str, version: int) -> OffsetFetchRequest:
+    topics: dict[str, list[int]] = {}
+    for word in step.words:
+        name, index = _partition(word)
+        topics.setdefault(name, []).append(index)
+    if version < 8:
+        old = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+        return OffsetFetchRequest(group_id=group_id, topics=old or None)
+    new = [OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=new or None)])
+
+
+def _partition(text: str) -> tuple[str, int]:
+    topic, _, index = text.rpartition("-")
+    return topic, int(index)
+
+
+def _quoted(text: str) -> str:
+    """A text; `""` is the empty one."""
+    return "" if text == '""' else text

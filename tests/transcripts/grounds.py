@@ -1,0 +1,222 @@
+"""Where a transcript is played: the two grounds do the same, one with the pure core, one over TCP.
+
+Knows no transcript: a ground sends requests, lets time pass and changes the cluster.
+"""
+
+from typing import Protocol
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.protocol.schema import Message
+from fakebroker.server.clock import ManualClock
+from fakebroker.server.fake_cluster import FailoverOptions, FakeCluster
+from fakebroker.server.views import BrokerView, GroupView
+from tests.cluster.harness import Harness, response
+from tests.server.wire import Wire, until
+from tests.transcripts.language import Transcript
+
+_DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+"""No initial delay unless it is what a transcript is about; one offsets partition, so that broker 1 is the first
+coordinator of every group."""
+
+
+class Exchange(Protocol):
+    """A request, and its answer once there is one. It has a connection of its own."""
+
+    @property
+    def is_answered(self) -> bool: ...
+
+    def receive(self) -> Message: ...
+
+    def is_cut(self) -> bool:
+        """Whether the broker has closed the connection; asked only after it was stopped."""
+        ...
+
+
+class Ground(Protocol):
+    """A cluster that a transcript is played on."""
+
+    def brokers(self) -> tuple[BrokerView, ...]: ...
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The node id of a group's coordinator; NO_LEADER if it has none."""
+        ...
+
+    def send(self, client_id: str, node_id: int, request: Message, version: int) -> Exchange: ...
+
+    def advance(self, by_ms: int) -> None: ...
+
+    def move(self, group_id: str, to: int | None, how: FailoverOptions) -> None: ...
+
+    def finish_loading(self) -> None: ...
+
+    def stop_zombies(self) -> None: ...
+
+    def stop_broker(self, node_id: int, elect: bool, how: FailoverOptions) -> None: ...
+
+    def start_broker(self, node_id: int, how: FailoverOptions) -> None: ...
+
+    def delete_topic(self, name: str) -> None: ...
+
+    def group(self, group_id: str) -> GroupView: ...
+
+    def close(self) -> None: ...
+
+
+# The core
+
+
+class CoreExchange:
+    """A request to the core."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+
+    @property
+    def is_answered(self) -> bool:
+        return self.call.answered_ms is not None
+
+    def receive(self) -> Message:
+        message = response(self.call)
+        assert isinstance(message, Message)
+        return message
+
+    def is_cut(self) -> bool:
+        return not self.call.broker.up
+
+
+class Core:
+    """The pure core in virtual time, without sockets and threads."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._harness = Harness(transcript.topics, transcript.brokers, _DEFAULTS | transcript.config)
+        self._cluster = self._harness.cluster
+        self._controller = self._cluster.controller
+
+    def brokers(self) -> tuple[BrokerView, ...]:
+        return tuple(BrokerView.of(broker) for broker in self._cluster.brokers.values())
+
+    def coordinator_of(self, group_id: str) -> int:
+        broker = self._cluster.coordinator_of(group_id)
+        return broker.node_id if broker else NO_LEADER
+
+    def send(self, client_id: str, node_id: int, request: Message, version: int) -> CoreExchange:
+        return CoreExchange(self._harness.send(request, version, broker=node_id, client_id=client_id))
+
+    def advance(self, by_ms: int) -> None:
+        self._harness.advance(by_ms)
+
+    def move(self, group_id: str, to: int | None, how: FailoverOptions) -> None:
+        partition = self._cluster.offsets_partition_of(group_id)
+        self._controller.set_leader(partition, NO_LEADER if to is None else to, self._harness.now_ms, Failover(**how))
+        self._harness.advance(0)
+
+    def finish_loading(self) -> None:
+        self._controller.finish_loading(self._harness.now_ms)
+
+    def stop_zombies(self) -> None:
+        self._controller.stop_zombies(self._harness.now_ms)
+        self._harness.advance(0)
+
+    def stop_broker(self, node_id: int, elect: bool, how: FailoverOptions) -> None:
+        broker = self._cluster.brokers[node_id]
+        self._controller.stop_broker(broker, self._harness.now_ms, Failover(**how), elect=elect)
+        self._harness.advance(0)
+
+    def start_broker(self, node_id: int, how: FailoverOptions) -> None:
+        self._controller.start_broker(self._cluster.brokers[node_id], self._harness.now_ms, Failover(**how))
+
+    def delete_topic(self, name: str) -> None:
+        self._cluster.delete_named_topic(name)
+
+    def group(self, group_id: str) -> GroupView:
+        broker = self._cluster.coordinator_of(group_id)
+        return GroupView.of(group_id, broker.coordinator.group(group_id) if broker else None)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+# TCP
+
+
+class TcpExchange:
+    """A request that has arrived: the journal has it, and tells when its answer is on its way."""
+
+    def __init__(
+        self, cluster: FakeCluster, broker: BrokerView, client_id: str, request: Message, version: int
+    ) -> None:
+        asked = len(cluster.requests())
+        self._wire = Wire(broker, client_id)
+        self._wire.send(request, version)
+        until(lambda: len(cluster.requests()) > asked, cluster)
+        self._call = cluster.requests()[-1]
+
+    @property
+    def is_answered(self) -> bool:
+        return self._call.answered_ms is not None
+
+    def receive(self) -> Message:
+        message = self._wire.receive()
+        self.close()
+        return message
+
+    def is_cut(self) -> bool:
+        return not self._call.broker.up and self._wire.is_closed_by_broker()
+
+    def close(self) -> None:
+        self._wire.socket.close()
+
+
+class Tcp:
+    """A running cluster with the manual clock, and a connection for every request."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._cluster = FakeCluster(
+            transcript.brokers, transcript.topics, _DEFAULTS | transcript.config, seed=1, clock="manual"
+        )
+        self._cluster.__enter__()
+        self._exchanges: list[TcpExchange] = []
+
+    def brokers(self) -> tuple[BrokerView, ...]:
+        return self._cluster.brokers
+
+    def coordinator_of(self, group_id: str) -> int:
+        broker = self._cluster.cluster.coordinator_of(group_id)
+        return broker.node_id if broker else NO_LEADER
+
+    def send(self, client_id: str, node_id: int, request: Message, version: int) -> TcpExchange:
+        broker = next(each for each in self.brokers() if each.node_id == node_id)
+        self._exchanges.append(TcpExchange(self._cluster, broker, client_id, request, version))
+        return self._exchanges[-1]
+
+    def advance(self, by_ms: int) -> None:
+        assert isinstance(self._cluster.clock, ManualClock)
+        self._cluster.clock.advance(by_ms / 1000)
+
+    def move(self, group_id: str, to: int | None, how: FailoverOptions) -> None:
+        self._cluster.move_coordinator(group_id, to, **how)
+
+    def finish_loading(self) -> None:
+        self._cluster.finish_loading()
+
+    def stop_zombies(self) -> None:
+        self._cluster.stop_zombies()
+
+    def stop_broker(self, node_id: int, elect: bool, how: FailoverOptions) -> None:
+        self._cluster.stop_broker(node_id, elect=elect, **how)
+
+    def start_broker(self, node_id: int, how: FailoverOptions) -> None:
+        self._cluster.start_broker(node_id, **how)
+
+    def delete_topic(self, name: str) -> None:
+        self._cluster.delete_topic(name)
+
+    def group(self, group_id: str) -> GroupView:
+        return self._cluster.group(group_id)
+
+    def close(self) -> None:
+        for exchange in self._exchanges:
+            exchange.close()
+        self._cluster.__exit__(None, None, None)

@@ -1,0 +1,238 @@
+"""The language of transcripts: from the lines of a file to steps. Knows what may be said, not what it does.
+
+`scenarios/transcripts/README.md` explains the language to readers.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class TranscriptError(Exception):
+    """A transcript says something that cannot be understood or done: file, line, what, and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line that does something.
+
+    Attributes:
+        place: Its file and line, for errors.
+        command: The line without what came of it.
+        actor: The member that acts; None where the cluster does.
+        words: What has no name of its own: partitions, assignments, members.
+        options: What is said as `name=value`, read into its type; times are in milliseconds. Flags are True.
+        version: The version of the request; None is the newest that names topics.
+    """
+
+    place: str
+    command: str
+    actor: str | None
+    verb: str
+    words: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A transcript.
+
+    Attributes:
+        lines: Steps, and as text what is only carried along: the head, comments, empty lines.
+        brokers: How many brokers there are.
+        topics: Their partition counts.
+        config: Broker settings, by Kafka's names.
+    """
+
+    lines: tuple[Step | str, ...]
+    brokers: int
+    topics: dict[str, int]
+    config: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Grammar:
+    """What may follow a verb: options, flags, and words of a form."""
+
+    options: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    word: str = ""
+    word_form: str = "no further word"
+    needs: tuple[str, ...] = ()
+
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PARTITION = r"[a-z][\w.]*-\d+"
+_NAME = r"[A-Z][A-Za-z0-9]*"
+_IDENTITY = ("as", "static", "group", "broker")
+_HOW = ("load", "lose_tail", "stale")
+_HOW_FLAGS = ("load_fails", "lose_all", "zombie")
+
+MEMBER_VERBS = {
+    "join": _Grammar((*_IDENTITY, "type", "protocols", "topics", "meta", "session", "rebalance")),
+    "sync": _Grammar(
+        (*_IDENTITY, "gen", "type", "protocol"), (), rf"({_NAME}(#\d+)?|unknown)=\w+", "a member's assignment, A=a1"
+    ),
+    "beat": _Grammar((*_IDENTITY, "gen")),
+    "leave": _Grammar(
+        _IDENTITY, (), rf"({_NAME}(#\d+)?|unknown)?(@\w+)?", "a member: A, A@instance, @instance, unknown"
+    ),
+    "commit": _Grammar(
+        (*_IDENTITY, "gen", "metadata", "epoch", "retention"),
+        (),
+        rf"{_PARTITION}=-?\d+",
+        "a partition's offset, news-0=5",
+    ),
+    "fetch": _Grammar(("group", "broker"), (), _PARTITION, "a partition, news-0"),
+    "find": _Grammar(("group", "broker")),
+}
+CLUSTER_VERBS = {
+    "at": _Grammar((), (), r"\+\d+(ms|s|m|h|d)", "a time since the start, +3s"),
+    "group": _Grammar((), (), r"[a-z]\w*", "a group's name"),
+    "move": _Grammar(("to", "group", *_HOW), _HOW_FLAGS, needs=("to",)),
+    "loaded": _Grammar(),
+    "unzombie": _Grammar(),
+    "stop": _Grammar(("broker", *_HOW), (*_HOW_FLAGS, "no_election"), needs=("broker",)),
+    "start": _Grammar(("broker", *_HOW), _HOW_FLAGS, needs=("broker",)),
+    "delete": _Grammar(("topic",), needs=("topic",)),
+}
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"-?\d+", text):
+        raise ValueError("a whole number")
+    return int(text)
+
+
+def duration_ms(text: str) -> int:
+    """A time such as 500ms, 3s, 10m, 7d, in milliseconds."""
+    match = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
+    if match is None:
+        raise ValueError("a time, such as 500ms, 3s, 10m or 7d")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _or(word: str, read: Callable[[str], int]) -> Callable[[str], int | None]:
+    def read_or(text: str) -> int | None:
+        try:
+            return None if text == word else read(text)
+        except ValueError as error:
+            raise ValueError(f"{error}, or {word!r}") from None
+
+    return read_or
+
+
+def _list(text: str) -> list[str]:
+    return text.split(",")
+
+
+_READ: dict[str, Callable[[str], Any]] = {
+    "broker": _whole,
+    "epoch": _whole,
+    "gen": _whole,
+    "load": _or("hold", duration_ms),
+    "lose_tail": _whole,
+    "protocols": _list,
+    "rebalance": duration_ms,
+    "retention": duration_ms,
+    "session": duration_ms,
+    "stale": duration_ms,
+    "to": _or("none", _whole),
+    "topics": _list,
+}
+
+
+def parse(text: str, name: str) -> Transcript:
+    """Read a transcript. What is expected in it (after `->`, and indented lines) is left out: it is made anew.
+
+    Args:
+        text: The file.
+        name: Its name, for errors.
+
+    Raises:
+        TranscriptError: A line cannot be understood, or the head names no source.
+    """
+    lines: list[Step | str] = []
+    settings: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        place = f"{name}:{number}"
+        if line.startswith("cluster:"):
+            settings = dict(_setting(word, place) for word in line.split()[1:])
+        if not line or line.startswith(("#", "cluster:")):
+            lines.append(line)
+        elif not line[0].isspace():
+            lines.append(_step(line, place))
+    head = [line for line in lines if isinstance(line, str) and line.startswith("#")]
+    if not any(line.startswith("# Source:") for line in head):
+        raise TranscriptError(f"{name}:1: no source: expected a line '# Source: ...' in the head")
+    brokers, topics = settings.pop("brokers", "1"), settings.pop("topics", "news:1")
+    return Transcript(tuple(lines), _brokers(brokers, name), _topics(topics, name), dict(settings))
+
+
+def _setting(word: str, place: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not (key and equals and value):
+        raise TranscriptError(f"{place}: {word!r}: expected a setting, name=value")
+    return key, value
+
+
+def _brokers(text: str, name: str) -> int:
+    try:
+        return _whole(text)
+    except ValueError as error:
+        raise TranscriptError(f"{name}: brokers={text}: expected {error}") from None
+
+
+def _topics(text: str, name: str) -> dict[str, int]:
+    if not re.fullmatch(r"[\w.]+:\d+(,[\w.]+:\d+)*", text):
+        raise TranscriptError(f"{name}: topics={text}: expected names and partition counts, news:2,sport:1")
+    return {topic: int(partitions) for topic, partitions in (each.split(":") for each in text.split(","))}
+
+
+def _step(line: str, place: str) -> Step:
+    command = line.split(" -> ")[0].rstrip()
+    match = re.fullmatch(rf"(?:({_NAME}): +)?(\S+)(.*)", command)
+    verbs = MEMBER_VERBS if match and match[1] else CLUSTER_VERBS
+    if match is None or match[2] not in verbs:
+        whose = "of a member" if verbs is MEMBER_VERBS else "of the cluster"
+        raise TranscriptError(f"{place}: {command!r}: expected a step {whose}: {', '.join(verbs)}")
+    actor, verb, rest = match.groups()
+    return _read_rest(Step(place, command, actor, verb), verbs[verb], rest.split())
+
+
+def _read_rest(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
+    words: list[str] = []
+    options: dict[str, Any] = {}
+    version = None
+    for token in tokens:
+        key, equals, value = token.partition("=")
+        if equals and key in grammar.options:
+            options[key] = _option(step, key, value)
+        elif token in grammar.flags:
+            options[token] = True
+        elif step.actor and re.fullmatch(r"v\d+", token):
+            version = int(token[1:])
+        elif grammar.word and re.fullmatch(grammar.word, token):
+            words.append(token)
+        else:
+            raise TranscriptError(f"{step.place}: {token!r} after {step.verb!r}: expected {_expected(step, grammar)}")
+    for key in grammar.needs:
+        if key not in options:
+            raise TranscriptError(f"{step.place}: {step.command!r}: expected {key}=")
+    if step.verb in ("at", "group") and len(words) != 1:
+        raise TranscriptError(f"{step.place}: {step.command!r}: expected {grammar.word_form}")
+    return Step(step.place, step.command, step.actor, step.verb, tuple(words), options, version)
+
+
+def _option(step: Step, key: str, value: str) -> Any:
+    try:
+        return _READ.get(key, str)(value)
+    except ValueError as error:
+        raise TranscriptError(f"{step.place}: {key}={value}: expected {error}") from None
+
+
+def _expected(step: Step, grammar: _Grammar) -> str:
+    known = [f"{key}=" for key in grammar.options] + list(grammar.flags) + (["a version, v3"] if step.actor else [])
+    return "; or ".join([grammar.word_form, *([f"one of {', '.join(known)}"] if known else [])])

@@ -1,0 +1,84 @@
+"""The language of transcripts: what is read, and what errors say."""
+
+import pytest
+
+from tests.transcripts.language import Step, TranscriptError, duration_ms, parse
+
+HEAD = "# Source: KIP-394\n"
+
+
+def step(line: str) -> Step:
+    found = parse(HEAD + line, "t.txt").lines[1]
+    assert isinstance(found, Step)
+    return found
+
+
+def test_a_step_of_a_member() -> None:
+    got = step("A: commit v5 gen=3 as=unknown news-0=5 news-1=-1 -> news-0 NONE")
+    assert got == Step(
+        "t.txt:2",
+        "A: commit v5 gen=3 as=unknown news-0=5 news-1=-1",
+        "A",
+        "commit",
+        ("news-0=5", "news-1=-1"),
+        {"gen": 3, "as": "unknown"},
+        5,
+    )
+
+
+def test_a_step_of_the_cluster() -> None:
+    assert step("move to=none load=hold stale=2s lose_all").options == {
+        "to": None,
+        "load": None,
+        "stale": 2000,
+        "lose_all": True,
+    }
+
+
+def test_expectations_are_not_read() -> None:
+    with_them = parse(HEAD + "A: join -> parked\n  B joined -> whatever\n  A still waits for its join\n", "t.txt")
+    assert with_them == parse(HEAD + "A: join\n", "t.txt")
+
+
+def test_the_cluster_line() -> None:
+    transcript = parse(HEAD + "cluster: brokers=2 topics=a:1,b:3 group.max.size=5\n", "t.txt")
+    assert (transcript.brokers, transcript.topics) == (2, {"a": 1, "b": 3})
+    assert transcript.config == {"group.max.size": "5"}
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"), [("5ms", 5), ("3s", 3000), ("2m", 120_000), ("1h", 3_600_000), ("7d", 604_800_000)]
+)
+def test_durations(text: str, duration: int) -> None:
+    assert duration_ms(text) == duration
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("A: sing", "t.txt:2: 'A: sing': expected a step of a member: join, sync, beat, leave, commit, fetch, find"),
+        ("a: join", "t.txt:2: 'a: join': expected a step of the cluster: at, group, move"),
+        ("A: beat gen=x", "t.txt:2: gen=x: expected a whole number"),
+        ("A: join session=10", "t.txt:2: session=10: expected a time, such as 500ms, 3s, 10m or 7d"),
+        ("A: beat rebalance=1s", "t.txt:2: 'rebalance=1s' after 'beat': expected no further word; or one of as=, "),
+        ("A: commit news=5", "t.txt:2: 'news=5' after 'commit': expected a partition's offset, news-0=5; or one of"),
+        ("at 3s", "t.txt:2: '3s' after 'at': expected a time since the start, +3s"),
+        ("at", "t.txt:2: 'at': expected a time since the start, +3s"),
+        ("group", "t.txt:2: 'group': expected a group's name"),
+        ("move load=1s", "t.txt:2: 'move load=1s': expected to="),
+        ("move to=two", "t.txt:2: to=two: expected a whole number, or 'none'"),
+        ("stop broker=1 v3", "t.txt:2: 'v3' after 'stop': expected no further word; or one of broker=, "),
+        ("cluster: brokers", "t.txt:2: 'brokers': expected a setting, name=value"),
+        ("cluster: brokers=two", "t.txt: brokers=two: expected a whole number"),
+        ("cluster: topics=news", "t.txt: topics=news: expected names and partition counts, news:2,sport:1"),
+    ],
+)
+def test_errors_name_the_place_and_what_was_expected(line: str, error: str) -> None:
+    with pytest.raises(TranscriptError) as raised:
+        parse(HEAD + line, "t.txt")
+    assert str(raised.value).startswith(error)
+
+
+def test_a_source_is_needed() -> None:
+    with pytest.raises(TranscriptError, match=r"t.txt:1: no source: expected a line '# Source: "):
+        parse("# Members join.\nA: join\n", "t.txt")
