@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import trio
 import typer
 
 from fakebroker import __version__
@@ -66,16 +65,12 @@ def serve(
         port=port,
         advertised_host=advertised_host,
     )
-    trio.run(_serve, cluster)
-
-
-async def _serve(cluster: FakeCluster) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with cluster:
-            print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
-            logging.getLogger("fakebroker").info("serving with seed %d", cluster.seed)
-            async for _ in signals:
-                break
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    with cluster:
+        print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
+        logging.getLogger("fakebroker").info("serving with seed %d", cluster.seed)
+        signal.sigwait(ends)
 
 
 @app.command()

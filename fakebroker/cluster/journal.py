@@ -27,7 +27,7 @@ class Journal:
         calls = self._calls
         calls.append(call)
         self.bytes += call.size
-        while len(calls) > self.max_calls or self.bytes > self.max_bytes:
+        while self.bytes > self.max_bytes or len(calls) > self.max_calls:
             self.bytes -= calls.popleft().size
 
     def __iter__(self) -> Iterator[Call]:

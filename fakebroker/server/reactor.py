@@ -47,6 +47,9 @@ class Reactor:
         clock: The brokers' time. Clients' waits are measured in real time, whatever this is.
         max_unsent_bytes: A client that has this much left unread is closed.
         partial_frame_timeout_ms: A client that stops in the middle of a frame is closed after so long.
+
+    Attributes:
+        linger_s: How long to wait for the next request, after one, before other tasks of the thread have their turn.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Reactor:
         self._wire_clock = clock if isinstance(clock, RealClock) else RealClock()
         self.max_unsent_bytes = max_unsent_bytes
         self.partial_frame_timeout_ms = partial_frame_timeout_ms
+        self.linger_s = 0.0
         self.connections: dict[int, Connection] = {}
         self._listeners: dict[int, tuple[socket.socket, Broker]] = {}
         self._poller = best_poller()
@@ -119,8 +123,8 @@ class Reactor:
 
     def _turn(self) -> None:
         """Handle what is ready, a bounded number of times, and what is due."""
-        for _ in range(MAX_TURNS):
-            events = self._poller.poll(0, MAX_EVENTS)
+        for turn in range(MAX_TURNS):
+            events = self._poller.poll(self.linger_s if turn else 0, MAX_EVENTS)
             if not events and not self._resumable:
                 break
             self._handle_events(events)
@@ -339,6 +343,7 @@ class Reactor:
         if why is not None:
             logger.warning("%r closed: %s", connection, why)
         connection.is_closed = True
+        connection.memo_call = None
         fd = connection.socket.fileno()
         self._poller.unregister(fd)
         del self.connections[fd]

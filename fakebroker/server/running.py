@@ -19,6 +19,8 @@ from fakebroker.server.reactor import Reactor
 T = TypeVar("T")
 
 _BACKLOG = 4096
+_LINGER_S = 0.0005
+"""In a thread of its own the reactor has nobody to make way for; going to sleep and waking up cost more than this."""
 
 
 class RunningCluster:
@@ -67,6 +69,7 @@ class RunningCluster:
 
     def __enter__(self) -> Self:
         self._listen()
+        self._reactor.linger_s = _LINGER_S
         started = threading.Event()
         self._thread = threading.Thread(target=trio.run, args=(self._run, started.set), name="fakebroker", daemon=True)
         self._thread.start()

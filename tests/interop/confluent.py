@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -53,7 +53,8 @@ class ConfluentConsumer:
         self.inner.assign([TopicPartition(*place, OFFSET_BEGINNING)])
 
     def poll(self) -> list[Record]:
-        return [_record(message) for message in self.inner.consume(MAX_RECORDS, POLL_S)]
+        messages = self.inner.consume(MAX_RECORDS, POLL_S)
+        return [_record(message) for message in messages if not _tells_of_deletion(message)]
 
     def assignment(self) -> list[Place]:
         return sorted((place.topic, place.partition) for place in self.inner.assignment())
@@ -77,6 +78,12 @@ class ConfluentConsumer:
 
     def close(self) -> None:
         self.inner.close()
+
+
+def _tells_of_deletion(message: confluent_kafka.Message) -> bool:
+    """Whether it says, once, that a topic it had subscribed to is gone."""
+    error = message.error()
+    return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def _record(message: confluent_kafka.Message) -> Record:
