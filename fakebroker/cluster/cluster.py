@@ -251,7 +251,7 @@ class Cluster:
         self.offsets_topic_is_used = True
         partition = self.offsets_partition_of(group_id)
         stale = self.controller.stale_leader(partition.index, self.now_ms)
-        return self.leader_of(partition) if stale is None else self.brokers[stale]
+        return self.leader_of(partition) if stale is None else self.brokers.get(stale)
 
     def transaction_coordinator_of(self, transactional_id: str) -> Broker | None:
         """The broker that would coordinate a transactional id."""

@@ -206,6 +206,15 @@ def test_look_ups_can_be_stale() -> None:
     assert group.found() == NEW
 
 
+def test_a_stale_look_up_of_a_broker_that_was_removed() -> None:
+    group = Group().sync()
+    cluster = group.h.cluster
+    cluster.remove_broker(cluster.brokers[OLD], group.h.now_ms, Failover(stale_ms=1000))
+    assert group.found() == -ErrorCode.COORDINATOR_NOT_AVAILABLE
+    group.h.advance(1000)
+    assert group.found() in cluster.brokers
+
+
 def test_no_coordinator_at_all() -> None:
     group = Group().sync()
     group.commit(7)
