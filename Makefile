@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check rewrite bench serve clean
@@ -15,13 +16,13 @@ demo: $(STAMP) ## replay a workload with Spark against an embedded cluster and p
 	$(BIN)/fakebroker replay scenarios/workloads/steady-state.toml
 
 test: $(STAMP) ## run the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 check: $(STAMP) ## lint, types and the fast tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -m "not slow" $(PARALLEL)
 
 rewrite: $(STAMP) ## write what transcripts expect anew, so that a diff shows behavior changing
 	$(BIN)/python -m tests.transcripts.rewrite

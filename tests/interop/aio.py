@@ -128,7 +128,16 @@ class AioConsumer:
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._thread.close(self.inner.stop)
+            self._thread.close(self._stop)
+
+    async def _stop(self) -> None:
+        try:
+            await self.inner.stop()
+        except asyncio.CancelledError:
+            # It cancels requests that it waits for, and is cancelled by them itself, before it closes its connections.
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await self.inner._client.close()
 
 
 def _record(record: ConsumerRecord) -> Record:

@@ -3,14 +3,15 @@
 import gc
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fakebroker import FakeCluster
-from tests.interop.clients import Admin, Client, Consumer, Settings, StartAdmin, StartConsumer
+from tests.interop.clients import Admin, Client, Consumer, GroupConsumer, Settings, StartAdmin, StartConsumer
 
 
 @pytest.fixture(autouse=True)
@@ -35,14 +36,30 @@ def _sockets() -> int:
     return sum("socket:" in str(link.readlink()) for link in links.iterdir() if link.is_symlink())
 
 
+@contextmanager
+def closed_together() -> Iterator[list[GroupConsumer]]:
+    """Closes the consumers in a list at the same time, at the end.
+
+    One after the other, the first might wait for a rebalance in which the next one, that nobody polls any more, takes
+    no part.
+    """
+    consumers: list[GroupConsumer] = []
+    try:
+        yield consumers
+    finally:
+        with ThreadPoolExecutor(max(1, len(consumers))) as pool:
+            list(pool.map(lambda consumer: consumer.close(), consumers))
+
+
 @pytest.fixture
 def start_consumer(fake_cluster: FakeCluster) -> Iterator[StartConsumer]:
     """Makes consumers out of a client and the fields of `Settings`; they are closed when the test is over."""
-    with ExitStack() as stack:
+    with closed_together() as consumers:
 
         def start(client: Client, **settings: Any) -> Consumer:
             consumer = client.consumer(fake_cluster.bootstrap_servers, Settings(**settings))
-            return stack.enter_context(closing(consumer))
+            consumers.append(consumer)
+            return consumer
 
         yield start
 

@@ -1,7 +1,8 @@
-"""kafka-python in the vocabulary of the tests."""
+"""kafka-python in the vocabulary of the tests: each consumer in a thread of its own."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -16,11 +17,22 @@ from tests.interop.clients import (
     Settings,
 )
 
+T = TypeVar("T")
+
+LONG_POLL_MS = 500
+"""Long enough for a rebalance: it throws away a join that is answered after the poll that asked for it, and joins anew.
+
+So members that are polled in turn, each for a short time, would go on rebalancing for good.
+"""
+
 
 class PythonConsumer:
     """A consumer of kafka-python; `inner` is its own object."""
 
     def __init__(self, servers: str, settings: Settings) -> None:
+        self._thread = ThreadPoolExecutor(1, "kafka-python")
+        self._polling: Future[Any] | None = None
+        self._is_closed = False
         self.inner = KafkaConsumer(
             bootstrap_servers=servers,
             group_id=settings.group_id,
@@ -34,47 +46,62 @@ class PythonConsumer:
             metadata_max_age_ms=settings.metadata_max_age_ms,
         )
 
+    def _call(self, function: Callable[..., T], *arguments: Any, **settings: Any) -> T:
+        """Call it after the poll that is under way."""
+        return self._thread.submit(function, *arguments, **settings).result(CALL_TIMEOUT_S)
+
     def subscribe(self, topic: str) -> None:
-        self.inner.subscribe([topic])
+        self._call(self.inner.subscribe, [topic])
         # It must know the partitions before it joins: a leader that learns of them later joins again, and if a poll
         # ends in the middle of that, it takes the second join for done, and never reads.
-        self.inner.partitions_for_topic(topic)
+        self._call(self.inner.partitions_for_topic, topic)
 
     def subscribe_pattern(self, pattern: str) -> None:
-        self.inner.subscribe(pattern=pattern)
+        self._call(self.inner.subscribe, pattern=pattern)
 
     def assign(self, place: Place) -> None:
-        self.inner.assign([TopicPartition(*place)])
-        self.inner.seek_to_beginning()
+        self._call(self.inner.assign, [TopicPartition(*place)])
+        self._call(self.inner.seek_to_beginning)
 
     def poll(self) -> list[Record]:
-        batches = self.inner.poll(timeout_ms=int(POLL_S * 1000))
+        if self._polling is None:
+            self._polling = self._thread.submit(self.inner.poll, timeout_ms=LONG_POLL_MS)
+        try:
+            batches = self._polling.result(POLL_S)
+        except TimeoutError:
+            return []
+        self._polling = None
         return [_record(record) for batch in batches.values() for record in batch]
 
     def assignment(self) -> list[Place]:
         return sorted((place.topic, place.partition) for place in self.inner.assignment())
 
     def commit(self) -> None:
-        self.inner.commit(timeout_ms=CALL_TIMEOUT_S * 1000)
+        self._call(self.inner.commit, timeout_ms=CALL_TIMEOUT_S * 1000)
 
     def committed(self, place: Place) -> int | None:
-        found: int | None = self.inner.committed(TopicPartition(*place), timeout_ms=CALL_TIMEOUT_S * 1000)
+        found: int | None = self._call(self.inner.committed, TopicPartition(*place), timeout_ms=CALL_TIMEOUT_S * 1000)
         return found
 
     def seek(self, place: Place, offset: int) -> None:
-        self.inner.seek(TopicPartition(*place), offset)
+        self._call(self.inner.seek, TopicPartition(*place), offset)
+        self._polling = None  # what it may have brought is from before
 
     def offset_for_time(self, place: Place, timestamp_ms: int) -> int | None:
-        (found,) = self.inner.offsets_for_times({TopicPartition(*place): timestamp_ms}).values()
+        (found,) = self._call(self.inner.offsets_for_times, {TopicPartition(*place): timestamp_ms}).values()
         return found.offset if found else None
 
     def first_and_end_offsets(self, place: Place) -> tuple[int, int]:
         partition = TopicPartition(*place)
-        first, end = self.inner.beginning_offsets([partition]), self.inner.end_offsets([partition])
+        first = self._call(self.inner.beginning_offsets, [partition])
+        end = self._call(self.inner.end_offsets, [partition])
         return first[partition], end[partition]
 
     def close(self) -> None:
-        self.inner.close()
+        if not self._is_closed:
+            self._is_closed = True
+            self._call(self.inner.close)
+            self._thread.shutdown()
 
 
 def _record(record: Any) -> Record:

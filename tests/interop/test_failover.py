@@ -1,0 +1,282 @@
+"""Real members, and the project's own, whose coordinator dies, moves, loads, or does not know that it is none any more.
+
+Whatever happens: afterwards every partition has one owner, what was committed is there, generations do not go back.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fakebroker import FakeCluster
+from fakebroker.cluster.call import Call
+from fakebroker.errors import ErrorCode
+from fakebroker.server.clock import ManualClock
+from tests.interop.aio import AioConsumer
+from tests.interop.clients import GroupConsumer, Place, Record, Settings
+from tests.interop.confluent import CONFLUENT, ConfluentConsumer
+from tests.interop.conftest import closed_together
+from tests.interop.helpers import committed_total, numbered, poll_records, poll_until, shares, values
+from tests.interop.own import OwnConsumer
+from tests.interop.phases import NEWCOMER, PHASES, CoordinatorDeath, Scene, is_written
+
+pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6})]
+
+PLACES: list[Place] = [("orders", partition) for partition in range(6)]
+
+with_each_member = pytest.mark.parametrize(
+    "make", [OwnConsumer, ConfluentConsumer, AioConsumer], ids=["own", "confluent-kafka", "aiokafka"]
+)
+
+StartMember = Callable[[str], GroupConsumer]
+
+
+@pytest.fixture
+def start_member(make: Callable[[str, Settings], GroupConsumer], fake_cluster: FakeCluster) -> Iterator[StartMember]:
+    """Starts members of the group by their client ids; they leave when the test is over."""
+    with closed_together() as consumers:
+
+        def start(client_id: str) -> GroupConsumer:
+            consumer = make(fake_cluster.bootstrap_servers, Settings(group_id="g", client_id=client_id))
+            consumers.append(consumer)
+            consumer.subscribe("orders")
+            return consumer
+
+        yield start
+
+
+@pytest.fixture
+def pair(fake_cluster: FakeCluster, start_member: StartMember) -> list[GroupConsumer]:
+    """Two members that have read and committed 60 records, with nothing going on."""
+    members = [start_member("first"), start_member("second")]
+    wait_for_owners(fake_cluster, members)
+    read_and_commit(fake_cluster, range(60), members)
+    return members
+
+
+def is_shared(cluster: FakeCluster, members: list[GroupConsumer]) -> bool:
+    """Whether every partition has one owner: the members agree with the group, which has no other members."""
+    share = len(PLACES) // len(members)
+    owned = sorted(place for member in members for place in member.assignment())
+    return shares(cluster, "g") == [share] * len(members) and owned == PLACES
+
+
+def wait_for_owners(cluster: FakeCluster, members: list[GroupConsumer]) -> None:
+    """Until every partition has one owner; all is read by then."""
+    assert poll_until(cluster, "one owner each", lambda _: is_shared(cluster, members), *members) == []
+
+
+def read_and_commit(cluster: FakeCluster, numbers: range, members: list[GroupConsumer]) -> None:
+    """Produce records; the members read each of them once, and nothing else, and commit."""
+    CONFLUENT.produce(cluster.bootstrap_servers, "orders", numbered(numbers), None)
+    assert values(poll_records(cluster, len(numbers), *members)) == values(numbered(numbers))
+    for member in members:
+        member.commit()
+    assert committed_total(cluster, "g") == numbers.stop
+
+
+def assert_generations_never_went_back(cluster: FakeCluster) -> None:
+    """Those that were synced; one that was not is not in the log, and a new coordinator does not know of it."""
+    synced = [call.request.generation_id for call in succeeded(cluster, "SyncGroup")]
+    assert synced == sorted(synced)
+
+
+def answers(cluster: FakeCluster, api: str, client_id: str, node_id: int) -> list[ErrorCode]:
+    """How a broker has answered a member."""
+    calls = [call for call in cluster.requests(api, client_id) if call.response and call.broker.node_id == node_id]
+    return [ErrorCode(call.response.error_code) for call in calls]
+
+
+def succeeded(cluster: FakeCluster, api: str) -> list[Any]:
+    """The calls of a group API that were answered without an error, as they were answered."""
+    calls = [call for call in cluster.requests(api) if call.response and call.response.error_code == ErrorCode.NONE]
+    return sorted(calls, key=lambda call: call.answered_ms or 0)
+
+
+@pytest.mark.parametrize("phase", PHASES.values(), ids=PHASES)
+@with_each_member
+def test_the_coordinator_dies_in_a_rebalance(
+    phase: Callable[[Scene], bool],
+    fake_cluster: FakeCluster,
+    start_member: StartMember,
+    pair: list[GroupConsumer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, committed = fake_cluster.group("g"), fake_cluster.offsets("g")
+    death = CoordinatorDeath(fake_cluster, "g", phase, monkeypatch)
+    newcomer = start_member(NEWCOMER)
+    poll_until(fake_cluster, "the coordinator's death", lambda _: death.loaded is not None, newcomer, *pair)
+    if phase is not is_written:
+        assert death.loaded == before, "what is not in the log has not been"
+    elif death.loaded:
+        assert (death.loaded.state, death.loaded.generation_id) == ("Stable", before.generation_id + 1)
+        assert len(death.loaded.members) == 3
+
+    wait_for_owners(fake_cluster, [newcomer, *pair])
+    assert fake_cluster.coordinator_of("g").node_id != death.node_id
+    assert fake_cluster.offsets("g") == committed
+    assert fake_cluster.group("g").generation_id > before.generation_id
+    read_and_commit(fake_cluster, range(60, 120), [newcomer, *pair])
+    assert_generations_never_went_back(fake_cluster)
+
+
+def another(cluster: FakeCluster) -> int:
+    """A broker that is up and does not coordinate the group."""
+    home = cluster.coordinator_of("g")
+    return next(broker.node_id for broker in cluster.brokers if broker.up and broker != home)
+
+
+@with_each_member
+def test_a_commit_is_written_but_not_answered(
+    fake_cluster: FakeCluster, pair: list[GroupConsumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 90)), None)
+    poll_records(fake_cluster, 30, *pair)
+    death = CoordinatorDeath(fake_cluster, "g", lambda scene: scene.just_handled("OffsetCommit"), monkeypatch)
+    for member in pair:
+        member.commit()
+    assert death.node_id is not None
+    assert committed_total(fake_cluster, "g") == 90
+    read_and_commit(fake_cluster, range(90, 120), pair)
+
+
+@with_each_member
+def test_a_broker_stops_and_comes_back_at_its_port(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
+    home, before = fake_cluster.coordinator_of("g"), fake_cluster.group("g")
+    fake_cluster.stop_broker(home.node_id)
+    read_and_commit(fake_cluster, range(60, 120), pair)
+    fake_cluster.start_broker(home.node_id)
+    fake_cluster.move_coordinator("g", to=home.node_id)
+    assert fake_cluster.coordinator_of("g") == home
+    read_and_commit(fake_cluster, range(120, 180), pair)
+    assert fake_cluster.group("g") == before
+
+
+@with_each_member
+def test_a_rolling_restart(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
+    before = fake_cluster.group("g")
+    for number in range(1, 3):
+        fake_cluster.rolling_restart()
+        read_and_commit(fake_cluster, range(60 * number, 60 * number + 60), pair)
+    assert fake_cluster.group("g") == before
+
+
+@with_each_member
+def test_brokers_come_and_go(fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]) -> None:
+    home, added = fake_cluster.coordinator_of("g"), fake_cluster.add_broker()
+    fake_cluster.move_coordinator("g", to=added.node_id)
+    fake_cluster.remove_broker(home.node_id)
+    read_and_commit(fake_cluster, range(60, 120), pair)
+    newcomer = start_member(NEWCOMER)
+    wait_for_owners(fake_cluster, [newcomer, *pair])
+    fake_cluster.remove_broker(added.node_id)
+    read_and_commit(fake_cluster, range(120, 180), [newcomer, *pair])
+    assert_generations_never_went_back(fake_cluster)
+
+
+@with_each_member
+def test_the_new_coordinator_takes_its_time_to_load(
+    fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
+) -> None:
+    to = another(fake_cluster)
+    fake_cluster.move_coordinator("g", to=to, load_ms=None)
+    newcomer = start_member(NEWCOMER)
+
+    def all_have_met_it(_: list[Record]) -> bool:
+        beats = [answers(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
+        return all(beats) and bool(answers(fake_cluster, "JoinGroup", NEWCOMER, to))
+
+    poll_until(fake_cluster, "requests to the one that loads", all_have_met_it, newcomer, *pair)
+    assert set(answers(fake_cluster, "JoinGroup", NEWCOMER, to)) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert set(answers(fake_cluster, "Heartbeat", "first", to)) == {ErrorCode.NONE}
+    assert newcomer.assignment() == []
+    fake_cluster.finish_loading()
+    wait_for_owners(fake_cluster, [newcomer, *pair])
+    read_and_commit(fake_cluster, range(60, 120), [newcomer, *pair])
+
+
+@with_each_member
+@pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
+def test_find_coordinator_is_behind(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
+    before, old = fake_cluster.group("g"), fake_cluster.coordinator_of("g").node_id
+    fake_cluster.move_coordinator("g", to=another(fake_cluster), stale_ms=5_000)
+
+    def were_sent_back(_: list[Record]) -> bool:
+        refused = [answers(fake_cluster, "Heartbeat", name, old) for name in ("first", "second")]
+        return all(errors.count(ErrorCode.NOT_COORDINATOR) >= 2 for errors in refused)
+
+    poll_until(fake_cluster, "members sent back to the old coordinator", were_sent_back, *pair)
+    assert isinstance(fake_cluster.clock, ManualClock)
+    fake_cluster.clock.advance(5)
+    read_and_commit(fake_cluster, range(60, 120), pair)
+    assert fake_cluster.group("g") == before
+
+
+@with_each_member
+def test_the_old_coordinator_does_not_know_that_it_is_none(
+    fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
+) -> None:
+    committed = fake_cluster.offsets("g")
+    fake_cluster.move_coordinator("g", to=another(fake_cluster), zombie=True)
+    CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 120)), None)
+    poll_records(fake_cluster, 60, *pair)
+    for member in pair:
+        member.commit()
+    assert fake_cluster.offsets("g") == committed, "the old one has thanked for it, and nobody will ever read it"
+
+    newcomer = start_member(NEWCOMER)
+    poll_until(
+        fake_cluster, "a rebalance", lambda _: fake_cluster.group("g").state == "PreparingRebalance", newcomer, *pair
+    )
+    fake_cluster.stop_zombies()
+    again = poll_records(fake_cluster, 60, newcomer, *pair)
+    assert values(again) == values(numbered(range(60, 120)))
+    wait_for_owners(fake_cluster, [newcomer, *pair])
+    for member in [newcomer, *pair]:
+        member.commit()
+    assert committed_total(fake_cluster, "g") == 120
+    assert_generations_never_went_back(fake_cluster)
+
+
+@with_each_member
+def test_there_is_no_coordinator_for_a_time(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
+    before, to = fake_cluster.group("g"), another(fake_cluster)
+    fake_cluster.move_coordinator("g", to=None)
+
+    def were_told_of_none(_: list[Record]) -> bool:
+        # The project's own members do not ask under their own names.
+        told = [error for call in fake_cluster.requests("FindCoordinator") for error in found_errors(call)]
+        return told.count(ErrorCode.COORDINATOR_NOT_AVAILABLE) >= 2
+
+    poll_until(fake_cluster, "members without a coordinator", were_told_of_none, *pair)
+    fake_cluster.move_coordinator("g", to=to, load_fails=True)
+
+    def were_refused(_: list[Record]) -> bool:
+        refused = [answers(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
+        return all(ErrorCode.NOT_COORDINATOR in errors for errors in refused)
+
+    poll_until(fake_cluster, "members refused by one that could not load", were_refused, *pair)
+    fake_cluster.move_coordinator("g", to=to)
+    read_and_commit(fake_cluster, range(60, 120), pair)
+    assert fake_cluster.group("g") == before
+
+
+def found_errors(call: Call) -> list[ErrorCode]:
+    """What a FindCoordinator was told of each group, in either of its shapes."""
+    if call.response is None:
+        return []
+    return [ErrorCode(found.error_code) for found in call.response.coordinators or [call.response]]
+
+
+@with_each_member
+def test_the_log_is_lost(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
+    fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id, lose_all=True)
+    assert fake_cluster.group("g").state == "Dead"
+    assert fake_cluster.offsets("g") == {}
+    poll_until(fake_cluster, "the group anew", lambda _: is_shared(fake_cluster, pair), *pair)
+    CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 120)), None)
+    expected = set(values(numbered(range(60, 120))))
+    poll_until(fake_cluster, "records up to the last", lambda records: expected <= set(values(records)), *pair)
+    for member in pair:
+        member.commit()
+    assert committed_total(fake_cluster, "g") == 120

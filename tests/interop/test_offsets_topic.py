@@ -1,0 +1,76 @@
+"""Real consumers read `__consumer_offsets`; kafka-python's codec reads what is in its records, and agrees with us."""
+
+import io
+from typing import Any
+
+import pytest
+
+from fakebroker import FakeCluster
+from fakebroker.coordinator.placement import partition_for
+from fakebroker.protocol.messages.consumer_offsets import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from fakebroker.protocol.schema import Message
+from tests.interop.clients import Client, Record, StartConsumer
+from tests.interop.helpers import numbered, poll_records, poll_until, with_each_client
+from tests.protocol.test_consumer_offsets import THEIR_CLASSES
+
+pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 1})]
+
+KEYS: dict[int, tuple[type[Message], type[Message]]] = {
+    1: (OffsetCommitKey, OffsetCommitValue),
+    2: (GroupMetadataKey, GroupMetadataValue),
+}
+"""What the version in front of a key stands for (Kafka's CoordinatorRecordType)."""
+
+
+def read(cls: type[Message], data: bytes) -> Any:
+    """The fields behind the version in the first two bytes."""
+    version = int.from_bytes(data[:2], "big")
+    flexible = version in cls.FLEXIBLE
+    return THEIR_CLASSES[cls].decode(io.BytesIO(data[2:]), version=version, compact=flexible, tagged=flexible)
+
+
+def last_of_each_key(records: list[Record]) -> dict[Any, Any]:
+    """What the records leave of group "g": under its name the group, under topic and partition what is committed."""
+    left: dict[Any, Any] = {}
+    for record in records:
+        assert record.key is not None
+        key_class, value_class = KEYS[int.from_bytes(record.key[:2], "big")]
+        key = read(key_class, record.key)
+        assert key.group == "g"
+        name = (key.topic, key.partition) if key_class is OffsetCommitKey else key.group
+        left[name] = None if record.value is None else read(value_class, record.value)
+    return left
+
+
+@with_each_client
+def test_the_offsets_topic_can_be_read(
+    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    client.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(5)), None)
+    member = start_consumer(client, group_id="g")
+    member.subscribe("orders")
+    poll_records(fake_cluster, 5, member)
+    member.commit()
+
+    reader = start_consumer(client)
+    reader.assign(("__consumer_offsets", partition_for("g", 50)))
+    records = poll_until(
+        fake_cluster, "a commit", lambda found: ("orders", 0) in last_of_each_key(found), reader, member
+    )
+    left = last_of_each_key(records)
+    assert left["orders", 0].offset == 5
+    group, seen = left["g"], fake_cluster.group("g")
+    assert (group.generation, group.protocol_type, group.protocol) == (1, "consumer", seen.protocol_name)
+    assert group.leader == seen.leader_id
+    assert [(each.member_id, each.assignment) for each in group.members] == [
+        (each.member_id, each.assignment) for each in seen.members
+    ]
+
+    member.close()
+    more = poll_until(fake_cluster, "a group without members", lambda found: len(found) > 0, reader)
+    assert last_of_each_key(more)["g"].members == []
