@@ -1,15 +1,20 @@
-"""Topics that grow, come and go under a group of three real consumers, whichever client leads it."""
+"""Topics that grow, come and go under a group of three real consumers, one of each client."""
 
 import pytest
 
 from fakebroker import FakeCluster
+from tests.interop.aio import AIO
 from tests.interop.clients import Client, Consumer, Record, StartConsumer
 from tests.interop.confluent import CONFLUENT
-from tests.interop.helpers import CLIENTS, committed_total, poll_until, shares, values, with_each_client
+from tests.interop.helpers import CLIENTS, committed_total, poll_until, shares, values
 
 pytestmark = pytest.mark.slow
 
 METADATA_MAX_AGE_MS = 200
+
+# Not kafka-python, which is the third in each group: if a join of its own is answered after the poll that asked for it,
+# it may lead without knowing, and looks for no changes.
+with_each_leader = pytest.mark.parametrize("leader", [CONFLUENT, AIO], ids=lambda client: client.name)
 
 
 def start_three(leader: Client, start_consumer: StartConsumer) -> list[Consumer]:
@@ -49,10 +54,10 @@ def read(cluster: FakeCluster, expected: set[bytes], consumers: list[Consumer]) 
     poll_until(cluster, f"{len(expected)} records", lambda records: set(values(records)) == expected, *consumers)
 
 
-@with_each_client
+@with_each_leader
 @pytest.mark.fake_cluster(topics={"orders": 3})
-def test_new_partitions(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
-    consumers = start_three(client, start_consumer)
+def test_new_partitions(leader: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+    consumers = start_three(leader, start_consumer)
     join(fake_cluster, "^orders$", [1, 1, 1], consumers)
     before = fake_cluster.group("g")
     fake_cluster.create_partitions("orders", 6)
@@ -63,12 +68,12 @@ def test_new_partitions(client: Client, fake_cluster: FakeCluster, start_consume
     assert {member.member_id for member in after.members} == {member.member_id for member in before.members}
 
 
-@with_each_client
+@with_each_leader
 @pytest.mark.fake_cluster(topics={"orders": 3})
 def test_a_new_topic_matches_a_pattern(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    leader: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
-    consumers = start_three(client, start_consumer)
+    consumers = start_three(leader, start_consumer)
     join(fake_cluster, "^orders.*", [1, 1, 1], consumers)
     before = fake_cluster.group("g")
     fake_cluster.create_topic("payments", 3)
@@ -79,12 +84,12 @@ def test_a_new_topic_matches_a_pattern(
     assert fake_cluster.group("g").generation_id > before.generation_id
 
 
-@with_each_client
+@with_each_leader
 @pytest.mark.fake_cluster(topics={"orders": 3, "returns": 3})
 def test_a_deleted_topic_takes_its_offsets_along(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    leader: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
-    consumers = start_three(client, start_consumer)
+    consumers = start_three(leader, start_consumer)
     join(fake_cluster, "^(orders|returns)$", [2, 2, 2], consumers)
     for topic in ("orders", "returns"):
         read(fake_cluster, produce_one_each(fake_cluster, topic, range(3)), consumers)
