@@ -24,8 +24,9 @@ check: $(STAMP) ## lint, types and the fast tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -m "not slow" $(PARALLEL)
 
-rewrite: $(STAMP) ## write what transcripts expect anew, so that a diff shows behavior changing
+rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew, so that a diff shows what changes
 	$(BIN)/python -m tests.transcripts.rewrite
+	$(BIN)/python -m tests.test_readme
 
 bench: $(STAMP) ## measure against librdkafka's mock cluster
 	$(BIN)/python -m tests.bench.bench

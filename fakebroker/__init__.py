@@ -7,16 +7,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fakebroker.cluster.dialect import Broker
     from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, ListenError, ProtocolError
     from fakebroker.server.fake_cluster import FakeCluster
 
 __version__ = "0.1.0"
 
-__all__ = ["ConfigError", "ErrorCode", "FakeCluster", "FakebrokerError", "ListenError", "ProtocolError", "__version__"]
+_HOMES = {
+    "Broker": "fakebroker.cluster.dialect",
+    "ConfigError": "fakebroker.errors",
+    "ErrorCode": "fakebroker.errors",
+    "FakeCluster": "fakebroker.server.fake_cluster",
+    "FakebrokerError": "fakebroker.errors",
+    "ListenError": "fakebroker.errors",
+    "ProtocolError": "fakebroker.errors",
+}
+
+__all__ = [
+    "Broker",
+    "ConfigError",
+    "ErrorCode",
+    "FakeCluster",
+    "FakebrokerError",
+    "ListenError",
+    "ProtocolError",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module 'fakebroker' has no attribute {name!r}")
-    module = "fakebroker.server.fake_cluster" if name == "FakeCluster" else "fakebroker.errors"
-    return getattr(importlib.import_module(module), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)

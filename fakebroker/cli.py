@@ -53,6 +53,10 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     advertised_host: Annotated[str | None, typer.Option(help="Host that clients are told.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes ids repeat.")] = None,
+    as_version: Annotated[
+        str | None,
+        typer.Option(metavar="RELEASE", help="The release of Kafka to pass for, such as 2.8."),
+    ] = None,
 ) -> None:
     """Run a fake cluster until SIGINT or SIGTERM."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -61,6 +65,7 @@ def serve(
         dict(_topic(text) for text in topic or []),
         {**KAFKA_DEFAULTS, **dict(_setting(text) for text in config or [])},
         seed,
+        as_version=as_version,
         host=host,
         port=port,
         advertised_host=advertised_host,

@@ -92,8 +92,8 @@ class Call:
 
     @property
     def is_supported(self) -> bool:
-        """Whether its version is one that is read; only an ApiVersions request gets here with another."""
-        return self.api_version in self.api.request.VERSIONS
+        """Whether its version is one that its broker answers; only an ApiVersions request gets here with another."""
+        return self.api_version in self.peer.broker.versions[self.api.key]
 
     def __repr__(self) -> str:
         return f"<{self.api.name} v{self.api_version} from {self.client_id!r} at broker {self.broker.node_id}>"
@@ -115,12 +115,12 @@ def read_call(peer: Peer, frame: bytes) -> Call:
     head, tail, last = frame[:4], frame[8:], peer.memo_call
     if last is not None and tail == peer.memo_tail and head == peer.memo_head:
         return Call(peer, last.api, api_version, correlation_id, last.client_id, last.request, len(frame))
-    api = API_BY_KEY.get(api_key)
-    if api is None:
+    api, versions = API_BY_KEY.get(api_key), peer.broker.versions.get(api_key)
+    if api is None or versions is None:
         raise ProtocolError(f"unknown API key {api_key} (version {api_version})")
-    is_supported = api_version in api.request.VERSIONS
+    is_supported = api_version in versions
     if not is_supported and api.request is not ApiVersionsRequest:
-        raise ProtocolError(f"{api.name} version {api_version}, expected {api.versions}")
+        raise ProtocolError(f"{api.name} version {api_version}, expected {versions}")
     header, position = read_request_header(frame, api_version in api.request.FLEXIBLE)
     request: Message = ApiVersionsRequest()
     if is_supported:

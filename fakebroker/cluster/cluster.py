@@ -6,24 +6,28 @@ come from a maker handed in, so that the same inputs give the same run.
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.config import Config
 from fakebroker.cluster.consumer_offsets import append_records
 from fakebroker.cluster.controller import Controller, Failover
+from fakebroker.cluster.dialect import Dialect
 from fakebroker.cluster.fetch_sessions import FetchSessions
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.purgatory import FetchPurgatory
 from fakebroker.cluster.topics import (
+    MAX_PARTITIONS,
     NO_LEADER,
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
+    Assignment,
     Partition,
     Topic,
     Topics,
+    growth_fault,
     name_fault,
     spread,
 )
@@ -31,7 +35,8 @@ from fakebroker.coordinator.coordinator import Coordinator
 from fakebroker.coordinator.log import Record
 from fakebroker.coordinator.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode
-from fakebroker.protocol.schema import Message
+from fakebroker.protocol.releases import Release
+from fakebroker.protocol.schema import Message, Versions
 
 TRANSACTIONS_TOPIC_PARTITIONS = 50
 INTERNAL_REPLICATION_FACTOR = 3
@@ -40,27 +45,33 @@ INTERNAL_REPLICATION_FACTOR = 3
 
 _HANDLERS = handlers.BY_NAME
 
-MAX_PARTITIONS = 100_000
-"""The most partitions of one topic: a number in a request must not fill the memory."""
-
 
 @dataclass(slots=True, eq=False)
 class Broker:
-    """One broker: where clients reach it, and the groups it coordinates."""
+    """One broker: where clients reach it, and the groups it coordinates.
+
+    Attributes:
+        release: The release of Kafka that it behaves as.
+        versions: The versions that it answers, by the key of the API.
+        configs: What it was altered to.
+    """
 
     node_id: int
     host: str
     port: int
     coordinator: Coordinator
     fetch_sessions: FetchSessions
+    release: Release
+    versions: Mapping[int, Versions]
     up: bool = True
+    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 class Cluster:
     """Brokers, topics, groups and the journal.
 
     Args:
-        brokers: How many; their node ids are 1, 2, 3 ...
+        dialects: For each broker what it speaks; their node ids are 1, 2, 3 ...
         topics: Names and partition counts of the topics that exist from the start.
         config: The brokers' settings.
         new_id: Makes 16 bytes that are not made twice.
@@ -68,48 +79,48 @@ class Cluster:
         now_ms: The brokers' time at the start.
 
     Raises:
-        ConfigError: No brokers, or a topic that cannot be.
+        ConfigError: A topic cannot be.
     """
 
     def __init__(
         self,
         *,
-        brokers: int,
+        dialects: Sequence[Dialect],
         topics: Mapping[str, int],
         config: Config,
         new_id: Callable[[], bytes],
         journal: Journal,
         now_ms: float,
     ) -> None:
-        if not 1 <= brokers <= 1000:
-            raise ConfigError(f"brokers={brokers}: expected 1 to 1000")
         self.config = config
         self.journal = journal
         self.new_id = new_id
         # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
-        self.topics = Topics(new_id, config.number("log.retention.bytes"))
+        self.broker_configs: Mapping[str, str] = {}  # What all brokers were altered to.
+        self.topics = Topics(new_id, lambda node_id: self.brokers[node_id].up)
+        self._placed_topics = 0
         self.purgatory = FetchPurgatory()
         self.controller = Controller(self)
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
         self.offsets_topic_is_used = False
         self.answered: list[Call] = []
-        self.brokers = {node_id: self._new_broker(node_id) for node_id in range(1, brokers + 1)}
+        self.brokers = {node_id: self._new_broker(node_id, dialect) for node_id, dialect in enumerate(dialects, 1)}
         offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
         for partition in offsets_topic.partitions:
             self.brokers[partition.leader_id].coordinator.lead(partition.index, now_ms)
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
 
-    def _new_broker(self, node_id: int) -> Broker:
+    def _new_broker(self, node_id: int, dialect: Dialect) -> Broker:
         coordinator = Coordinator(
-            self.config.coordinator(),
+            self.config.coordinator(dialect.release),
             lambda: uuid_text(self.new_id()),
             lambda partition, records: self._append(node_id, partition, records),
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
-        return Broker(node_id, "", -1, coordinator, sessions)
+        return Broker(node_id, "", -1, coordinator, sessions, dialect.release, dialect.versions)
 
     def _append(self, node_id: int, index: int, records: Sequence[Record]) -> ErrorCode:
         """Write what a coordinator decides to its partition of __consumer_offsets, before it takes effect."""
@@ -155,10 +166,35 @@ class Cluster:
         return min(self.config.number("default.replication.factor"), len(self.brokers))
 
     def create_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
-        """Create a topic spread evenly over the brokers; by default with `default.replication.factor` replicas."""
-        node_ids = list(self.brokers)
-        factor = replication_factor or self.default_replication_factor
-        return self.topics.create(name, spread(partitions, factor, node_ids))
+        """Create a topic spread evenly over the brokers, from the first that is up on.
+
+        By default it has `default.replication.factor` replicas.
+        """
+        return self.topics.create(name, self._spread(partitions, replication_factor or self.default_replication_factor))
+
+    def place_topic(self, partitions: int, replication_factor: int) -> Assignment:
+        """Brokers for a topic that a request creates: each begins one broker further, where Kafka draws lots."""
+        first, self._placed_topics = self._placed_topics, self._placed_topics + 1
+        return self._spread(partitions, replication_factor, first)
+
+    def place_partitions(self, topic: Topic, count: int) -> Assignment:
+        """Brokers for more partitions of a topic: they begin after the preferred leader of its last one."""
+        last = topic.partitions[-1].replicas[0]
+        before = sum(broker.up and node_id <= last for node_id, broker in self.brokers.items())
+        return self._spread(count, len(topic.partitions[0].replicas), before)
+
+    def _spread(self, partitions: int, replication_factor: int, first: int = 0) -> Assignment:
+        up = [node_id for node_id, broker in self.brokers.items() if broker.up] or list(self.brokers)
+        down = [node_id for node_id in self.brokers if node_id not in up]
+        return spread(partitions, replication_factor, up, down, first)
+
+    def in_sync(self, partition: Partition) -> list[int]:
+        """The in-sync replicas: those that are up, for each has every record at once.
+
+        If none is up, the last leader is the last one in sync, as in Kafka.
+        """
+        up = [node_id for node_id in partition.replicas if self.brokers[node_id].up]
+        return up or [node_id for node_id in partition.replicas if node_id == partition.last_leader_id]
 
     def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
         """Create a topic that somebody names outside of a request.
@@ -181,14 +217,13 @@ class Cluster:
         """Give a topic more partitions, spread as those it has.
 
         Raises:
-            ConfigError: There is no such topic, or it has as many already.
+            ConfigError: There is no such topic, or it has as many already, or it is one of Kafka's own.
         """
         topic = self._existing(name)
-        if not len(topic.partitions) < total <= MAX_PARTITIONS:
-            low = len(topic.partitions) + 1
-            raise ConfigError(f"topic {name!r} with {total} partitions: expected {low} to {MAX_PARTITIONS}")
-        factor = min(len(topic.partitions[0].replicas), len(self.brokers))
-        self.topics.grow(topic, spread(total, factor, list(self.brokers)))
+        fault = growth_fault(topic, total)
+        if fault is not None:
+            raise ConfigError(fault)
+        self.topics.grow(topic, self.place_partitions(topic, total - len(topic.partitions)))
 
     def delete_named_topic(self, name: str) -> None:
         """Delete a topic that somebody names outside of a request.
@@ -207,11 +242,16 @@ class Cluster:
             raise ConfigError(f"no topic {name!r}: expected one of {', '.join(each.name for each in self.topics)}")
         return topic
 
-    def add_broker(self) -> Broker:
+    def add_broker(self, dialect: Dialect) -> Broker:
         """Add a broker. It leads nothing yet."""
-        broker = self._new_broker(max(self.brokers) + 1)
+        broker = self._new_broker(max(self.brokers) + 1, dialect)
         self.brokers[broker.node_id] = broker
         return broker
+
+    def speak(self, broker: Broker, dialect: Dialect) -> None:
+        """Let a broker be of another release, from its next connection on."""
+        broker.release, broker.versions = dialect.release, dialect.versions
+        broker.coordinator.config = self.config.coordinator(dialect.release)
 
     def remove_broker(self, broker: Broker, now_ms: float, how: Failover) -> None:
         """Take a broker away for good; its replicas move to others."""
@@ -228,7 +268,8 @@ class Cluster:
         """Create a topic because it is asked for, as big as the settings say (Kafka's AutoTopicCreationManager)."""
         if name == TRANSACTIONS_TOPIC:
             return self._create_internal(name, TRANSACTIONS_TOPIC_PARTITIONS)
-        return self.create_topic(name, self.config.number("num.partitions"))
+        assignment = self.place_topic(self.config.number("num.partitions"), self.default_replication_factor)
+        return self.topics.create(name, assignment)
 
     def delete_topic(self, topic: Topic) -> None:
         """Delete a topic with its records, and what groups have committed for it; `tick` answers who waits for it."""
@@ -280,7 +321,7 @@ class Cluster:
         self.journal.add(call)
         response = _HANDLERS[call.api.name](self, call, now_ms)
         if call.peer.broker.coordinator.answers:
-            self._settle(now_ms)
+            self.settle(now_ms)
         if response is None:
             return False
         call.response = response
@@ -300,7 +341,7 @@ class Cluster:
         for broker in self.brokers.values():
             broker.coordinator.tick(now_ms)
         fetch.expire(self, now_ms, now_ms if wire_ms is None else wire_ms)
-        self._settle(now_ms)
+        self.settle(now_ms)
 
     def next_deadline(self) -> float | None:
         """When `tick` is due next for the brokers; early perhaps, never late. Fetch waits are the purgatory's."""
@@ -308,7 +349,7 @@ class Cluster:
         deadlines.append(self.controller.next_deadline())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def _settle(self, now_ms: float) -> None:
+    def settle(self, now_ms: float) -> None:
         """Turn what coordinators have decided about parked joins and syncs into responses."""
         for broker in self.brokers.values():
             answers = broker.coordinator.answers

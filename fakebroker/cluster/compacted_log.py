@@ -70,6 +70,9 @@ class CompactedLog(PartitionLog):
             self._due_records = 0
         return base_offset
 
+    def retain(self, retention_bytes: int) -> None:
+        """Nothing to do: a compacted log loses superseded records alone, whatever its size."""
+
     def truncate_to(self, offset: int) -> None:
         """Drop what lies at this offset and behind it, as a new leader that never had it does.
 

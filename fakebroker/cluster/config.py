@@ -5,52 +5,59 @@ A setting stands here when the fake cluster does what it says, and nowhere else.
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from fakebroker.cluster.config_key import ConfigKey, ConfigType
 from fakebroker.coordinator.types import CoordinatorConfig
 from fakebroker.errors import ConfigError
+from fakebroker.protocol.releases import NEWEST, Release
 
-Value = int | bool
-
+_BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
 _INT32_MAX = 2**31 - 1
-_INT64_MAX = 2**63 - 1
 
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One broker setting: its default, and the range of a number."""
-
-    default: Value
-    low: int = 0
-    high: int = _INT32_MAX
-    about: str = ""
-
-
-SETTINGS: dict[str, Setting] = {
-    "auto.create.topics.enable": Setting(True, about="Metadata for an unknown topic creates it."),
-    "default.replication.factor": Setting(
-        3, 1, 2**15 - 1, "Replicas of topics created without a number, at most one a broker; Kafka: 1."
+SETTINGS: dict[str, ConfigKey] = {
+    "auto.create.topics.enable": ConfigKey(_BOOLEAN, True, about="Metadata for an unknown topic creates it."),
+    "default.replication.factor": ConfigKey(
+        _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
     ),
-    "delete.topic.enable": Setting(True, about="DeleteTopics works."),
-    "fetch.max.bytes": Setting(55 * 1024 * 1024, 1024, about="Most bytes in one Fetch response."),
-    "group.initial.rebalance.delay.ms": Setting(3000, about="Wait of an empty group for further members."),
-    "group.max.session.timeout.ms": Setting(1_800_000, about="Longest session timeout a member may ask for."),
-    "group.max.size": Setting(_INT32_MAX, 1, about="Most members of a group."),
-    "group.min.session.timeout.ms": Setting(6000, about="Shortest session timeout a member may ask for."),
-    "log.retention.bytes": Setting(64 * 1024 * 1024, -1, _INT64_MAX, "Bytes a partition keeps; Kafka: -1, all."),
-    "max.incremental.fetch.session.cache.slots": Setting(1000, about="Fetch sessions kept per broker."),
-    "message.max.bytes": Setting(1_048_588, about="Largest record batch."),
-    "num.partitions": Setting(1, 1, about="Partitions of topics created without a number."),
-    "offset.metadata.max.bytes": Setting(4096, about="Longest metadata of a committed offset."),
-    "offsets.retention.check.interval.ms": Setting(600_000, 1, _INT64_MAX, "How often expired offsets are looked for."),
-    "offsets.retention.minutes": Setting(7 * 24 * 60, 1, about="How long offsets of groups without members are kept."),
-    "offsets.topic.num.partitions": Setting(50, 1, 10_000, "Partitions of __consumer_offsets."),
-    "socket.request.max.bytes": Setting(100 * 1024 * 1024, 1, about="Largest request."),
+    "delete.topic.enable": ConfigKey(_BOOLEAN, True, about="DeleteTopics works."),
+    "fetch.max.bytes": ConfigKey(_INT, 55 * 1024 * 1024, 1024, about="Most bytes in one Fetch response."),
+    "group.initial.rebalance.delay.ms": ConfigKey(_INT, 3000, 0, about="Wait of an empty group for further members."),
+    "group.max.session.timeout.ms": ConfigKey(
+        _INT, 1_800_000, 0, about="Longest session timeout a member may ask for."
+    ),
+    "group.max.size": ConfigKey(_INT, _INT32_MAX, 1, about="Most members of a group."),
+    "group.min.session.timeout.ms": ConfigKey(_INT, 6000, 0, about="Shortest session timeout a member may ask for."),
+    "log.retention.bytes": ConfigKey(_LONG, 64 * 1024 * 1024, -1, about="Bytes a partition keeps; Kafka: -1, all."),
+    "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, 1000, 0, about="Fetch sessions kept per broker."),
+    "message.max.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch."),
+    "num.partitions": ConfigKey(_INT, 1, 1, about="Partitions of topics created without a number."),
+    "offset.metadata.max.bytes": ConfigKey(_INT, 4096, 0, about="Longest metadata of a committed offset."),
+    "offsets.retention.check.interval.ms": ConfigKey(
+        _LONG, 600_000, 1, about="How often expired offsets are looked for."
+    ),
+    "offsets.retention.minutes": ConfigKey(
+        _INT, 7 * 24 * 60, 1, about="How long offsets of groups without members are kept."
+    ),
+    "offsets.topic.num.partitions": ConfigKey(_INT, 50, 1, 10_000, about="Partitions of __consumer_offsets."),
+    "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
 }
+
+# The defaults of older releases: before which one, of what, and which.
+_OLDER_DEFAULTS = (
+    (Release(0, 11), "group.initial.rebalance.delay.ms", 0),
+    (Release(2, 0), "offsets.retention.minutes", 24 * 60),
+    (Release(2, 3), "group.max.session.timeout.ms", 300_000),
+)
+
+KIP_211, KIP_848 = Release(2, 1), Release(4, 0)
+"""Since when the retention of offsets counts from when a group is empty; since when there is the new coordinator."""
 
 
 class Config:
     """The settings of one cluster.
+
+    Attributes:
+        overrides: The settings that somebody gave a value.
 
     Args:
         overrides: Settings that are not to have their default; numbers and booleans, or their text.
@@ -60,24 +67,31 @@ class Config:
     """
 
     def __init__(self, overrides: Mapping[str, object] | None = None) -> None:
-        self._values: dict[str, Value] = {name: setting.default for name, setting in SETTINGS.items()}
-        for name, value in (overrides or {}).items():
-            self._values[name] = _checked(name, value)
+        self.overrides = {name: _checked(name, value) for name, value in (overrides or {}).items()}
+        self._values = {name: _checked(name, setting.default) for name, setting in SETTINGS.items()} | self.overrides
         low, high = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
         if low > high:
             raise ConfigError(f"group.min.session.timeout.ms={low} is over group.max.session.timeout.ms={high}")
 
     def number(self, name: str) -> int:
         """The value of a number."""
-        return int(self._values[name])
+        return self._values[name]
 
     def switch(self, name: str) -> bool:
         """The value of a switch."""
         return bool(self._values[name])
 
-    def coordinator(self) -> CoordinatorConfig:
-        """The part that group coordinators look at."""
+    def coordinator(self, release: Release = NEWEST) -> CoordinatorConfig:
+        """The part that the group coordinator of a broker of this release looks at."""
+        older = older_defaults(release)
+        if older:
+            return Config({**older, **self.overrides})._coordinator(release)
+        return self._coordinator(release)
+
+    def _coordinator(self, release: Release) -> CoordinatorConfig:
         return CoordinatorConfig(
+            is_before_kip_211=release < KIP_211,
+            is_before_kip_848=release < KIP_848,
             group_min_session_timeout_ms=self.number("group.min.session.timeout.ms"),
             group_max_session_timeout_ms=self.number("group.max.session.timeout.ms"),
             group_initial_rebalance_delay_ms=self.number("group.initial.rebalance.delay.ms"),
@@ -89,19 +103,25 @@ class Config:
         )
 
 
-def _checked(name: str, value: object) -> Value:
+def older_defaults(release: Release) -> dict[str, int]:
+    """The defaults of this release that are not those of the newest one."""
+    return {name: default for before, name, default in _OLDER_DEFAULTS if release < before}
+
+
+def _checked(name: str, value: object) -> int:
     setting = SETTINGS.get(name)
     if setting is None:
         near = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.0)[0]
         raise ConfigError(f"unknown setting {name!r}; the nearest that the fake cluster honours is {near!r}")
-    if isinstance(setting.default, bool):
+    if setting.type is _BOOLEAN:
         switch = {"true": True, "false": False}.get(str(value).lower())
         if switch is None:
             raise ConfigError(f"{name}={value!r}: expected true or false")
         return switch
     number = _number(name, value)
-    if not setting.low <= number <= setting.high:
-        raise ConfigError(f"{name}={number}: expected {setting.low} to {setting.high}")
+    low, high = setting.bounds
+    if not low <= number <= high:
+        raise ConfigError(f"{name}={number}: expected {low} to {high}")
     return number
 
 

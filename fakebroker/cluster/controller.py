@@ -3,6 +3,7 @@
 Kafka's controller decides, and its brokers act on it; here both are one call. Knows the cluster's state, no requests.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
@@ -65,8 +66,11 @@ class Controller:
         """Give a partition another leader, or none; its leader epoch rises either way."""
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
-        if node_id != NO_LEADER and node_id not in partition.replicas:
-            partition.replicas = (*partition.replicas[1:], node_id)
+        if node_id != NO_LEADER:
+            partition.last_leader_id = node_id
+            if node_id not in partition.replicas:
+                partition.replicas = (*partition.target_replicas[1:], node_id)
+                partition.adding = partition.removing = ()
         self.cluster.purgatory.release(partition)
         if partition.topic.name == OFFSETS_TOPIC:
             self._move_coordinator(partition, old_id, now_ms, how)
@@ -95,6 +99,36 @@ class Controller:
         """Let the first replica lead that is up; none, if there is none."""
         up = [node_id for node_id in partition.replicas if self.cluster.brokers[node_id].up]
         self.set_leader(partition, up[0] if up else NO_LEADER, now_ms, how)
+
+    # Reassignments
+
+    def reassign(self, partition: Partition, target: Sequence[int], now_ms: float, how: Failover) -> None:
+        """Move a partition to other brokers: at once, or as soon as all of them are up to copy what is in it."""
+        current = partition.replicas
+        partition.adding = tuple(node_id for node_id in target if node_id not in current or node_id in partition.adding)
+        partition.removing = tuple(node_id for node_id in sorted(current) if node_id not in target)
+        partition.replicas = (*target, *partition.removing)
+        self._finish_reassignment(partition, now_ms, how)
+
+    def cancel_reassignment(self, partition: Partition, now_ms: float, how: Failover) -> None:
+        """Go back to the brokers that a partition was on before its reassignment."""
+        kept = [node_id for node_id in partition.replicas if node_id not in partition.adding]
+        self._place(partition, kept, now_ms, how)
+
+    def _finish_reassignment(self, partition: Partition, now_ms: float, how: Failover) -> None:
+        target = partition.target_replicas
+        if all(self.cluster.brokers[node_id].up for node_id in target):
+            self._place(partition, target, now_ms, how)
+
+    def _place(self, partition: Partition, replicas: Sequence[int], now_ms: float, how: Failover) -> None:
+        """Let a partition have these replicas. If one is gone that it had, its leader epoch rises, as in Kafka."""
+        is_smaller = not all(node_id in replicas for node_id in partition.replicas)
+        partition.replicas, partition.adding, partition.removing = tuple(replicas), (), ()
+        if partition.leader_id not in replicas:
+            self.elect(partition, now_ms, how)
+        elif is_smaller:
+            partition.leader_epoch += 1
+            self.cluster.purgatory.release(partition)
 
     # Loading
 
@@ -143,6 +177,10 @@ class Controller:
         for partition in self.cluster.partitions_led_by(NO_LEADER):
             if broker.node_id in partition.replicas:
                 self.elect(partition, now_ms, how)
+        for topic in self.cluster.topics:
+            for partition in topic.partitions:
+                if partition.is_reassigning:
+                    self._finish_reassignment(partition, now_ms, how)
 
     def evacuate(self, broker: "Broker", now_ms: float, how: Failover) -> None:
         """Move every replica of a broker elsewhere, for it will not come back."""
@@ -151,12 +189,11 @@ class Controller:
             for partition in topic.partitions:
                 if broker.node_id not in partition.replicas:
                     continue
-                free = [node_id for node_id in others if node_id not in partition.replicas]
-                stand_in = free[partition.index % len(free) :][:1] if free else []
-                kept = [node_id for node_id in partition.replicas if node_id != broker.node_id]
-                partition.replicas = (*kept, *stand_in)
-                if partition.leader_id in (broker.node_id, NO_LEADER):
-                    self.elect(partition, now_ms, how)
+                kept = [node_id for node_id in partition.target_replicas if node_id != broker.node_id]
+                free = [node_id for node_id in others if node_id not in kept]
+                is_short = len(kept) < len(partition.target_replicas)
+                stand_in = free[partition.index % len(free) :][:1] if free and is_short else []
+                self._place(partition, [*kept, *stand_in], now_ms, how)
 
     # Time
 

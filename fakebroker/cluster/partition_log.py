@@ -9,6 +9,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
+from fakebroker.cluster.producers import Producers
 from fakebroker.protocol.records import RecordBatch, iterate_records, with_base_offset
 
 DEFAULT_RETENTION_BYTES = 64 * 1024 * 1024
@@ -83,19 +84,30 @@ class PartitionLog:
         log_end_offset: The offset that the next record gets.
         size_bytes: The bytes of all batches held.
         epochs: The leader epochs of its records. A new leader may `assign` its epoch before it appends.
+        producers: The idempotent producers of its records.
 
     Args:
         retention_bytes: How many bytes to keep (Kafka's `retention.bytes`); -1 is all. The newest batch stays whatever
             its size.
     """
 
-    __slots__ = ("_batches", "_head", "_retention_bytes", "epochs", "log_end_offset", "log_start_offset", "size_bytes")
+    __slots__ = (
+        "_batches",
+        "_head",
+        "_retention_bytes",
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "size_bytes",
+    )
 
     def __init__(self, retention_bytes: int = DEFAULT_RETENTION_BYTES) -> None:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.size_bytes = 0
         self.epochs = LeaderEpochs()
+        self.producers = Producers()
         self._retention_bytes = retention_bytes
         # The batches before the head are dropped ones. They are deleted once they outnumber the others: that is cheap
         # per append, and leaves a list, which can be searched by halves.
@@ -115,11 +127,11 @@ class PartitionLog:
         base_offset = self.log_end_offset
         stored = RecordBatch.from_bytes(with_base_offset(batch, base_offset, leader_epoch))
         self.epochs.assign(leader_epoch, base_offset)
+        self.producers.remember(stored)
         self._batches.append(stored)
         self.size_bytes += stored.size_bytes
         self.log_end_offset = stored.last_offset + 1
-        if self._retention_bytes >= 0:
-            self._retain()
+        self.retain(self._retention_bytes)
         return base_offset
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
@@ -170,6 +182,13 @@ class PartitionLog:
                 return TimestampAndOffset(record.offset, record.timestamp_ms, batch.partition_leader_epoch)
         return None
 
+    def retain(self, retention_bytes: int) -> None:
+        """Keep this many bytes from now on: drop the oldest batches until the log has no more, or one batch is left."""
+        self._retention_bytes = retention_bytes
+        while self.size_bytes > retention_bytes >= 0 and self._head + 1 < len(self._batches):
+            self._drop_oldest()
+            self._move_start(self._batches[self._head].base_offset)
+
     def truncate_before(self, offset: int) -> None:
         """Move the log start offset up to this offset and drop the batches that lie wholly before it (DeleteRecords).
 
@@ -195,12 +214,6 @@ class PartitionLog:
 
     def _live(self) -> Iterator[RecordBatch]:
         return islice(self._batches, self._head, None)
-
-    def _retain(self) -> None:
-        """Drop the oldest batches until the log is within its limit or one batch is left."""
-        while self.size_bytes > self._retention_bytes and self._head + 1 < len(self._batches):
-            self._drop_oldest()
-            self._move_start(self._batches[self._head].base_offset)
 
     def _drop_oldest(self) -> None:
         self.size_bytes -= self._batches[self._head].size_bytes

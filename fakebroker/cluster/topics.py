@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from fakebroker.cluster.compacted_log import CompactedLog
 from fakebroker.cluster.partition_log import PartitionLog
+from fakebroker.cluster.topic_configs import INTERNAL_TOPIC_CONFIGS
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -16,6 +17,12 @@ NO_LEADER = -1
 """Kafka's node id for no leader."""
 
 INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+Assignment = list[list[int]]
+"""For each partition the brokers of its replicas."""
+
+MAX_PARTITIONS = 100_000
+"""The most partitions of one topic: a number in a request must not fill the memory."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -29,21 +36,51 @@ def name_fault(name: str) -> str | None:
     return None
 
 
+def growth_fault(topic: "Topic", total: int) -> str | None:
+    """Why a topic may not get so many partitions, or None."""
+    if topic.is_internal:
+        # Kafka lets it grow, and its brokers go on with the old number until they are started anew.
+        return f"topic {topic.name!r} is one of Kafka's own: expected another topic"
+    low = len(topic.partitions) + 1
+    if not low <= total <= MAX_PARTITIONS:
+        return f"topic {topic.name!r} with {total} partitions: expected {low} to {MAX_PARTITIONS}"
+    return None
+
+
 @dataclass(slots=True)
 class Partition:
-    """One partition: its log and the brokers that hold it. `replicas[0]` is the preferred leader."""
+    """One partition: its log and the brokers that hold it.
+
+    Attributes:
+        replicas: The first is the preferred leader.
+        last_leader_id: The broker that leads it, or that was the last to do so.
+        adding: The replicas that a reassignment that is not done yet adds (KIP-455).
+        removing: The replicas that it will take away, the last ones of `replicas`.
+    """
 
     topic: "Topic"
     index: int
     replicas: tuple[int, ...]
     leader_id: int
+    last_leader_id: int
     log: PartitionLog
     leader_epoch: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas that it has when its reassignment is done, or has already."""
+        return tuple(node_id for node_id in self.replicas if node_id not in self.removing)
 
 
 @dataclass(slots=True)
 class Topic:
-    """A topic. Its id is 16 bytes, new for each creation (KIP-516); `configs` are those it was created with."""
+    """A topic. Its id is 16 bytes, new for each creation (KIP-516); `configs` are its own, whoever gave them."""
 
     name: str
     topic_id: bytes
@@ -63,12 +100,12 @@ class Topics:
 
     Args:
         new_id: Makes the 16 bytes of a topic id.
-        retention_bytes: How many bytes a partition keeps; -1 is all.
+        is_up: Tells of a broker whether it can lead.
     """
 
-    def __init__(self, new_id: Callable[[], bytes], retention_bytes: int) -> None:
+    def __init__(self, new_id: Callable[[], bytes], is_up: Callable[[int], bool]) -> None:
         self._new_id = new_id
-        self._retention_bytes = retention_bytes
+        self._is_up = is_up
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._by_metric_name: dict[str, Topic] = {}
@@ -92,19 +129,18 @@ class Topics:
         return None if topic is None else topic.name
 
     def create(self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None) -> Topic:
-        """Create a topic whose partition number i is on the brokers `assignment[i]`, the first of them its leader."""
-        topic = Topic(name, self._new_id(), [], configs or {})
+        """Create a topic whose partition number i is on the brokers `assignment[i]`; the first that is up leads."""
+        topic = Topic(name, self._new_id(), [], configs or INTERNAL_TOPIC_CONFIGS.get(name, {}))
         self.grow(topic, assignment)
         self._by_name[name] = self._by_id[topic.topic_id] = self._by_metric_name[_metric_name(name)] = topic
         return topic
 
     def grow(self, topic: Topic, assignment: Sequence[Sequence[int]]) -> None:
-        """Add the partitions of an assignment that the topic does not have yet."""
-        retention_bytes = int(topic.configs.get("retention.bytes", self._retention_bytes))
-        for index in range(len(topic.partitions), len(assignment)):
-            log = CompactedLog() if topic.name == OFFSETS_TOPIC else PartitionLog(retention_bytes)
-            replicas = tuple(assignment[index])
-            topic.partitions.append(Partition(topic, index, replicas, replicas[0], log))
+        """Add partitions, one for each list of brokers in the assignment."""
+        for index, replicas in enumerate(assignment, len(topic.partitions)):
+            log = CompactedLog() if topic.name == OFFSETS_TOPIC else PartitionLog()
+            leader_id = next(filter(self._is_up, replicas), NO_LEADER)
+            topic.partitions.append(Partition(topic, index, tuple(replicas), leader_id, leader_id, log))
 
     def delete(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.topic_id]
@@ -115,7 +151,20 @@ def _metric_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def spread(partitions: int, replication_factor: int, node_ids: Sequence[int]) -> list[list[int]]:
-    """Partitions over brokers, round-robin: partition 0 is led by the first broker, its replicas are the next ones."""
-    count = len(node_ids)
-    return [[node_ids[(index + step) % count] for step in range(replication_factor)] for index in range(partitions)]
+def spread(
+    partitions: int, replication_factor: int, up: Sequence[int], down: Sequence[int] = (), first: int = 0
+) -> Assignment:
+    """Spread partitions over brokers, round-robin (Kafka's StripedReplicaPlacer, which begins anywhere).
+
+    Args:
+        partitions: How many.
+        replication_factor: How many replicas each has, at most as many as there are brokers.
+        up: The brokers that are up, at least one: they lead in turn, and the next ones have the other replicas.
+        down: The other brokers: they have replicas only where those that are up are too few.
+        first: Which of the brokers that are up leads the first partition.
+    """
+    return [
+        [up[(place + step) % len(up)] for step in range(min(replication_factor, len(up)))]
+        + [down[(place + step) % len(down)] for step in range(replication_factor - len(up))]
+        for place in range(first, first + partitions)
+    ]

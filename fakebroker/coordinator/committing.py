@@ -9,28 +9,34 @@ from fakebroker.coordinator.group import Group
 from fakebroker.coordinator.log import OffsetRecord
 from fakebroker.coordinator.offsets import CommittedOffset
 from fakebroker.coordinator.placement import java_string_length
-from fakebroker.coordinator.types import OffsetToCommit
+from fakebroker.coordinator.types import CoordinatorConfig, OffsetToCommit
 from fakebroker.errors import ErrorCode
 
 Outcome = tuple[list[ErrorCode], list[OffsetRecord]]
 
 
-def commit(group_id: str, offsets: Sequence[OffsetToCommit], metadata_max_length: int, now_ms: float) -> Outcome:
-    """A record for each offset, those with too long metadata excepted; the length counts UTF-16 units."""
+def commit(group_id: str, offsets: Sequence[OffsetToCommit], config: CoordinatorConfig, now_ms: float) -> Outcome:
+    """A record for each offset, those with too long metadata excepted; the length counts UTF-16 units.
+
+    Before KIP-211 each commit carries when it expires, by the broker's retention if by none of its own.
+    """
     errors: list[ErrorCode] = []
     records: list[OffsetRecord] = []
     for wanted in offsets:
         metadata = wanted.metadata or ""
-        if java_string_length(metadata) > metadata_max_length:
+        if java_string_length(metadata) > config.offset_metadata_max_bytes:
             errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
-        timestamp_ms = wanted.commit_timestamp_ms
+        timestamp_ms = int(now_ms) if wanted.commit_timestamp_ms is None else wanted.commit_timestamp_ms
+        expire_timestamp_ms = wanted.expire_timestamp_ms
+        if expire_timestamp_ms is None and config.is_before_kip_211:
+            expire_timestamp_ms = timestamp_ms + config.offsets_retention_ms
         committed = CommittedOffset(
             offset=wanted.offset,
             leader_epoch=wanted.leader_epoch,
             metadata=metadata,
-            commit_timestamp_ms=int(now_ms) if timestamp_ms is None else timestamp_ms,
-            expire_timestamp_ms=wanted.expire_timestamp_ms,
+            commit_timestamp_ms=timestamp_ms,
+            expire_timestamp_ms=expire_timestamp_ms,
         )
         errors.append(ErrorCode.NONE)
         records.append(OffsetRecord(group_id, wanted.topic, wanted.partition, committed))

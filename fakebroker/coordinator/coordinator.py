@@ -5,8 +5,6 @@ effects out: no wire formats, versions, sockets, clocks or random numbers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from heapq import heappop, heappush
-from itertools import count
 from math import inf
 
 from fakebroker.coordinator import committing, joining, leaving, log, syncing
@@ -34,6 +32,7 @@ from fakebroker.coordinator.types import (
     SyncGroup,
     SyncResult,
 )
+from fakebroker.coordinator.wakeups import Wakeups
 from fakebroker.errors import ErrorCode
 
 # The heartbeat's answers and its one state, as globals: cheaper than attributes of their enumerations.
@@ -71,8 +70,7 @@ class Coordinator:
         self.answers: list[Answer] = []
         self._groups: dict[str, Group] = {}
         self._partitions = Partitions()
-        self._wakeups: list[tuple[float, int, Group | LedPartition]] = []
-        self._wakeup_numbers = count()
+        self._wakeups: Wakeups[Group | LedPartition] = Wakeups()
 
     # Partitions
 
@@ -127,6 +125,12 @@ class Coordinator:
         """All groups, in the order they were created."""
         return self._groups.values()
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether some offsets partition is being loaded, whose groups are not known yet."""
+        partitions = range(self.config.offsets_topic_num_partitions)
+        return any(self._partitions.error(each) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for each in partitions)
+
     # Membership
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
@@ -145,6 +149,8 @@ class Coordinator:
 
     def _store_new_group(self, group: Group, now_ms: float) -> None:
         """Stores that a join has created the group, whatever became of that join; only a parked one waits for it."""
+        if self.config.is_before_kip_848:
+            return
         if error := self._append(group.partition, (log.new_group_record(group),)):
             for member_id in list(group.parked_joins):
                 group.answer_join(member_id, JoinResult(error))
@@ -154,7 +160,10 @@ class Coordinator:
         """Answers, now or later, through `answers`."""
         group = self._groups.get(group_id) if group_id else None
         if group is None:
-            self._answer(token, SyncResult(self._error_without_group(group_id)))
+            error = self._error_without_group(group_id)
+            if self.config.is_before_kip_848 and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                error = _REBALANCE_IN_PROGRESS  # which clients of that time can do something about
+            self._answer(token, SyncResult(error))
             return
         syncing.sync(group, request, token, now_ms)
         self._schedule(group)
@@ -218,13 +227,14 @@ class Coordinator:
         if group is not None:
             error = group.check_commit(generation_id, member_id, instance_id)
         else:
-            error = self.error_for(group_id) or (_NONE if generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND)
+            not_found = ErrorCode.ILLEGAL_GENERATION if self.config.is_before_kip_848 else ErrorCode.GROUP_ID_NOT_FOUND
+            error = self.error_for(group_id) or (_NONE if generation_id < 0 else not_found)
         if error:
             return [error] * len(offsets)
         if group is not None and (member := group.members.get(member_id)):
             group.arm_session(member, member.session_timeout_ms, now_ms)
             self._schedule(group)
-        errors, records = committing.commit(group_id, offsets, self.config.offset_metadata_max_bytes, now_ms)
+        errors, records = committing.commit(group_id, offsets, self.config, now_ms)
         partition = self._partition_for(group_id) if group is None else group.partition
         if error := self._append_all(partition, records):
             return [error] * len(offsets)
@@ -255,11 +265,9 @@ class Coordinator:
         Returns:
             An error of the whole request and no codes; or NONE and one code for each partition, in order.
         """
-        group = self._groups.get(group_id)
-        if error := self._refuse(group_id):
-            return error, []
+        group = self._groups.get(group_id) if group_id else None
         if group is None:
-            return ErrorCode.GROUP_ID_NOT_FOUND, []
+            return self._refuse(group_id) or ErrorCode.GROUP_ID_NOT_FOUND, []
         if group.state is not EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return ErrorCode.NON_EMPTY_GROUP, []
         errors, records = committing.delete(group, partitions)
@@ -327,6 +335,8 @@ class Coordinator:
         config = self.config
         if not group_id:
             return JoinResult(ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
+        if config.is_before_kip_848 and (error := self.error_for(group_id)):
+            return JoinResult(error, member_id=request.member_id)
         if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
             return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
         if group_id in self._groups:
@@ -351,11 +361,7 @@ class Coordinator:
         Between those with the same deadline, the one whose wake-up was noted first comes first; inside a group see
         `fire_earliest_timer`.
         """
-        while self._wakeups and self._wakeups[0][0] <= now_ms:
-            wakeup_ms, _, due = heappop(self._wakeups)
-            if wakeup_ms != due.wakeup_ms:
-                continue  # An earlier wake-up has taken its place, or the group is gone.
-            due.wakeup_ms = inf
+        for due, wakeup_ms in self._wakeups.due(now_ms):
             if isinstance(due, LedPartition):
                 self._expire(due, now_ms)
                 continue
@@ -366,13 +372,11 @@ class Coordinator:
 
     def next_deadline(self) -> float | None:
         """When to tick next, or `None` without timers. May be early, as sessions are extended silently; never late."""
-        return self._wakeups[0][0] if self._wakeups else None
+        return self._wakeups.next_ms()
 
     def _schedule(self, group: Group) -> None:
         """Notes when to look at the group's timers, unless that is noted already or an earlier time is."""
-        if group.deadline_ms < group.wakeup_ms:
-            group.wakeup_ms = group.deadline_ms
-            heappush(self._wakeups, (group.wakeup_ms, next(self._wakeup_numbers), group))
+        self._wakeups.note(group, group.deadline_ms)
 
     def _expire(self, partition: LedPartition, now_ms: float) -> None:
         """Deletes what has expired, in one batch; if that cannot be stored, the next look will find it again."""
@@ -390,5 +394,4 @@ class Coordinator:
         if partition.wakeup_ms == inf:
             interval_ms = self.config.offsets_retention_check_interval_ms
             intervals = (now_ms - partition.led_since_ms) // interval_ms + 1
-            partition.wakeup_ms = partition.led_since_ms + intervals * interval_ms
-            heappush(self._wakeups, (partition.wakeup_ms, next(self._wakeup_numbers), partition))
+            self._wakeups.note(partition, partition.led_since_ms + intervals * interval_ms)

@@ -18,7 +18,8 @@ def expired_records(group: Group, now_ms: float) -> list[Record]:
     expired: list[Record] = []
     is_anything_left = group.state is not EMPTY
     for topic, partition, committed in group.offsets:
-        if not group.is_subscribed_to(topic) and _is_expired(group, committed, now_ms):
+        is_read = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
+        if not is_read and _is_expired(group, committed, now_ms):
             expired.append(OffsetRecord(group.group_id, topic, partition, None))
         else:
             is_anything_left = True
@@ -27,6 +28,8 @@ def expired_records(group: Group, now_ms: float) -> list[Record]:
 
 def _may_expire(group: Group) -> bool:
     """Offsets of members are kept, except in a stable consumer group that is known not to read their topics."""
+    if group.config.is_before_kip_211:
+        return True
     is_known_consumer_group = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None
     return group.state is EMPTY or (group.state is STABLE and is_known_consumer_group)
 

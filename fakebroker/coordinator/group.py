@@ -151,6 +151,12 @@ class Group:
         return self.state is PREPARING_REBALANCE and self.previous_state is EMPTY
 
     @property
+    def is_extended_by_a_new_member(self) -> bool:
+        """Whether a new member prolongs the initial delay; before KIP-848 it did so for the first generation alone."""
+        is_first = self.generation_id == 0 or not self.config.is_before_kip_848
+        return self.is_initial_rebalance and is_first
+
+    @property
     def has_everyone_joined(self) -> bool:
         return len(self.parked_joins) == len(self.members) and not self.pending_members
 

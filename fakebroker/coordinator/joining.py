@@ -55,7 +55,7 @@ def _join_pending(group: Group, request: JoinGroup, token: object, now_ms: float
 
 
 def _add_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
-    if group.is_initial_rebalance:
+    if group.is_extended_by_a_new_member:
         group.new_member_added = True
     member = Member(
         member_id=member_id,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fakebroker.coordinator.group import EMPTY, Group
+from fakebroker.coordinator.group import EMPTY, PREPARING_REBALANCE, Group
 from fakebroker.coordinator.rebalance import rebalance_or_complete
 from fakebroker.errors import ErrorCode
 
@@ -14,11 +14,22 @@ def leave(group: Group, members: Iterable[tuple[str, str | None]], now_ms: float
         An error of the whole request and no codes, if nobody is left and that could not be stored; or NONE and one code
         for each, in order.
     """
+    if group.config.is_before_kip_848:
+        return ErrorCode.NONE, [_leave_alone(group, *member, now_ms) for member in members]
     errors = [_leave_one(group, member_id, instance_id) for member_id, instance_id in members]
     # A pending id that leaves starts a round as well, though no member is missing: Kafka does not tell the two apart.
     if ErrorCode.NONE in errors and group.state is not EMPTY and (error := rebalance_or_complete(group, now_ms)):
         return error, []
     return ErrorCode.NONE, errors
+
+
+def _leave_alone(group: Group, member_id: str, instance_id: str | None, now_ms: float) -> ErrorCode:
+    """One member goes as if it were the only one; a pending id is not missed (`GroupCoordinator.handleLeaveGroup`)."""
+    was_pending = member_id in group.pending_members
+    error = _leave_one(group, member_id, instance_id)
+    if not error and not (was_pending and group.state is not PREPARING_REBALANCE):
+        rebalance_or_complete(group, now_ms)
+    return error
 
 
 def _leave_one(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:

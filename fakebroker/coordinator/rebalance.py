@@ -192,8 +192,8 @@ def _expire_pending(group: Group, member_id: str, now_ms: float) -> None:
 
 
 def _complete_if_nobody_is_missing(group: Group, now_ms: float) -> None:
-    # Unlike a join or a LeaveGroup, an expiry cuts even an initial delay short.
-    if group.has_everyone_joined:
+    # Unlike a join or a LeaveGroup, an expiry cuts even an initial delay short; not so before KIP-848.
+    if group.has_everyone_joined and not (group.config.is_before_kip_848 and group.is_initial_rebalance):
         complete_join_phase(group, now_ms)
 
 

@@ -18,7 +18,10 @@ def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> None
     if not group.awaiting_sync:
         group.sync_deadline_ms = inf
     if group.state is STABLE:
-        group.answer(token, sync_result(group, group.members[member_id]))
+        member = group.members[member_id]
+        group.answer(token, sync_result(group, member))
+        if group.config.is_before_kip_848:
+            group.arm_session(member, member.session_timeout_ms, now_ms)
         return
     group.park_sync(member_id, token)
     if member_id == group.leader_id:

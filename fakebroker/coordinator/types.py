@@ -15,6 +15,10 @@ class CoordinatorConfig:
     Sessions outside the two session bounds are refused. The initial delay is what the first round of an empty group
     waits for more members; at 0 the first member is a generation of its own at once. The metadata limit counts UTF-16
     units. Kafka gives the retention of offsets in minutes (`offsets.retention.minutes`).
+
+    Attributes:
+        is_before_kip_848: The coordinator decides as that of Kafka before 4.0 does (`kafka.coordinator.group`).
+        is_before_kip_211: Every commit expires so long after it was made, whoever is in the group; before Kafka 2.1.
     """
 
     group_min_session_timeout_ms: int = 6_000
@@ -25,6 +29,8 @@ class CoordinatorConfig:
     offsets_topic_num_partitions: int = 50
     offsets_retention_ms: int = 604_800_000
     offsets_retention_check_interval_ms: int = 600_000
+    is_before_kip_848: bool = False
+    is_before_kip_211: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

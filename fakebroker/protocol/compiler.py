@@ -192,8 +192,9 @@ class DecoderWriter(Writer):
         self.flush(indent)
         read = f"{target}, pos = {self.sub(field.type)}(buf, pos)"
         if self.is_nullable(field):
+            self.emit("n = buf[pos]", indent)
             self.emit("pos += 1", indent)
-            self.emit(f"if buf[pos - 1] > 127: {target} = None", indent)
+            self.emit(f"if n > 127: {target} = None", indent)
             self.emit(f"else: {read}", indent)
         else:
             self.emit(read, indent)

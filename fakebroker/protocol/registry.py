@@ -1,68 +1,89 @@
 """Every API that is spoken: one line each, in the order of Kafka's keys.
 
-Knows messages; not what answering them means.
+The messages of an API stand in the module of `fakebroker.protocol.messages` that is named as the API is. Knows no more
+of them than that.
 """
 
+import re
 from dataclasses import dataclass
+from importlib import import_module
 
-from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from fakebroker.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from fakebroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from fakebroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from fakebroker.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from fakebroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.protocol.schema import Message, Versions
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: its key and name, its messages, the versions that work and the versions that ApiVersions tells of."""
+    """One API.
+
+    Attributes:
+        name: Kafka's name.
+        request: Its request, of all versions that can be read.
+        response: Its response.
+        versions: The versions that are answered, by a cluster that is of no certain release.
+        advertised_versions: The versions that ApiVersions tells of then.
+    """
 
     name: str
     request: type[Message]
     response: type[Message]
-    served: str
-    advertised: str = ""
+    versions: Versions
+    advertised_versions: Versions
 
     @property
     def key(self) -> int:
         return self.request.API_KEY
 
     @property
-    def versions(self) -> Versions:
-        return Versions.parse(self.served)
+    def module_name(self) -> str:
+        """What its modules are called."""
+        return module_name(self.name)
 
-    @property
-    def advertised_versions(self) -> Versions:
-        return Versions.parse(self.advertised or self.served)
+
+def module_name(api_name: str) -> str:
+    """The name of an API as the name of a module: OffsetFetch is offset_fetch."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", api_name).lower()
+
+
+def _api(name: str, served: str, advertised: str | None = None) -> Api:
+    messages = import_module(f"fakebroker.protocol.messages.{module_name(name)}")
+    request, response = getattr(messages, f"{name}Request"), getattr(messages, f"{name}Response")
+    return Api(name, request, response, Versions.parse(served), Versions.parse(advertised or served))
 
 
 APIS = (
     # Kafka tells of Produce 0-2, which it refuses, because librdkafka takes their absence for "no compression".
-    Api("Produce", ProduceRequest, ProduceResponse, "3-13", advertised="0-13"),
-    Api("Fetch", FetchRequest, FetchResponse, "4-18"),
-    Api("ListOffsets", ListOffsetsRequest, ListOffsetsResponse, "1-11"),
-    Api("Metadata", MetadataRequest, MetadataResponse, "0-13"),
-    Api("OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, "0-10"),
-    Api("OffsetFetch", OffsetFetchRequest, OffsetFetchResponse, "0-10"),
-    Api("FindCoordinator", FindCoordinatorRequest, FindCoordinatorResponse, "0-6"),
-    Api("JoinGroup", JoinGroupRequest, JoinGroupResponse, "0-9"),
-    Api("Heartbeat", HeartbeatRequest, HeartbeatResponse, "0-4"),
-    Api("LeaveGroup", LeaveGroupRequest, LeaveGroupResponse, "0-5"),
-    Api("SyncGroup", SyncGroupRequest, SyncGroupResponse, "0-5"),
-    Api("ApiVersions", ApiVersionsRequest, ApiVersionsResponse, "0-4"),
-    Api("CreateTopics", CreateTopicsRequest, CreateTopicsResponse, "0-7"),
-    Api("DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse, "0-6"),
-    Api("InitProducerId", InitProducerIdRequest, InitProducerIdResponse, "0-6"),
+    _api("Produce", "3-13", advertised="0-13"),
+    _api("Fetch", "4-18"),
+    _api("ListOffsets", "1-11"),
+    _api("Metadata", "0-13"),
+    _api("OffsetCommit", "0-10"),
+    _api("OffsetFetch", "0-10"),
+    _api("FindCoordinator", "0-6"),
+    _api("JoinGroup", "0-9"),
+    _api("Heartbeat", "0-4"),
+    _api("LeaveGroup", "0-5"),
+    _api("SyncGroup", "0-5"),
+    _api("DescribeGroups", "0-6"),
+    _api("ListGroups", "0-5"),
+    _api("ApiVersions", "0-4"),
+    _api("CreateTopics", "0-7"),
+    _api("DeleteTopics", "0-6"),
+    _api("DeleteRecords", "0-2"),
+    _api("InitProducerId", "0-6"),
+    _api("OffsetForLeaderEpoch", "2-4"),
+    _api("DescribeConfigs", "1-4"),
+    _api("AlterConfigs", "0-2"),
+    _api("DescribeLogDirs", "1-4"),
+    _api("CreatePartitions", "0-3"),
+    _api("DeleteGroups", "0-2"),
+    _api("ElectLeaders", "0-2"),
+    _api("IncrementalAlterConfigs", "0-1"),
+    _api("AlterPartitionReassignments", "0-1"),
+    _api("ListPartitionReassignments", "0"),
+    _api("OffsetDelete", "0"),
+    _api("DescribeCluster", "0-2"),
+    _api("DescribeProducers", "0"),
+    _api("DescribeTopicPartitions", "0"),
 )
 
 API_BY_KEY = {api.key: api for api in APIS}

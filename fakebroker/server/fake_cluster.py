@@ -2,13 +2,14 @@
 
 import random
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypedDict, Unpack
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.cluster import Broker as RunningBroker, Cluster
 from fakebroker.cluster.config import Config
 from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.dialect import Broker, Dialect, VersionCap, dialects
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.offsets import CommittedOffset
@@ -41,10 +42,14 @@ class FakeCluster(RunningCluster):
     be called from any thread while it runs, and looked at afterwards.
 
     Args:
-        brokers: How many brokers; their node ids are 1, 2, 3 ...
+        brokers: How many brokers; or a `Broker` for each, which says how it differs from the others. Their node ids are
+            1, 2, 3 ...
         topics: Topics that exist from the start, with their partition counts.
         config: Broker settings under Kafka's names; see `fakebroker.cluster.config.SETTINGS`.
         seed: Makes member ids, topic ids and the cluster id repeat; drawn, and kept in `seed`, if not given.
+        as_version: The release of Kafka that the brokers pass for, from "0.10.0" to "4.2"; if not given they answer all
+            versions that there are, and behave as the newest.
+        api_versions: For some APIs by name the first and the last version to answer, or None to lack it.
         clock: "manual": the brokers' time stands still until `cluster.clock.advance(seconds)`; clients' time runs on.
         host: The address to listen on.
         port: The port of the first broker, the others follow; 0 takes free ones.
@@ -55,17 +60,19 @@ class FakeCluster(RunningCluster):
         partial_frame_timeout_s: A client that stops in the middle of a request is closed after so long.
 
     Raises:
-        ConfigError: A setting, topic or number of brokers cannot be.
+        ConfigError: A setting, topic, release, version or number of brokers cannot be.
         ListenError: On entering: an address or port cannot be had.
     """
 
     def __init__(
         self,
-        brokers: int = 3,
+        brokers: int | Sequence[Broker] = 3,
         topics: Mapping[str, int] | None = None,
         config: Mapping[str, object] | None = None,
         seed: int | None = None,
         *,
+        as_version: str | None = None,
+        api_versions: Mapping[str, VersionCap] | None = None,
         clock: Literal["real", "manual"] = "real",
         host: str = "127.0.0.1",
         port: int = 0,
@@ -77,9 +84,10 @@ class FakeCluster(RunningCluster):
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = _clock(clock)
+        self._like = Broker(as_version=as_version, api_versions=api_versions or {})
         super().__init__(
             Cluster(
-                brokers=brokers,
+                dialects=dialects(brokers, as_version, api_versions or {}),
                 topics=topics or {},
                 config=Config({**DEFAULT_CONFIG, **(config or {})}),
                 new_id=_id_maker(self.seed),
@@ -281,11 +289,45 @@ class FakeCluster(RunningCluster):
             if broker.up:
                 self.restart_broker(broker.node_id, **how)
 
-    def add_broker(self) -> BrokerView:
-        """Add a broker, at a free port. It leads nothing until something is moved to it or created."""
+    def upgrade_broker(
+        self,
+        node_id: int,
+        as_version: str | None,
+        api_versions: Mapping[str, VersionCap] | None = None,
+        **how: Unpack[FailoverOptions],
+    ) -> None:
+        """Restart a broker as another release of Kafka, newer or older; one that is down stays down.
+
+        Args:
+            node_id: The broker.
+            as_version: The release; None is the newest behavior with every version that there is.
+            api_versions: For some APIs by name the first and the last version to answer, or None to lack it.
+            how: How coordinators come up elsewhere, and here again; see `Failover`.
+
+        Raises:
+            ConfigError: There is no such broker, release, API or version; or an option cannot be.
+        """
+        dialect = Dialect.of(Broker(as_version=as_version, api_versions=api_versions or {}))
+        broker = self._call(lambda: self._broker(node_id))
+        if was_up := broker.up:
+            self.stop_broker(node_id, **how)
+        self._call(lambda: self.cluster.speak(broker, dialect))
+        if was_up:
+            self.start_broker(node_id, **how)
+
+    def add_broker(self, like: Broker | None = None) -> BrokerView:
+        """Add a broker, at a free port. It leads nothing until something is moved to it or created.
+
+        Args:
+            like: How it is to be; as the cluster as a whole if not given.
+
+        Raises:
+            ConfigError: There is no such release, API or version.
+        """
+        dialect = Dialect.of(like or self._like)
 
         def add() -> BrokerView:
-            broker = self.cluster.add_broker()
+            broker = self.cluster.add_broker(dialect)
             self._open(broker)
             return BrokerView.of(broker)
 
@@ -308,7 +350,7 @@ class FakeCluster(RunningCluster):
 
         self._call(remove)
 
-    def _broker(self, node_id: int, *, up: bool | None = None) -> Broker:
+    def _broker(self, node_id: int, *, up: bool | None = None) -> RunningBroker:
         broker = self.cluster.brokers.get(node_id)
         if broker is None:
             raise ConfigError(f"no broker {node_id}: expected one of {', '.join(map(str, self.cluster.brokers))}")

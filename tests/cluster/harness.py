@@ -9,6 +9,7 @@ from typing import Any
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.config import Config
+from fakebroker.cluster.dialect import dialects
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.protocol.codec import decode, encode
@@ -50,15 +51,20 @@ class Harness:
         topics: The names and partition counts to start with.
         brokers: How many brokers.
         config: Settings by Kafka's names.
+        as_version: The release of Kafka that all brokers pass for.
     """
 
     def __init__(
-        self, topics: dict[str, int] | None = None, brokers: int = 1, config: dict[str, object] | None = None
+        self,
+        topics: dict[str, int] | None = None,
+        brokers: int = 1,
+        config: dict[str, object] | None = None,
+        as_version: str | None = None,
     ) -> None:
         ids = count(1)
         self.now_ms = START_MS
         self.cluster = Cluster(
-            brokers=brokers,
+            dialects=dialects(brokers, as_version, {}),
             topics={"news": 1} if topics is None else topics,
             config=Config({"offsets.topic.num.partitions": 2} | (config or {})),
             new_id=lambda: next(ids).to_bytes(16, "big"),

@@ -6,6 +6,7 @@ import pytest
 
 from fakebroker.cluster.consumer_offsets import read_records
 from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.dialect import Broker, Dialect
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.log import GroupRecord, OffsetRecord
 from fakebroker.errors import ConfigError, ErrorCode
@@ -248,7 +249,7 @@ def test_a_broker_that_is_removed_leaves_its_replicas_to_others() -> None:
     group = Group().sync()
     group.commit(7)
     cluster = group.h.cluster
-    added = cluster.add_broker()
+    added = cluster.add_broker(Dialect.of(Broker()))
     assert added.node_id == 4
     cluster.remove_broker(cluster.brokers[OLD], group.h.now_ms, Failover())
     assert list(cluster.brokers) == [2, 3, 4]

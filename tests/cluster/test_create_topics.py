@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.handlers.create_topics import MAX_RECORDS_PER_USER_OP
+from fakebroker.cluster.handlers.controller_requests import MAX_RECORDS_PER_USER_OP
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -140,6 +140,13 @@ def test_configs_are_told_with_their_source() -> None:
     told = {config.name: (config.value, config.config_source) for config in result.configs}
     assert told["retention.bytes"] == ("1000", 1)
     assert told["cleanup.policy"] == ("compact", 1)
-    assert told["max.message.bytes"] == ("500", 5)
+    assert told["max.message.bytes"] == ("500", 4)
     assert told["preallocate"] == ("false", 5)
     assert list(told) == sorted(told)
+
+
+def test_too_many_partitions_beside_a_negative_number() -> None:
+    harness = Harness()
+    results = create(harness, topic("much", partitions=MAX_RECORDS_PER_USER_OP), topic("less", partitions=-(2**31)))
+    assert [each.error_code for each in results] == [ErrorCode.POLICY_VIOLATION] * 2
+    assert "much" not in harness.cluster.topics

@@ -85,3 +85,11 @@ def test_internal_topics_stay() -> None:
     harness = Harness()
     assert results(harness.ask(by_name(5, "__consumer_offsets"), 5))[0][2] == ErrorCode.INVALID_REQUEST
     assert "__consumer_offsets" in harness.cluster.topics
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_without_time_left_nothing_is_done(timeout_ms: int) -> None:
+    harness = Harness()
+    asked = DeleteTopicsRequest(topic_names=["news"], timeout_ms=timeout_ms)
+    assert results(harness.ask(asked, 5))[0][2] == ErrorCode.REQUEST_TIMED_OUT
+    assert "news" in harness.cluster.topics

@@ -72,7 +72,7 @@ class Driver:
     partition of each batch. Appends fail while `append_error` is set. `settled` is called after every step.
     """
 
-    def __init__(self, **config: int) -> None:
+    def __init__(self, **config: Any) -> None:
         self._numbers = count(1)
         self.config = CoordinatorConfig(**config)
         self.coordinator = self.new_coordinator()
@@ -104,7 +104,7 @@ class Driver:
     def records(self, partition: int) -> list[Record]:
         return [record for index, batch in self.batches if index == partition for record in batch]
 
-    def hand_over(self, while_loading: Callable[[], object] = lambda: None, **config: int) -> None:
+    def hand_over(self, while_loading: Callable[[], object] = lambda: None, **config: Any) -> None:
         """Another coordinator, maybe with other settings, takes over all that is in the log."""
         for partition in self.partitions:
             self.coordinator.resign(partition, self.now_ms)

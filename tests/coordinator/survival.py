@@ -1,7 +1,7 @@
 """What of a coordinator's groups must survive it, told from the groups alone: no record is looked into here.
 
 A group survives as it was when it last was Stable or Empty; one whose first generation was never synced, as an empty
-one. Offsets survive as they are.
+one, or not at all before KIP-848. Offsets survive as they are.
 """
 
 from collections.abc import Iterable
@@ -56,6 +56,8 @@ class Survivors:
             former = self.memberships.get(group_id, NO_GENERATION)
             now = membership(group) if group.state in (EMPTY, STABLE) else former
             assert now[0] >= former[0], "a stored generation went back"
+            if group.config.is_before_kip_848 and now[0] == 0 and not offsets(group):
+                continue
             later.memberships[group_id], later.offsets[group_id] = now, offsets(group)
         return later
 

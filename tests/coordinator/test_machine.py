@@ -85,11 +85,22 @@ class CoordinatorMachine(RuleBasedStateMachine):
         max_size=st.sampled_from([2**31 - 1, 2**31 - 1, 2]),
         delay_ms=st.sampled_from([3_000, 0]),
         retention_ms=st.sampled_from([LONG_MS, LONG_MS, 500_000]),
+        is_before_kip_848=st.booleans(),
         instance_ids=st.lists(st.sampled_from([None, "i"]), max_size=3),
     )
-    def start(self, max_size: int, delay_ms: int, retention_ms: int, instance_ids: list[str | None]) -> None:
+    def start(
+        self,
+        max_size: int,
+        delay_ms: int,
+        retention_ms: int,
+        is_before_kip_848: bool,
+        instance_ids: list[str | None],
+    ) -> None:
         self.driver = Driver(
-            group_max_size=max_size, group_initial_rebalance_delay_ms=delay_ms, offsets_retention_ms=retention_ms
+            group_max_size=max_size,
+            group_initial_rebalance_delay_ms=delay_ms,
+            offsets_retention_ms=retention_ms,
+            is_before_kip_848=is_before_kip_848,
         )
         self.survivors = Survivors()
         self.survivors_at: dict[int, Survivors] = {0: self.survivors}

@@ -65,7 +65,7 @@ class Movers:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.machine = CoordinatorMachine()
-        self.machine.start(2**31 - 1, 3_000, LONG_MS, [None, "i"])
+        self.machine.start(2**31 - 1, 3_000, LONG_MS, False, [None, "i"])
         self.driver = self.machine.driver
         self.moved_in: Counter[GroupState] = Counter()
         self.pair = Pair(self.driver)

@@ -11,6 +11,14 @@ from fakebroker.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from fakebroker.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import (
@@ -18,6 +26,22 @@ from fakebroker.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
     JoinGroupResponseMember,
+)
+from fakebroker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from fakebroker.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
 )
 from fakebroker.protocol.schema import Message
 
@@ -39,7 +63,175 @@ JOIN = JoinGroupRequest(
     protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\x00\x01")],
 )
 
+FETCH = FetchRequest(
+    max_wait_ms=500,
+    min_bytes=1,
+    topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=3, fetch_offset=7, partition_max_bytes=2**20)])],
+)
+FETCHED = FetchResponse(
+    responses=[
+        FetchableTopicResponse(
+            topic="t",
+            partitions=[PartitionData(partition_index=3, error_code=0, high_watermark=9, records=b"ab")],
+        )
+    ]
+)
+PRODUCED = ProduceResponse(
+    responses=[
+        TopicProduceResponse(
+            name="t", partition_responses=[PartitionProduceResponse(index=3, error_code=0, base_offset=7)]
+        )
+    ]
+)
+
 BODIES: list[tuple[Message, int, str]] = [
+    (
+        ProduceRequest(
+            acks=-1,
+            timeout_ms=1000,
+            topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(index=3, records=b"ab")])],
+        ),
+        2,
+        """
+        ff ff                    # acks: -1; transactional_id comes in version 3
+        00 00 03 e8              # timeout_ms: 1000
+        00 00 00 01              # topic_data: 1
+        00 01 74                 # name: "t"
+        00 00 00 01              # partition_data: 1
+        00 00 00 03              # index
+        00 00 00 02 61 62        # records: int32 length, two bytes
+        """,
+    ),
+    (
+        PRODUCED,
+        0,
+        """
+        00 00 00 01              # responses: 1
+        00 01 74                 # name: "t"
+        00 00 00 01              # partition_responses: 1
+        00 00 00 03              # index
+        00 00                    # error_code
+        00 00 00 00 00 00 00 07  # base_offset; throttle_time_ms comes in version 1
+        """,
+    ),
+    (
+        PRODUCED,
+        2,
+        """
+        00 00 00 01              # responses: 1
+        00 01 74                 # name: "t"
+        00 00 00 01              # partition_responses: 1
+        00 00 00 03              # index
+        00 00                    # error_code
+        00 00 00 00 00 00 00 07  # base_offset
+        ff ff ff ff ff ff ff ff  # log_append_time_ms: none
+        00 00 00 00              # throttle_time_ms
+        """,
+    ),
+    (
+        FETCH,
+        2,
+        """
+        ff ff ff ff              # replica_id: a consumer
+        00 00 01 f4              # max_wait_ms: 500
+        00 00 00 01              # min_bytes; max_bytes comes in version 3
+        00 00 00 01              # topics: 1
+        00 01 74                 # topic: "t"
+        00 00 00 01              # partitions: 1
+        00 00 00 03              # partition
+        00 00 00 00 00 00 00 07  # fetch_offset
+        00 10 00 00              # partition_max_bytes: 1 MiB
+        """,
+    ),
+    (
+        FETCH,
+        4,
+        """
+        ff ff ff ff              # replica_id: a consumer
+        00 00 01 f4              # max_wait_ms: 500
+        00 00 00 01              # min_bytes
+        7f ff ff ff              # max_bytes: no limit
+        00                       # isolation_level: read uncommitted
+        00 00 00 01              # topics: 1
+        00 01 74                 # topic: "t"
+        00 00 00 01              # partitions: 1
+        00 00 00 03              # partition
+        00 00 00 00 00 00 00 07  # fetch_offset
+        00 10 00 00              # partition_max_bytes: 1 MiB
+        """,
+    ),
+    (
+        FETCHED,
+        0,
+        """
+        00 00 00 01              # responses: 1; throttle_time_ms comes in version 1
+        00 01 74                 # topic: "t"
+        00 00 00 01              # partitions: 1
+        00 00 00 03              # partition_index
+        00 00                    # error_code
+        00 00 00 00 00 00 00 09  # high_watermark
+        00 00 00 02 61 62        # records: int32 length, two bytes
+        """,
+    ),
+    (
+        FETCHED,
+        4,
+        """
+        00 00 00 00              # throttle_time_ms
+        00 00 00 01              # responses: 1
+        00 01 74                 # topic: "t"
+        00 00 00 01              # partitions: 1
+        00 00 00 03              # partition_index
+        00 00                    # error_code
+        00 00 00 00 00 00 00 09  # high_watermark
+        ff ff ff ff ff ff ff ff  # last_stable_offset: none
+        00 00 00 00              # aborted_transactions: none, not null
+        00 00 00 02 61 62        # records: int32 length, two bytes
+        """,
+    ),
+    (
+        ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name="t", partitions=[ListOffsetsPartition(partition_index=3, timestamp=-1, max_num_offsets=2)]
+                )
+            ],
+        ),
+        0,
+        """
+        ff ff ff ff              # replica_id: a consumer
+        00 00 00 01              # topics: 1
+        00 01 74                 # name: "t"
+        00 00 00 01              # partitions: 1
+        00 00 00 03              # partition_index
+        ff ff ff ff ff ff ff ff  # timestamp: the latest
+        00 00 00 02              # max_num_offsets
+        """,
+    ),
+    (
+        ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name="t",
+                    partitions=[
+                        ListOffsetsPartitionResponse(partition_index=3, error_code=0, old_style_offsets=[9, 0])
+                    ],
+                )
+            ]
+        ),
+        0,
+        """
+        00 00 00 01              # topics: 1
+        00 01 74                 # name: "t"
+        00 00 00 01              # partitions: 1
+        00 00 00 03              # partition_index
+        00 00                    # error_code
+        00 00 00 02              # old_style_offsets: 2
+        00 00 00 00 00 00 00 09
+        00 00 00 00 00 00 00 00
+        """,
+    ),
     (
         FindCoordinatorRequest(key="grp"),
         0,

@@ -9,12 +9,12 @@ from kafka.protocol import admin, consumer, metadata, producer
 from kafka.protocol.api_message import ApiMessage
 
 from fakebroker.protocol.codec import decode, encode
-from fakebroker.protocol.schema import Message, Struct
+from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import UUID, Primitive
 from tests.strategies import MESSAGE_VERSIONS, MESSAGES, filled, messages
 
-BIT_FIELDS = ("cluster_authorized_operations", "topic_authorized_operations")
-"""Numbers that kafka-python makes sets of bits of, both under the name `authorized_operations`."""
+BIT_FIELDS = ("authorized_operations", "cluster_authorized_operations", "topic_authorized_operations")
+"""Numbers that kafka-python makes sets of bits of, in most messages, all under the name `authorized_operations`."""
 
 
 def their_class(cls: type[Message]) -> Any:
@@ -31,11 +31,16 @@ def their_object(struct_field: Any, value: Struct, version: int) -> Any:
         # A tagged field that is given counts as one that differs from its default.
         if version not in field.versions or (field.tag is not None and held == field.default_value()):
             continue
-        name = "authorized_operations" if field.name in BIT_FIELDS else field.name
+        name = their_name(struct_field, field)
         values[name] = their_value(struct_field.fields[name], field.type is UUID, held, version)
     tagged = {field.name for field in value.FIELDS if field.tag is not None}
     assert names - tagged == values.keys() - tagged
     return struct_field.data_class(version=version, **values)
+
+
+def their_name(struct_field: Any, field: Field) -> str:
+    is_renamed = field.name in BIT_FIELDS and field.name not in struct_field.fields
+    return "authorized_operations" if is_renamed else field.name
 
 
 def their_value(field: Any, is_uuid: bool, value: Any, version: int) -> Any:
@@ -53,7 +58,7 @@ def declared_differently(ours: type[Struct], theirs: Any, versions: list[int], p
     found = []
     for field in ours.FIELDS:
         here = f"{path}.{field.name}"
-        other = theirs.fields["authorized_operations" if field.name in BIT_FIELDS else field.name]
+        other = theirs.fields[their_name(theirs, field)]
         present = [version for version in versions if version in field.versions]
         if any(other.nullable_for_version_q(version) != (version in field.nullable) for version in present):
             found.append(f"{here} nullable")

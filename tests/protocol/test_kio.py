@@ -22,10 +22,15 @@ from tests.strategies import MESSAGE_VERSIONS, filled, messages
 KIO_LACKS = {
     # Versions that Kafka 4.0 removed (KIP-896), and that kio therefore does not have.
     "Produce": {0, 1, 2},
+    "Fetch": {0, 1, 2, 3},
+    "ListOffsets": {0},
     "OffsetCommit": {0, 1},
     "OffsetFetch": {0},
     "CreateTopics": {0, 1},
     "DeleteTopics": {0},
+    "OffsetForLeaderEpoch": {0, 1},
+    "DescribeConfigs": {0},
+    "DescribeLogDirs": {0},
 }
 API_OF = {cls: api for api in APIS for cls in (api.request, api.response)}
 COVERED = [(cls, version) for cls, version in MESSAGE_VERSIONS if version not in KIO_LACKS.get(API_OF[cls].name, ())]

@@ -18,8 +18,8 @@ from tests.strategies import MESSAGE_VERSIONS, filled, structs
 def changed(field: Field, value: Any, version: int) -> Any:
     """Another value for a field than the one it has."""
     if isinstance(field.type, Primitive):
-        others = {bool: not value, bytes: b"x" * 16, str: "x", int: 1, type(None): "x", list: field.type.zero}
-        other: Any = others[type(value)]
+        others = {bool: not value, bytes: b"x" * 16, str: "x", type(None): "x", list: field.type.zero}
+        other: Any = value ^ 1 if type(value) is int else others[type(value)]
     else:
         other = filled(field.type, version)
         other.unknown_tags = ((9, b"other"),)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import (
@@ -16,10 +18,16 @@ from fakebroker.protocol.messages.join_group import (
     JoinGroupResponse,
 )
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from fakebroker.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
 )
 from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -31,8 +39,20 @@ from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupR
 from fakebroker.protocol.schema import Message
 from tests.transcripts.language import Step, TranscriptError
 
-NEWEST = {"join": 9, "sync": 5, "beat": 4, "leave": 5, "commit": 9, "fetch": 9, "find": 6}
-"""The version of a request that says none; 9 is the newest that names topics."""
+NEWEST = {
+    "join": 9,
+    "sync": 5,
+    "beat": 4,
+    "leave": 5,
+    "commit": 9,  # The newest that names topics.
+    "fetch": 9,  # The newest that names topics.
+    "find": 6,
+    "describe": 6,
+    "list": 5,
+    "delete": 2,
+    "uncommit": 0,
+}
+"""The version of a request that says none."""
 
 _STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7}
 
@@ -140,9 +160,9 @@ class Cast:
                 return self._commit(step, member, version)
             case "fetch":
                 return _fetch(step, _quoted(member.group_id), version)
-        if version < 4:
-            return FindCoordinatorRequest(key=_quoted(member.group_id))
-        return FindCoordinatorRequest(coordinator_keys=[_quoted(member.group_id)])
+            case "find":
+                return _find(_quoted(member.group_id), version)
+        return _administer(step, _quoted(member.group_id))
 
     def _identity(self, step: Step, member: Member, version: int) -> tuple[str, int, str | None]:
         options = step.options
@@ -217,16 +237,48 @@ class Cast:
         )
 
 
+def _find(group_id: str, version: int) -> FindCoordinatorRequest:
+    if version < 4:
+        return FindCoordinatorRequest(key=group_id)
+    return FindCoordinatorRequest(coordinator_keys=[group_id])
+
+
+def _administer(step: Step, group_id: str) -> Message:
+    """What an administrator asks for the groups named, or for its own."""
+    groups = [_quoted(word) for word in step.words] or [group_id]
+    options = step.options
+    match step.verb:
+        case "describe":
+            return DescribeGroupsRequest(groups=groups, include_authorized_operations="operations" in options)
+        case "list":
+            return ListGroupsRequest(states_filter=options.get("states", []), types_filter=options.get("types", []))
+        case "delete":
+            return DeleteGroupsRequest(groups_names=groups)
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+        )
+        for name, indexes in _topics(step).items()
+    ]
+    return OffsetDeleteRequest(group_id=group_id, topics=topics)
+
+
 def _fetch(step: Step, group_id: str, version: int) -> OffsetFetchRequest:
-    topics: dict[str, list[int]] = {}
-    for word in step.words:
-        name, index = _partition(word)
-        topics.setdefault(name, []).append(index)
+    topics = _topics(step)
     if version < 8:
         old = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
         return OffsetFetchRequest(group_id=group_id, topics=old or None)
     new = [OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=new or None)])
+
+
+def _topics(step: Step) -> dict[str, list[int]]:
+    """The partitions that a step names, by topic."""
+    topics: dict[str, list[int]] = {}
+    for word in step.words:
+        name, index = _partition(word)
+        topics.setdefault(name, []).append(index)
+    return topics
 
 
 def _partition(text: str) -> tuple[str, int]:

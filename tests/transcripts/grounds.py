@@ -90,7 +90,9 @@ class Core:
     """The pure core in virtual time, without sockets and threads."""
 
     def __init__(self, transcript: Transcript) -> None:
-        self._harness = Harness(transcript.topics, transcript.brokers, _DEFAULTS | transcript.config)
+        self._harness = Harness(
+            transcript.topics, transcript.brokers, _DEFAULTS | transcript.config, transcript.as_version
+        )
         self._cluster = self._harness.cluster
         self._controller = self._cluster.controller
 
@@ -174,7 +176,12 @@ class Tcp:
 
     def __init__(self, transcript: Transcript) -> None:
         self._cluster = FakeCluster(
-            transcript.brokers, transcript.topics, _DEFAULTS | transcript.config, seed=1, clock="manual"
+            transcript.brokers,
+            transcript.topics,
+            _DEFAULTS | transcript.config,
+            seed=1,
+            as_version=transcript.as_version,
+            clock="manual",
         )
         self._cluster.__enter__()
         self._exchanges: list[TcpExchange] = []

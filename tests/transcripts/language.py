@@ -44,12 +44,14 @@ class Transcript:
         brokers: How many brokers there are.
         topics: Their partition counts.
         config: Broker settings, by Kafka's names.
+        as_version: The release of Kafka that the brokers pass for; None is the newest.
     """
 
     lines: tuple[Step | str, ...]
     brokers: int
     topics: dict[str, int]
     config: dict[str, object]
+    as_version: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class _Grammar:
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PARTITION = r"[a-z][\w.]*-\d+"
+_GROUP = r"[a-z]\w*"
 _NAME = r"[A-Z][A-Za-z0-9]*"
 _IDENTITY = ("as", "static", "group", "broker")
 _HOW = ("load", "lose_tail", "stale")
@@ -87,10 +90,14 @@ MEMBER_VERBS = {
     ),
     "fetch": _Grammar(("group", "broker"), (), _PARTITION, "a partition, news-0"),
     "find": _Grammar(("group", "broker")),
+    "describe": _Grammar(("group", "broker"), ("operations",), rf'{_GROUP}|""', "a group's name"),
+    "list": _Grammar(("group", "broker", "states", "types")),
+    "delete": _Grammar(("group", "broker"), (), rf'{_GROUP}|""', "a group's name"),
+    "uncommit": _Grammar(("group", "broker"), (), _PARTITION, "a partition, news-0"),
 }
 CLUSTER_VERBS = {
     "at": _Grammar((), (), r"\+\d+(ms|s|m|h|d)", "a time since the start, +3s"),
-    "group": _Grammar((), (), r"[a-z]\w*", "a group's name"),
+    "group": _Grammar((), (), _GROUP, "a group's name"),
     "move": _Grammar(("to", "group", *_HOW), _HOW_FLAGS, needs=("to",)),
     "loaded": _Grammar(),
     "unzombie": _Grammar(),
@@ -139,8 +146,10 @@ _READ: dict[str, Callable[[str], Any]] = {
     "retention": duration_ms,
     "session": duration_ms,
     "stale": duration_ms,
+    "states": _list,
     "to": _or("none", _whole),
     "topics": _list,
+    "types": _list,
 }
 
 
@@ -168,7 +177,8 @@ def parse(text: str, name: str) -> Transcript:
     if not any(line.startswith("# Source:") for line in head):
         raise TranscriptError(f"{name}:1: no source: expected a line '# Source: ...' in the head")
     brokers, topics = settings.pop("brokers", "1"), settings.pop("topics", "news:1")
-    return Transcript(tuple(lines), _brokers(brokers, name), _topics(topics, name), dict(settings))
+    as_version = settings.pop("as_version", None)
+    return Transcript(tuple(lines), _brokers(brokers, name), _topics(topics, name), dict(settings), as_version)
 
 
 def _setting(word: str, place: str) -> tuple[str, str]:

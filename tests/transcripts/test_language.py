@@ -26,6 +26,17 @@ def test_a_step_of_a_member() -> None:
     )
 
 
+def test_steps_of_an_administrator() -> None:
+    assert step('A: describe v3 operations g ""').words == ("g", '""')
+    assert step("A: describe operations").options == {"operations": True}
+    assert step("A: list states=Stable,Empty types=classic").options == {
+        "states": ["Stable", "Empty"],
+        "types": ["classic"],
+    }
+    assert step("A: delete g h").words == ("g", "h")
+    assert step("A: uncommit group=h news-0").words == ("news-0",)
+
+
 def test_a_step_of_the_cluster() -> None:
     assert step("move to=none load=hold stale=2s lose_all").options == {
         "to": None,
@@ -62,6 +73,14 @@ def test_durations(text: str, duration: int) -> None:
         ("A: join session=10", "t.txt:2: session=10: expected a time, such as 500ms, 3s, 10m or 7d"),
         ("A: beat rebalance=1s", "t.txt:2: 'rebalance=1s' after 'beat': expected no further word; or one of as=, "),
         ("A: commit news=5", "t.txt:2: 'news=5' after 'commit': expected a partition's offset, news-0=5; or one of"),
+        (
+            "A: delete G",
+            "t.txt:2: 'G' after 'delete': expected a group's name; or one of group=, broker=, a version, v3",
+        ),
+        (
+            "A: uncommit news-0=5",
+            "t.txt:2: 'news-0=5' after 'uncommit': expected a partition, news-0; or one of group=",
+        ),
         ("at 3s", "t.txt:2: '3s' after 'at': expected a time since the start, +3s"),
         ("at", "t.txt:2: 'at': expected a time since the start, +3s"),
         ("group", "t.txt:2: 'group': expected a group's name"),

@@ -1,11 +1,17 @@
 """What answers and groups are called in a transcript: one form for each, without anything that differs between runs."""
 
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.codec import decode
+from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from fakebroker.protocol.messages.delete_groups import DeleteGroupsResponse
+from fakebroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupResponse
+from fakebroker.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from fakebroker.protocol.messages.offset_delete import OffsetDeleteResponse
 from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
@@ -13,8 +19,10 @@ from fakebroker.protocol.messages.offset_fetch import (
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from fakebroker.protocol.schema import Message
-from fakebroker.server.views import GroupView, MemberView
+from fakebroker.server.views import GroupView
 from tests.transcripts.cast import Cast, Member
+
+_NOT_ASKED = -(2**31)
 
 
 def error_text(code: int) -> str:
@@ -39,17 +47,35 @@ def answer_text(cast: Cast, member: Member, response: Message) -> str:
             ]
             return ", ".join(each) if each and not response.error_code else error_text(response.error_code)
         case OffsetCommitResponse():
-            return ", ".join(
-                f"{topic.name}-{partition.partition_index} {error_text(partition.error_code)}"
-                for topic in response.topics
-                for partition in topic.partitions
-            )
+            return _partition_errors(response)
         case OffsetFetchResponse():
             return _fetched(response)
         case FindCoordinatorResponse():
             found = response.coordinators[0] if response.coordinators else response
             return error_text(found.error_code) if found.error_code else f"broker {found.node_id}"
+    return _administered(cast, response)
+
+
+def _administered(cast: Cast, response: Message) -> str:
+    match response:
+        case DescribeGroupsResponse():
+            return "; ".join(_described(cast, group) for group in response.groups)
+        case ListGroupsResponse():
+            listed = ", ".join(_listed(group) for group in response.groups) or "no groups"
+            return error_text(response.error_code) if response.error_code else listed
+        case DeleteGroupsResponse():
+            return ", ".join(f"{_group_name(each.group_id)} {error_text(each.error_code)}" for each in response.results)
+        case OffsetDeleteResponse():
+            return _partition_errors(response) or error_text(response.error_code)
     raise AssertionError(response)
+
+
+def _partition_errors(response: OffsetCommitResponse | OffsetDeleteResponse) -> str:
+    return ", ".join(
+        f"{topic.name}-{partition.partition_index} {error_text(partition.error_code)}"
+        for topic in response.topics
+        for partition in topic.partitions
+    )
 
 
 def _identity(cast: Cast, member_id: str, instance_id: str | None) -> str:
@@ -92,11 +118,48 @@ def _offset(topic: str, partition: OffsetFetchResponsePartition | OffsetFetchRes
     return text + (f" {error_text(partition.error_code)}" if partition.error_code else "")
 
 
+def _group_name(group_id: str) -> str:
+    return group_id or '""'
+
+
+def _described(cast: Cast, group: DescribedGroup) -> str:
+    """A group as DescribeGroups tells of it; what is empty is left out."""
+    parts = [error_text(group.error_code)] if group.error_code else []
+    parts += [group.group_state] if group.group_state else []
+    if group.protocol_type:
+        parts.append("/".join(filter(None, [group.protocol_type, group.protocol_data])))
+    if group.members:
+        parts.append("members " + " ".join(_described_member(cast, member) for member in group.members))
+    if group.authorized_operations != _NOT_ASKED:
+        parts.append(f"operations {group.authorized_operations}")
+    return f"{_group_name(group.group_id)} {', '.join(parts)}"
+
+
+def _described_member(cast: Cast, member: DescribedGroupMember) -> str:
+    """A member, its metadata in brackets, and its assignment."""
+    label = _seen(cast, member.member_id, member.group_instance_id, member.client_id)
+    metadata = f"[{_metadata(member.member_metadata)}]" if member.member_metadata else ""
+    assignment = f"={member.member_assignment.decode()}" if member.member_assignment else ""
+    return label + metadata + assignment
+
+
+def _metadata(metadata: bytes) -> str:
+    """The topics of a subscription, or the text that it is instead."""
+    if metadata.startswith(b"\0"):
+        return ",".join(decode(ConsumerProtocolSubscription, metadata, 0, 2).topics)
+    return metadata.decode()
+
+
+def _listed(group: ListedGroup) -> str:
+    parts = [_group_name(group.group_id), group.protocol_type or "-", group.group_state, group.group_type]
+    return " ".join(filter(None, parts))
+
+
 def group_text(cast: Cast, group: GroupView) -> str:
     """A group as it is; what it has not got is left out. In brackets stands who has not been told its id yet."""
     if group.state == "Dead":
         return group.state
-    labels = {m.member_id: _seen(cast, m) for m in group.members}
+    labels = {m.member_id: _seen(cast, m.member_id, m.instance_id, m.client_id) for m in group.members}
     parts = [group.state, f"generation {group.generation_id}"]
     if group.protocol_type is not None:
         parts.append(f"{group.protocol_type}/{group.protocol_name or '-'}")
@@ -107,6 +170,5 @@ def group_text(cast: Cast, group: GroupView) -> str:
     return ", ".join(parts)
 
 
-def _seen(cast: Cast, member: MemberView) -> str:
-    label = cast.label(member.member_id, member.instance_id)
-    return label if cast.knows(member.member_id) else f"({member.client_id})"
+def _seen(cast: Cast, member_id: str, instance_id: str | None, client_id: str) -> str:
+    return cast.label(member_id, instance_id) if cast.knows(member_id) else f"({client_id})"

@@ -1,4 +1,4 @@
-"""ApiVersions: the truth about what is served. A version above ours is told our ranges, with UNSUPPORTED_VERSION."""
+"""ApiVersions: what the broker answers. Asked in a version above its own, it says UNSUPPORTED_VERSION in version 0."""
 
 import re
 from typing import TYPE_CHECKING
@@ -6,19 +6,28 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.call import Call
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from fakebroker.protocol.registry import APIS, Api
+from fakebroker.protocol.releases import Release
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
+
+KIP_511 = Release(2, 4)
 
 # What a client may call itself from version 3 on (ApiVersionsRequest.isValid).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ApiVersionsResponse:
+    error = _error(call)
     if not call.is_supported:
-        call.response_version = 0  # which every client can read (KIP-511)
-    return ApiVersionsResponse(error_code=_error(call), api_keys=[_range(api) for api in APIS])
+        call.response_version = 0  # which every client can read
+        if call.broker.release < KIP_511:
+            return ApiVersionsResponse(error_code=error, api_keys=[])
+    ranges = [
+        ApiVersion(api_key=key, min_version=versions.first, max_version=versions.last)
+        for key, versions in call.broker.versions.items()
+    ]
+    return ApiVersionsResponse(error_code=error, api_keys=ranges)
 
 
 def _error(call: Call) -> ErrorCode:
@@ -28,8 +37,3 @@ def _error(call: Call) -> ErrorCode:
     if call.api_version >= 3 and not all(_SOFTWARE.fullmatch(name) for name in names):
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
-
-
-def _range(api: Api) -> ApiVersion:
-    versions = api.advertised_versions
-    return ApiVersion(api_key=api.key, min_version=versions.first, max_version=versions.last)

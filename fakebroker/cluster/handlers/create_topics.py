@@ -4,8 +4,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.topic_configs import TOPIC_CONFIGS, topic_config_fault, topic_config_text
-from fakebroker.cluster.topics import name_fault, spread
+from fakebroker.cluster.configs import topic_config
+from fakebroker.cluster.handlers.controller_requests import (
+    MAX_RECORDS_PER_USER_OP,
+    new_replicas_fault,
+    timeout_fault,
+)
+from fakebroker.cluster.topic_configs import TOPIC_CONFIGS, topic_configs_fault
+from fakebroker.cluster.topics import Assignment, name_fault
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -19,16 +25,7 @@ from fakebroker.protocol.messages.create_topics import (
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-MAX_RECORDS_PER_USER_OP = 10_000
-"""Most topics and partitions in one request (QuorumController)."""
-
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-
-# Kafka's ConfigEntry.ConfigSource.
-_TOPIC_CONFIG, _DEFAULT_CONFIG = 1, 5
-
-Assignment = list[list[int]]
-"""For each partition the brokers of its replicas."""
 
 
 class Fault(NamedTuple):
@@ -40,10 +37,8 @@ class Fault(NamedTuple):
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateTopicsResponse:
     request: CreateTopicsRequest = call.request
-    if _size(request) > MAX_RECORDS_PER_USER_OP:
-        fault = Fault(
-            ErrorCode.POLICY_VIOLATION, f"over {MAX_RECORDS_PER_USER_OP} topics and partitions in one request"
-        )
+    fault = _request_fault(cluster, request)
+    if fault is not None:
         return CreateTopicsResponse(topics=[_failed(topic.name, fault) for topic in request.topics])
     times = Counter(topic.name for topic in request.topics)
     planned = [(topic, _plan(cluster, topic)) for topic in request.topics if times[topic.name] == 1]
@@ -52,8 +47,20 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateTopicsRespons
     return CreateTopicsResponse(topics=results + [_failed(name, duplicate) for name in times if times[name] > 1])
 
 
-def _size(request: CreateTopicsRequest) -> int:
-    return sum(1 + max(topic.num_partitions, len(topic.assignments)) for topic in request.topics)
+def _request_fault(cluster: "Cluster", request: CreateTopicsRequest) -> Fault | None:
+    late = timeout_fault(request.timeout_ms)
+    if late is not None:
+        return Fault(ErrorCode.REQUEST_TIMED_OUT, late)
+    counts = [len(topic.assignments) or max(0, _partition_count(cluster, topic)) for topic in request.topics]
+    size = len(counts) + sum(counts)
+    if size > MAX_RECORDS_PER_USER_OP:
+        message = f"{size} topics and partitions in one request: expected at most {MAX_RECORDS_PER_USER_OP}"
+        return Fault(ErrorCode.POLICY_VIOLATION, message)
+    return None
+
+
+def _partition_count(cluster: "Cluster", topic: CreatableTopic) -> int:
+    return cluster.config.number("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
 
 
 def _plan(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Fault:
@@ -76,13 +83,12 @@ def _name_fault(cluster: "Cluster", name: str) -> Fault | None:
 
 
 def _config_fault(topic: CreatableTopic) -> Fault | None:
-    messages = (topic_config_fault(config.name, config.value) for config in topic.configs)
-    return next((Fault(ErrorCode.INVALID_CONFIG, message) for message in messages if message is not None), None)
+    message = topic_configs_fault({config.name: config.value for config in topic.configs})
+    return None if message is None else Fault(ErrorCode.INVALID_CONFIG, message)
 
 
 def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Fault:
     """Partitions by number; -1 is the cluster's default number, and Kafka's brokers take it in every version."""
-    node_ids = list(cluster.brokers)
     factor, partitions = topic.replication_factor, topic.num_partitions
     if factor == 0 or factor < -1:
         return Fault(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}: expected 1 or more, or -1")
@@ -90,10 +96,10 @@ def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | F
         return Fault(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: expected 1 or more, or -1")
     if factor == -1:
         factor = cluster.default_replication_factor
-    if factor > len(node_ids):
-        message = f"replication factor {factor}: expected at most {len(node_ids)}, the number of brokers"
+    if factor > len(cluster.brokers):
+        message = f"replication factor {factor}: expected at most {len(cluster.brokers)}, the number of brokers"
         return Fault(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-    return spread(cluster.config.number("num.partitions") if partitions == -1 else partitions, factor, node_ids)
+    return cluster.place_topic(_partition_count(cluster, topic), factor)
 
 
 def _checked_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Fault:
@@ -110,14 +116,11 @@ def _checked_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment
 def _assignment_fault(
     cluster: "Cluster", assignments: list[CreatableReplicaAssignment], by_index: dict[int, list[int]]
 ) -> str | None:
+    factor = len(assignments[0].broker_ids)
     for each in assignments:
-        where = f"partition {each.partition_index} on brokers {each.broker_ids}"
-        if not each.broker_ids or len(set(each.broker_ids)) < len(each.broker_ids):
-            return f"{where}: expected one or more, each once"
-        if not all(node_id in cluster.brokers for node_id in each.broker_ids):
-            return f"{where}: expected brokers out of {list(cluster.brokers)}"
-        if len(each.broker_ids) != len(assignments[0].broker_ids):
-            return f"{where}: expected {len(assignments[0].broker_ids)} replicas, as the first partition has"
+        fault = new_replicas_fault(cluster, each.partition_index, each.broker_ids, factor)
+        if fault is not None:
+            return fault
     if len(by_index) < len(assignments) or sorted(by_index) != list(range(len(by_index))):
         indexes = [each.partition_index for each in assignments]
         return f"partitions {indexes}: expected the numbers from 0 on, each once"
@@ -148,18 +151,12 @@ def _result(
 
 
 def _effective_configs(cluster: "Cluster", configs: dict[str, str]) -> list[CreatableTopicConfigs]:
-    """Every config of the new topic by name; those not given have the brokers' values."""
-    defaults = TOPIC_CONFIGS | {
-        "max.message.bytes": cluster.config.number("message.max.bytes"),
-        "retention.bytes": cluster.config.number("log.retention.bytes"),
-    }
+    """Every config of the new topic by name; those not given have the values of the controller, which creates it."""
+    controller = cluster.brokers[cluster.controller_id]
+    resolved = {name: topic_config(cluster, controller, configs, name) for name in TOPIC_CONFIGS}
     return [
         CreatableTopicConfigs(
-            name=name,
-            value=configs.get(name, topic_config_text(default)),
-            read_only=False,
-            config_source=_TOPIC_CONFIG if name in configs else _DEFAULT_CONFIG,
-            is_sensitive=False,
+            name=name, value=each.value, read_only=False, config_source=each.source, is_sensitive=False
         )
-        for name, default in defaults.items()
+        for name, each in resolved.items()
     ]

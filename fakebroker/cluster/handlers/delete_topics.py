@@ -4,6 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.controller_requests import timeout_fault
 from fakebroker.cluster.topics import Topic
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
@@ -20,6 +21,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteTopicsRespons
     if not cluster.config.switch("delete.topic.enable"):
         error = ErrorCode.TOPIC_DELETION_DISABLED if call.api_version >= 3 else ErrorCode.INVALID_REQUEST
         return DeleteTopicsResponse(responses=[_result(*each, error, "delete.topic.enable is false") for each in asked])
+    late = timeout_fault(call.request.timeout_ms)
+    if late is not None:
+        return DeleteTopicsResponse(responses=[_result(*each, ErrorCode.REQUEST_TIMED_OUT, late) for each in asked])
     found = {each: _find(cluster, *each) for each in asked}
     named = Counter(topic.topic_id for topic in found.values() if isinstance(topic, Topic))
     results = []

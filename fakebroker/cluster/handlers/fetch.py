@@ -1,4 +1,7 @@
-"""Fetch: what there is at once if it is enough, else a wait for more (ReplicaManager.fetchMessages, DelayedFetch)."""
+"""Fetch: what there is at once if it is enough, else a wait for more (ReplicaManager.fetchMessages, DelayedFetch).
+
+In versions 0-3 clients get message sets, which are made of the record batches (KafkaApis.maybeConvertFetchedData).
+"""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,6 +12,7 @@ from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leade
 from fakebroker.cluster.purgatory import DelayedFetch
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.message_sets import UnsupportedCompressionError, iterate_messages
 from fakebroker.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 _READ_COMMITTED = 1
+_FIRST_VERSION_OF_MAGIC_1, _FIRST_VERSION_OF_BATCHES = 2, 4
+_FIRST_VERSION_OF_WHOLE_MESSAGES = 3  # KIP-74: before, the limit may cut the last message.
+_FIRST_VERSION_OF_ZSTD = 10  # KIP-110
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -88,15 +95,17 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
         limit_bytes = min(budget_bytes, asked.partition_max_bytes)
         # KIP-74: the first partition with records gives one batch at least, whatever the limits.
         data = _read_partition(call, partition, asked, limit_bytes, at_least_one=is_empty)
+        stored = data.records or b""
+        if call.api_version < _FIRST_VERSION_OF_BATCHES:
+            data = _with_messages(call, asked, data, limit_bytes, at_least_one=is_empty)
         is_empty = is_empty and not data.records
-        size_bytes = len(data.records or b"")
-        budget_bytes = max(0, budget_bytes - size_bytes)
+        budget_bytes = max(0, budget_bytes - len(data.records or b""))
         if data.error_code:
             reading.missing_bytes = 0
-        elif size_bytes < reading.missing_bytes:
-            reading.missing_bytes -= _available_bytes(partition, asked, data.records or b"", limit_bytes)
+        elif len(stored) < reading.missing_bytes:
+            reading.missing_bytes -= _available_bytes(partition, asked, stored, limit_bytes)
         else:
-            reading.missing_bytes -= size_bytes
+            reading.missing_bytes -= len(stored)
         reading.data[key] = data
         reading.partitions.append(partition)
         if call.api_version >= 16 and data.error_code in _MOVED:
@@ -118,6 +127,9 @@ def _read_partition(
         return _failed(asked, error)
     if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
         return _failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if call.api_version < _FIRST_VERSION_OF_ZSTD and partition.topic.configs.get("compression.type") == "zstd":
+        return _failed(asked, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    at_least_one = at_least_one or call.api_version < _FIRST_VERSION_OF_WHOLE_MESSAGES
     return PartitionData(
         partition_index=partition.index,
         error_code=ErrorCode.NONE,
@@ -127,6 +139,28 @@ def _read_partition(
         aborted_transactions=[] if call.request.isolation_level == _READ_COMMITTED else None,
         records=log.read(asked.fetch_offset, limit_bytes, at_least_one=at_least_one),
     )
+
+
+def _with_messages(
+    call: Call, asked: FetchPartition, data: PartitionData, limit_bytes: int, *, at_least_one: bool
+) -> PartitionData:
+    """What a partition gives, its batches replaced by messages: as many whole ones as fit, or up to the limit."""
+    is_cut = call.api_version < _FIRST_VERSION_OF_WHOLE_MESSAGES
+    magic = int(call.api_version >= _FIRST_VERSION_OF_MAGIC_1)
+    messages = bytearray()
+    try:
+        for message in iterate_messages(split_batches(data.records or b""), magic, asked.fetch_offset):
+            if len(messages) + len(message) > limit_bytes and not is_cut and (messages or not at_least_one):
+                break
+            messages += message
+            if len(messages) >= limit_bytes:
+                break
+    except UnsupportedCompressionError as fault:
+        # What comes before it can be read; at it, the client is told.
+        if not messages:
+            return _failed(asked, fault.error_code)
+    data.records = bytes(messages[: max(0, limit_bytes)] if is_cut else messages)
+    return data
 
 
 def _available_bytes(partition: Partition, asked: FetchPartition, records: bytes, limit_bytes: int) -> int:

@@ -1,11 +1,14 @@
-"""ListOffsets: an offset for a timestamp, or for one of the negative numbers that name a place in the log."""
+"""ListOffsets: an offset for a timestamp, or for one of the negative numbers that name a place in the log.
+
+In version 0 several offsets for a timestamp, of places in the log and not of records.
+"""
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
-from fakebroker.cluster.partition_log import TimestampAndOffset
+from fakebroker.cluster.partition_log import PartitionLog, TimestampAndOffset
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_offsets import (
@@ -37,6 +40,16 @@ _UNKNOWN = TimestampAndOffset(offset=-1, timestamp_ms=-1, leader_epoch=-1)
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListOffsetsResponse:
     request: ListOffsetsRequest = call.request
+    if call.api_version == 0:
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[_answer_v0(cluster, call, topic.name, asked, now_ms) for asked in topic.partitions],
+                )
+                for topic in request.topics
+            ]
+        )
     times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     return ListOffsetsResponse(
         topics=[
@@ -74,12 +87,17 @@ def _answer(
 
 
 def _find(cluster: "Cluster", call: Call, name: str, asked: ListOffsetsPartition) -> TimestampAndOffset | ErrorCode:
+    partition = _partition(cluster, call, name, asked)
+    return partition if isinstance(partition, ErrorCode) else _offset(partition, asked.timestamp)
+
+
+def _partition(cluster: "Cluster", call: Call, name: str, asked: ListOffsetsPartition) -> Partition | ErrorCode:
     partition = find_partition(cluster, name, ZERO_UUID, asked.partition_index, by_id=False)
     if isinstance(partition, ErrorCode):
         return partition
     leader_only = call.request.replica_id != _DEBUGGING_REPLICA_ID
     error = leadership_error(partition, call.broker, asked.current_leader_epoch, leader_only=leader_only)
-    return _offset(partition, asked.timestamp) if error is ErrorCode.NONE else error
+    return partition if error is ErrorCode.NONE else error
 
 
 def _offset(partition: Partition, timestamp_ms: int) -> TimestampAndOffset:
@@ -99,3 +117,34 @@ def _offset(partition: Partition, timestamp_ms: int) -> TimestampAndOffset:
 def _epoch_at_start(partition: Partition) -> int:
     first = partition.log.read(partition.log.log_start_offset, 0)
     return RecordBatch.from_bytes(first).partition_leader_epoch if first else partition.leader_epoch
+
+
+def _answer_v0(
+    cluster: "Cluster", call: Call, name: str, asked: ListOffsetsPartition, now_ms: float
+) -> ListOffsetsPartitionResponse:
+    is_supported = asked.timestamp >= EARLIEST
+    partition = _partition(cluster, call, name, asked) if is_supported else ErrorCode.UNSUPPORTED_VERSION
+    if isinstance(partition, ErrorCode):
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=partition)
+    offsets = _offsets_before(partition.log, asked.timestamp, now_ms)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=ErrorCode.NONE,
+        old_style_offsets=offsets[: max(0, asked.max_num_offsets)],
+    )
+
+
+def _offsets_before(log: PartitionLog, timestamp_ms: int, now_ms: float) -> list[int]:
+    """The end of the log and where its segments start, as far as they were there, newest first.
+
+    As in `UnifiedLog.legacyFetchOffsetsBefore`. A log is one segment here; its file counts as written last at the time
+    of its newest record.
+    """
+    newest = log.max_timestamp()
+    start = (log.log_start_offset, -1 if newest is None else min(newest.timestamp_ms, now_ms))
+    places = [(log.log_end_offset, now_ms), start] if log.log_end_offset > log.log_start_offset else [start]
+    if timestamp_ms == LATEST:
+        return [offset for offset, _ in places]
+    if timestamp_ms == EARLIEST:
+        return [log.log_start_offset]
+    return [offset for offset, written_ms in places if written_ms <= timestamp_ms]

@@ -106,7 +106,8 @@ def _described(cluster: "Cluster", call: Call, topic: Topic) -> MetadataResponse
 
 def _partition(cluster: "Cluster", call: Call, partition: Partition) -> MetadataResponsePartition:
     up = [node_id for node_id in partition.replicas if cluster.brokers[node_id].up]
-    # Version 0 has no list of offline replicas: it leaves them out and says so with an error.
+    in_sync = cluster.in_sync(partition)
+    # Version 0 tells of brokers that are up alone; it leaves the others out and says so with an error.
     replicas = list(partition.replicas) if call.api_version > 0 else up
     error = ErrorCode.NONE if len(replicas) == len(partition.replicas) else ErrorCode.REPLICA_NOT_AVAILABLE
     leader_id = partition.leader_id
@@ -118,6 +119,6 @@ def _partition(cluster: "Cluster", call: Call, partition: Partition) -> Metadata
         leader_id=leader_id,
         leader_epoch=partition.leader_epoch,
         replica_nodes=replicas,
-        isr_nodes=up,
+        isr_nodes=in_sync if call.api_version > 0 else [node_id for node_id in in_sync if node_id in up],
         offline_replicas=[node_id for node_id in partition.replicas if node_id not in up],
     )

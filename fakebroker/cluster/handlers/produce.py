@@ -1,16 +1,21 @@
 """Produce: one record batch for each partition, checked and appended. As there is one copy, all replicas have it.
 
-Checks follow KafkaApis.handleProduceRequest, ProduceRequest.validateRecords and ReplicaManager.appendToLocalLog.
+Of the message sets that clients send in versions 0-2 record batches are made first. Since Kafka 4.0 they are refused.
+Checks follow KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, ReplicaManager.appendToLocalLog and
+UnifiedLog.append.
 """
 
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.configs import topic_number
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
-from fakebroker.cluster.topics import Partition, Topic
+from fakebroker.cluster.producers import RefusedBatchError
+from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression
+from fakebroker.protocol.message_sets import magic_of, split_messages, to_record_batch
 from fakebroker.protocol.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -22,12 +27,19 @@ from fakebroker.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from fakebroker.protocol.records import InvalidBatchError, RecordBatch, split_batches, validate_produced
+from fakebroker.protocol.releases import Release
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to internal topics (AdminUtils)."""
+
+KIP_98, KIP_467, KIP_896 = Release(0, 11), Release(2, 4), Release(4, 0)
+"""Since when there are record batches, since when INVALID_RECORD, and since when message sets are refused."""
+
+_FIRST_VERSION_OF_BATCHES = 3
+_RECORD_BATCH_MAGIC = 2
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ProduceResponse | None:
@@ -63,35 +75,54 @@ def _produce(
     now_ms: float,
 ) -> PartitionProduceResponse:
     """Append one partition's batch, or refuse it; `moved` gets the partition if another broker leads it."""
-    if call.api_version < 3:
-        return _refused(data, ErrorCode.UNSUPPORTED_VERSION)
+    if call.api_version < _FIRST_VERSION_OF_BATCHES and call.broker.release >= KIP_896:
+        return _refused(data.index, ErrorCode.UNSUPPORTED_VERSION)
     partition = find_partition(cluster, topic.name, topic.topic_id, data.index, by_id=call.api_version >= 13)
     if isinstance(partition, ErrorCode):
-        return _refused(data, partition)
+        return _refused(data.index, partition)
     try:
         batch = _checked(cluster, call, partition, data.records or b"")
     except InvalidBatchError as fault:
-        return _refused(data, fault.error_code, str(fault))
+        is_older = fault.error_code is ErrorCode.INVALID_RECORD and call.broker.release < KIP_467
+        return _refused(data.index, ErrorCode.CORRUPT_MESSAGE if is_older else fault.error_code, str(fault))
     if isinstance(batch, ErrorCode):
-        response = _refused(data, batch)
+        response = _refused(data.index, batch)
         if batch is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.api_version >= 10:
             response.current_leader = LeaderIdAndEpoch(
                 leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
             )
             moved.append(partition)
         return response
-    base_offset = partition.log.append(batch.data, partition.leader_epoch)
+    response = _append(cluster, call, partition, batch, now_ms)
+    response.log_start_offset = partition.log.log_start_offset
+    return response
+
+
+def _append(
+    cluster: "Cluster", call: Call, partition: Partition, batch: RecordBatch, now_ms: float
+) -> PartitionProduceResponse:
+    """Append a batch, unless its producer has sent it before, or out of order."""
+    log, index = partition.log, partition.index
+    try:
+        repeated = log.producers.check(batch, call.broker.release, log.log_start_offset, now_ms)
+    except RefusedBatchError as fault:
+        return _refused(index, fault.error_code, str(fault))
+    if repeated is not None:
+        # Kafka tells the batch's own timestamp as if the broker had set it.
+        return PartitionProduceResponse(
+            index=index,
+            error_code=ErrorCode.NONE,
+            base_offset=repeated.base_offset,
+            log_append_time_ms=repeated.max_timestamp_ms,
+        )
+    log.retain(topic_number(cluster, call.broker, partition.topic, "retention.bytes"))
+    base_offset = log.append(batch.data, partition.leader_epoch)
     fetch.wake(cluster, partition, batch.size_bytes, now_ms)
-    return PartitionProduceResponse(
-        index=data.index,
-        error_code=ErrorCode.NONE,
-        base_offset=base_offset,
-        log_start_offset=partition.log.log_start_offset,
-    )
+    return PartitionProduceResponse(index=index, error_code=ErrorCode.NONE, base_offset=base_offset)
 
 
-def _refused(data: PartitionProduceData, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1, error_message=message)
+def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=error, base_offset=-1, error_message=message)
 
 
 def _checked(cluster: "Cluster", call: Call, partition: Partition, records: bytes) -> RecordBatch | ErrorCode:
@@ -102,21 +133,46 @@ def _checked(cluster: "Cluster", call: Call, partition: Partition, records: byte
     """
     if call.request.acks not in (-1, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
+    # Kafka has never refused record batches in requests of the versions before them.
+    is_batch = call.broker.release >= KIP_98 and magic_of(records) == _RECORD_BATCH_MAGIC
+    if call.api_version < _FIRST_VERSION_OF_BATCHES and not is_batch:
+        return _checked_messages(cluster, call, partition, records)
     batches = split_batches(records)
     if call.api_version < 7 and any(batch.compression is Compression.ZSTD for batch in batches):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if any(batch.is_transactional for batch in batches):
         # No transaction can have begun: InitProducerId refuses transactional ids.
         return ErrorCode.INVALID_TXN_STATE
-    if partition.topic.is_internal and call.client_id != ADMIN_CLIENT_ID:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
-    error = leadership_error(partition, call.broker)
+    error = _place_error(call, partition)
     if error is not ErrorCode.NONE:
         return error
-    if any(batch.size_bytes > _limit_bytes(cluster, partition.topic) for batch in batches):
+    limit_bytes = topic_number(cluster, call.broker, partition.topic, "max.message.bytes")
+    if any(batch.size_bytes > limit_bytes for batch in batches):
         return ErrorCode.MESSAGE_TOO_LARGE
     return validate_produced(records)
 
 
-def _limit_bytes(cluster: "Cluster", topic: Topic) -> int:
-    return int(topic.configs.get("max.message.bytes", cluster.config.number("message.max.bytes")))
+def _checked_messages(cluster: "Cluster", call: Call, partition: Partition, records: bytes) -> RecordBatch | ErrorCode:
+    """The batch made of a message set, or why it may not be appended; NONE where there is no whole message in it.
+
+    Raises:
+        InvalidBatchError: The bytes are not a sound message set.
+    """
+    error = _place_error(call, partition)
+    if error is not ErrorCode.NONE:
+        return error
+    limit_bytes = topic_number(cluster, call.broker, partition.topic, "max.message.bytes")
+    messages = split_messages(records)
+    if any(message.size_bytes > limit_bytes for message in messages):
+        return ErrorCode.MESSAGE_TOO_LARGE
+    if not messages:
+        return ErrorCode.NONE
+    batch = RecordBatch.from_bytes(to_record_batch(messages))
+    return ErrorCode.MESSAGE_TOO_LARGE if batch.size_bytes > limit_bytes else batch
+
+
+def _place_error(call: Call, partition: Partition) -> ErrorCode:
+    """Why nothing may be written here by this client to this broker, or NONE."""
+    if partition.topic.is_internal and call.client_id != ADMIN_CLIENT_ID:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return leadership_error(partition, call.broker)

@@ -1,4 +1,7 @@
-"""Fetch: record batches from an offset on, waiting for them; sessions from 7 (KIP-227), ids from 13 (KIP-516)."""
+"""Fetch: records from an offset on, waiting for them, as message sets in versions 0-3, as record batches from 4 on.
+
+Sessions from 7 (KIP-227), topics by id from 13 (KIP-516).
+"""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import ZERO_UUID, Int8, Int16, Int32, Int64, Records, String, Uuid
@@ -36,15 +39,15 @@ class ForgottenTopic(Struct):
     partitions: list[Int32]
 
 
-@message(api_key=1, versions="4-18", flexible="12+")
+@message(api_key=1, versions="0-18", flexible="12+")
 class FetchRequest(Message):
     cluster_id: String | None = field(versions="12+", tag=0, ignorable=True, default=None)
     replica_id: Int32 = field(versions="0-14", default=-1)
     replica_state: ReplicaState = field(versions="15+", tag=1, default_factory=ReplicaState)
     max_wait_ms: Int32
     min_bytes: Int32
-    max_bytes: Int32 = 0x7FFFFFFF
-    isolation_level: Int8 = 0
+    max_bytes: Int32 = field(versions="3+", ignorable=True, default=0x7FFFFFFF)
+    isolation_level: Int8 = field(versions="4+", ignorable=True, default=0)
     session_id: Int32 = field(versions="7+", ignorable=True, default=0)
     session_epoch: Int32 = field(versions="7+", ignorable=True, default=-1)
     topics: list[FetchTopic]
@@ -81,12 +84,12 @@ class PartitionData(Struct):
     partition_index: Int32
     error_code: Int16
     high_watermark: Int64
-    last_stable_offset: Int64 = -1
+    last_stable_offset: Int64 = field(versions="4+", ignorable=True, default=-1)
     log_start_offset: Int64 = field(versions="5+", ignorable=True, default=-1)
     diverging_epoch: EpochEndOffset = field(versions="12+", tag=0, default_factory=EpochEndOffset)
     current_leader: LeaderIdAndEpoch = field(versions="12+", tag=1, default_factory=LeaderIdAndEpoch)
     snapshot_id: SnapshotId = field(versions="12+", tag=2, default_factory=SnapshotId)
-    aborted_transactions: list[AbortedTransaction] | None
+    aborted_transactions: list[AbortedTransaction] | None = field(versions="4+", ignorable=True, default_factory=list)
     preferred_read_replica: Int32 = field(versions="11+", default=-1)
     records: Records | None
 
@@ -106,9 +109,9 @@ class NodeEndpoint(Struct):
     rack: String | None = None
 
 
-@message(api_key=1, versions="4-18", flexible="12+")
+@message(api_key=1, versions="0-18", flexible="12+")
 class FetchResponse(Message):
-    throttle_time_ms: Int32 = 0
+    throttle_time_ms: Int32 = field(versions="1+", ignorable=True, default=0)
     error_code: Int16 = field(versions="7+", ignorable=True, default=0)
     session_id: Int32 = field(versions="7+", default=0)
     responses: list[FetchableTopicResponse]

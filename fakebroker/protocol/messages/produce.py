@@ -1,4 +1,4 @@
-"""Produce: record batches to append. Versions 0-2 are read only to be refused; topics by id from 13 (KIP-516)."""
+"""Produce: records to append, as message sets in versions 0-2, as record batches from 3 on; topics by id from 13."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import ZERO_UUID, Int16, Int32, Int64, Records, String, Uuid

@@ -1,0 +1,137 @@
+"""DescribeConfigs: what a topic or a broker is configured to, and where each value comes from (ConfigHelper)."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.config_changes import ConfigRefusedError, ResourceType, require_own_name, require_topic_name
+from fakebroker.cluster.config_key import ConfigKey, ConfigType
+from fakebroker.cluster.configs import ConfigSource, Resolved, broker_config, default_broker_config, topic_config
+from fakebroker.cluster.topic_configs import TOPIC_CONFIGS
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeConfigsResponse:
+    request: DescribeConfigsRequest = call.request
+    unknown = [each.resource_type for each in request.resources if each.resource_type not in list(ResourceType)]
+    if unknown:
+        # As in Kafka, one unknown type fails the whole request.
+        message = f"Unexpected resource type {unknown[0]}: expected {', '.join(map(str, map(int, ResourceType)))}"
+        return DescribeConfigsResponse(
+            results=[_refused(each, ErrorCode.INVALID_REQUEST, message) for each in request.resources]
+        )
+    return DescribeConfigsResponse(results=[_result(cluster, call, each) for each in request.resources])
+
+
+def _refused(resource: DescribeConfigsResource, error: ErrorCode, message: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+
+
+def _result(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    try:
+        configs = _configs(cluster, call, resource)
+    except ConfigRefusedError as refused:
+        return _refused(resource, refused.error_code, str(refused))
+    return DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )
+
+
+def _configs(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return _topic(cluster, call, resource)
+        case ResourceType.BROKER if not name:
+            return _cluster_wide(cluster, call, resource)
+        case ResourceType.BROKER:
+            require_own_name(call.broker, name)
+            return _broker(cluster, call, resource)
+        case _:
+            require_own_name(call.broker, name)
+            return []  # The fake cluster's brokers have no loggers.
+
+
+def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    name = resource.resource_name
+    require_topic_name(name)
+    topic = cluster.topics.get(name)
+    if topic is None:
+        raise ConfigRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    return [
+        _entry(call, each, TOPIC_CONFIGS[each], topic_config(cluster, call.broker, topic.configs, each))
+        for each in _asked(resource, TOPIC_CONFIGS)
+    ]
+
+
+def _broker(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    """All configs of a broker, also those that Kafka does not know and that it was given nevertheless."""
+    names = dict.fromkeys([*BROKER_CONFIGS, *call.broker.configs, *cluster.broker_configs])
+    return [
+        _entry(call, each, BROKER_CONFIGS.get(each), broker_config(cluster, call.broker, each), _is_read_only(each))
+        for each in _asked(resource, names)
+    ]
+
+
+def _cluster_wide(
+    cluster: "Cluster", call: Call, resource: DescribeConfigsResource
+) -> list[DescribeConfigsResourceResult]:
+    """What all brokers of the cluster were given, and nothing else."""
+    return [
+        _entry(call, each, BROKER_CONFIGS.get(each), default_broker_config(cluster, each), _is_read_only(each))
+        for each in _asked(resource, cluster.broker_configs)
+    ]
+
+
+def _asked(resource: DescribeConfigsResource, names: Iterable[str]) -> list[str]:
+    """The names that a request asks for, in their order: all if it names none."""
+    wanted = resource.configuration_keys
+    return [name for name in sorted(names) if not wanted or name in wanted]
+
+
+def _is_read_only(broker_config_name: str) -> bool:
+    return broker_config_name not in DYNAMIC_CONFIGS
+
+
+def _entry(
+    call: Call, name: str, key: ConfigKey | None, resolved: Resolved, read_only: bool = False
+) -> DescribeConfigsResourceResult:
+    """One config. Without a key nobody knows whether it is a secret, so its value is not told."""
+    request: DescribeConfigsRequest = call.request
+    synonyms = resolved.synonyms if request.include_synonyms else []
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=resolved.value,
+        read_only=read_only,
+        config_source=resolved.source,
+        is_default=call.api_version == 0 and resolved.source is ConfigSource.DEFAULT_CONFIG,
+        is_sensitive=key is None,
+        synonyms=[
+            DescribeConfigsSynonym(name=each.name, value=None if key is None else each.value, source=each.source)
+            for each in synonyms
+        ],
+        config_type=ConfigType.UNKNOWN if key is None else key.type,
+        documentation=(key.about if key else "") if request.include_documentation else None,
+    )

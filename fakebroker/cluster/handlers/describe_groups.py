@@ -1,0 +1,84 @@
+"""DescribeGroups: a group's state and members; a missing one is Dead, and from version 6 on an error too (KIP-1043)."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.coordinator.group import DEAD, STABLE, Group
+from fakebroker.coordinator.member import Member
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from fakebroker.protocol.releases import Release
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+GROUP_OPERATIONS = 3400
+"""What one may do with a group where no authorizer forbids it: bits numbered by Kafka's AclOperation (KIP-430)."""
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeGroupsResponse:
+    request: DescribeGroupsRequest = call.request
+    groups = [_described(call, group_id) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described(call: Call, group_id: str) -> DescribedGroup:
+    group = call.broker.coordinator.group(group_id)
+    if group is not None:
+        return _found(call, group)
+    if error := call.broker.coordinator.error_for(group_id):
+        return _without_members(group_id, "", error)
+    missing = _without_members(group_id, DEAD.value)
+    if call.api_version >= 6:
+        missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        missing.error_message = f"Group {group_id} not found."
+    return missing
+
+
+def _without_members(group_id: str, state: str, error: ErrorCode = ErrorCode.NONE) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error, group_id=group_id, group_state=state, protocol_type="", protocol_data="", members=[]
+    )
+
+
+def _found(call: Call, group: Group) -> DescribedGroup:
+    """Only a stable group has a protocol, and members with metadata."""
+    is_stable = group.state is STABLE
+    # Before 4.0 the members of any other group had no assignment either (GroupMetadata.summary).
+    has_assignments = is_stable or call.broker.release >= Release(4, 0)
+    protocol_name = (group.protocol_name or "") if is_stable else ""
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol_name,
+        members=[
+            _member(
+                member,
+                metadata=member.metadata_for(protocol_name) if is_stable else b"",
+                assignment=member.assignment if has_assignments else b"",
+            )
+            for member in group.members.values()
+        ],
+    )
+
+
+def _member(member: Member, metadata: bytes, assignment: bytes) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=metadata,
+        member_assignment=assignment,
+    )

@@ -1,0 +1,45 @@
+"""DescribeLogDirs: the asked broker's one directory, with its replicas (ReplicaManager.describeLogDirs)."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.topics import Partition
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+LOG_DIR = "/var/lib/kafka/data"
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeLogDirsResponse:
+    """What is asked for and not there is left out, and topics of which nothing is left."""
+    request: DescribeLogDirsRequest = call.request
+    asked = None
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    topics = []
+    for topic in cluster.visible_topics():
+        held = [
+            _described(partition)
+            for partition in topic.partitions
+            if call.broker.node_id in partition.replicas and (asked is None or (topic.name, partition.index) in asked)
+        ]
+        if held:
+            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=held))
+    return DescribeLogDirsResponse(
+        results=[DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=LOG_DIR, topics=topics)]
+    )
+
+
+def _described(partition: Partition) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=partition.index, partition_size=partition.log.size_bytes, offset_lag=0, is_future_key=False
+    )

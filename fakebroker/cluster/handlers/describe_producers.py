@@ -1,0 +1,69 @@
+"""DescribeProducers: the producers that the log of a partition remembers (KIP-664). Any replica answers."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
+from fakebroker.cluster.producers import Producer
+from fakebroker.cluster.topics import name_fault
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from fakebroker.protocol.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+_NO_COORDINATOR_EPOCH = -1
+"""Without transactions no transaction coordinator has ever written to a log."""
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeProducersResponse:
+    request: DescribeProducersRequest = call.request
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(cluster, call, topic.name, index, now_ms) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(cluster: "Cluster", call: Call, name: str, index: int, now_ms: float) -> PartitionResponse:
+    fault = name_fault(name)
+    if fault is not None:
+        return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if name not in cluster.topics:
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    partition = find_partition(cluster, name, ZERO_UUID, index, by_id=False)
+    if isinstance(partition, ErrorCode):
+        return _refused(index, partition)
+    error = leadership_error(partition, call.broker, leader_only=False)
+    if error is not ErrorCode.NONE:
+        return _refused(index, error)
+    return PartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        active_producers=[_state(producer) for producer in partition.log.producers.active(now_ms)],
+    )
+
+
+def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionResponse:
+    return PartitionResponse(partition_index=index, error_code=error, error_message=message, active_producers=[])
+
+
+def _state(producer: Producer) -> ProducerState:
+    return ProducerState(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.newest.last_sequence,
+        last_timestamp=producer.newest.max_timestamp_ms,
+        coordinator_epoch=_NO_COORDINATOR_EPOCH,
+    )

@@ -1,0 +1,103 @@
+"""DescribeTopicPartitions: topics by name in order, page by page (DescribeTopicPartitionsRequestHandler, KIP-966)."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.metadata import NOT_ASKED, TOPIC_OPERATIONS
+from fakebroker.cluster.topics import INTERNAL_TOPICS, NO_LEADER, Partition, Topic, name_fault
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from fakebroker.protocol.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+MAX_REQUEST_PARTITION_SIZE_LIMIT = 2000
+"""Kafka's default of `max.request.partition.size.limit`."""
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeTopicPartitionsResponse:
+    request: DescribeTopicPartitionsRequest = call.request
+    cursor = request.cursor or Cursor(topic_name="", partition_index=0)
+    asked = {topic.name for topic in request.topics}
+    if cursor.partition_index < 0 or (request.cursor is not None and asked and cursor.topic_name not in asked):
+        # Kafka has no place for the reason in this response.
+        refused = [_failed(name, ErrorCode.INVALID_REQUEST, NOT_ASKED) for name in sorted(asked)]
+        return DescribeTopicPartitionsResponse(topics=refused)
+    names = asked or {topic.name for topic in cluster.visible_topics()}
+    return _page(cluster, sorted(name for name in names if name >= cursor.topic_name), cursor, _limit(request))
+
+
+def _limit(request: DescribeTopicPartitionsRequest) -> int:
+    return max(1, min(request.response_partition_limit, MAX_REQUEST_PARTITION_SIZE_LIMIT))
+
+
+def _page(cluster: "Cluster", names: list[str], cursor: Cursor, remaining: int) -> DescribeTopicPartitionsResponse:
+    """So many partitions of these topics from the cursor on, and where the next page begins."""
+    response = DescribeTopicPartitionsResponse(topics=[])
+    for name in names:
+        start = cursor.partition_index if name == cursor.topic_name else 0
+        if remaining == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = cluster.topics.get(name)
+        if topic is None:
+            response.topics.append(_failed(name, _error(name), TOPIC_OPERATIONS))
+            continue
+        page = topic.partitions[start : start + remaining]
+        response.topics.append(_described(cluster, topic, page))
+        remaining -= len(page)
+        if start + len(page) < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=start + len(page))
+            break
+    return response
+
+
+def _error(name: str) -> ErrorCode:
+    """Why there is no topic of this name."""
+    if name_fault(name) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def _failed(name: str, error: ErrorCode, operations: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+        topic_authorized_operations=operations,
+    )
+
+
+def _described(cluster: "Cluster", topic: Topic, page: list[Partition]) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(cluster, partition) for partition in page],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(cluster: "Cluster", partition: Partition) -> DescribeTopicPartitionsResponsePartition:
+    """One partition; it has no error even without a leader. Eligible leaders beside the in-sync ones there are none."""
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=NO_LEADER if cluster.leader_of(partition) is None else partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=cluster.in_sync(partition),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[node_id for node_id in partition.replicas if not cluster.brokers[node_id].up],
+    )

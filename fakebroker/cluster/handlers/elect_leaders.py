@@ -1,0 +1,96 @@
+"""ElectLeaders: the preferred replica to lead, or any that is up (ReplicationControlManager.electLeaders)."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.handlers.controller_requests import timeout_fault
+from fakebroker.cluster.topics import Partition
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+# Kafka's ElectionType.
+PREFERRED, UNCLEAN = 0, 1
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> ElectLeadersResponse:
+    request: ElectLeadersRequest = call.request
+    if request.topic_partitions == []:
+        return ElectLeadersResponse(replica_election_results=[])
+    late = timeout_fault(request.timeout_ms)
+    if late is not None:
+        return _refused(request, ErrorCode.REQUEST_TIMED_OUT, late)
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        message = f"election type {request.election_type}: expected 0 (preferred) or 1 (unclean)"
+        return _refused(request, ErrorCode.INVALID_REQUEST, message)
+    results = _of_all(cluster, request, now_ms) if request.topic_partitions is None else _of(cluster, request, now_ms)
+    cluster.settle(now_ms)
+    return ElectLeadersResponse(replica_election_results=results)
+
+
+def _refused(request: ElectLeadersRequest, error: ErrorCode, message: str) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=error,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic, partition_result=[_result(index, error, message) for index in asked.partitions]
+            )
+            for asked in request.topic_partitions or []
+        ],
+    )
+
+
+def _of_all(cluster: "Cluster", request: ElectLeadersRequest, now_ms: float) -> list[ReplicaElectionResult]:
+    """Every topic is told of, but of its partitions only those that had need of an election."""
+    results = []
+    for topic in cluster.visible_topics():
+        elected = [_elect(cluster, each, request.election_type, now_ms) for each in topic.partitions]
+        told = [result for result in elected if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        results.append(ReplicaElectionResult(topic=topic.name, partition_result=told))
+    return results
+
+
+def _of(cluster: "Cluster", request: ElectLeadersRequest, now_ms: float) -> list[ReplicaElectionResult]:
+    results = []
+    for asked in request.topic_partitions or []:
+        told = []
+        topic = cluster.topics.get(asked.topic)
+        for index in asked.partitions:
+            partition = None if topic is None else topic.partition(index)
+            if partition is None:
+                message = f"there is no partition {asked.topic}-{index}"
+                told.append(_result(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message))
+            else:
+                told.append(_elect(cluster, partition, request.election_type, now_ms))
+        results.append(ReplicaElectionResult(topic=asked.topic, partition_result=told))
+    return results
+
+
+def _elect(cluster: "Cluster", partition: Partition, election_type: int, now_ms: float) -> PartitionResult:
+    """Elect a leader for one partition. A preferred election of one without leader takes any, if it has to."""
+    name, preferred = f"{partition.topic.name}-{partition.index}", partition.replicas[0]
+    has_leader = cluster.leader_of(partition) is not None
+    if has_leader and (election_type == UNCLEAN or partition.leader_id == preferred):
+        message = f"broker {partition.leader_id} leads {name} already"
+        return _result(partition.index, ErrorCode.ELECTION_NOT_NEEDED, message)
+    up = [node_id for node_id in partition.replicas if cluster.brokers[node_id].up]
+    if not up and election_type == UNCLEAN:
+        message = f"no replica of {name} is up: expected one of {list(partition.replicas)}"
+        return _result(partition.index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
+    if not up or (has_leader and preferred not in up):
+        message = f"broker {preferred}, the preferred leader of {name}, is down"
+        return _result(partition.index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message)
+    cluster.controller.set_leader(partition, up[0], now_ms, Failover())
+    return _result(partition.index, ErrorCode.NONE, None)
+
+
+def _result(index: int, error: ErrorCode, message: str | None) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=error, error_message=message)

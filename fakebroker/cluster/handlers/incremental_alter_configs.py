@@ -1,0 +1,39 @@
+"""IncrementalAlterConfigs: single configs to set, delete, append to or subtract from; the others stay (KIP-339)."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.config_changes import Change, ResourceChange, alter
+from fakebroker.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> IncrementalAlterConfigsResponse:
+    request: IncrementalAlterConfigsRequest = call.request
+    resources = [
+        ResourceChange(
+            each.resource_type,
+            each.resource_name,
+            [Change(config.name, config.value, config.config_operation) for config in each.configs],
+            replaces=False,
+        )
+        for each in request.resources
+    ]
+    outcomes = alter(cluster, call.broker, resources, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error_code,
+                error_message=message,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+            )
+            for each, (error_code, message) in zip(resources, outcomes, strict=True)
+        ]
+    )

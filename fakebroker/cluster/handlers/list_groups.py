@@ -1,0 +1,44 @@
+"""ListGroups: the groups that this broker coordinates, by state (KIP-518) and type (KIP-848) if asked."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.coordinator.group import Group
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from fakebroker.protocol.releases import Release
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+_CLASSIC = "classic"
+"""The type of every group."""
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListGroupsResponse:
+    coordinator = call.broker.coordinator
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_loading else ErrorCode.NONE
+    # Before 4.0 the groups that are known already came with the error (GroupCoordinator.handleListGroups).
+    if error and call.broker.release >= Release(4, 0):
+        return ListGroupsResponse(error_code=error, groups=[])
+    groups = [_listed(group) for group in _wanted(call.request, coordinator.groups())]
+    return ListGroupsResponse(error_code=error, groups=groups)
+
+
+def _wanted(request: ListGroupsRequest, groups: Iterable[Group]) -> list[Group]:
+    """Names of any case will do, and one that nobody knows matches nothing. States may have blanks around them."""
+    states = [state.lower().strip() for state in request.states_filter]
+    types = [group_type.lower() for group_type in request.types_filter]
+    if types and _CLASSIC not in types:
+        return []
+    return [group for group in groups if not states or group.state.value.lower() in states]
+
+
+def _listed(group: Group) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=_CLASSIC,
+    )

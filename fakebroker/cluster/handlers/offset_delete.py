@@ -1,0 +1,44 @@
+"""OffsetDelete: unknown partitions are refused here, one by one; the coordinator decides about the rest (KIP-496)."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+Entry = tuple[str, int]
+"""A topic and the index of a partition."""
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetDeleteResponse:
+    """The coordinator is asked even if nothing is left to delete: an error of the group is all that is told then."""
+    request: OffsetDeleteRequest = call.request
+    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    known = [entry for entry in asked if _is_known(cluster, *entry)]
+    error, errors = call.broker.coordinator.delete_offsets(request.group_id, known)
+    if error:
+        return OffsetDeleteResponse(error_code=error, topics=[])
+    refused = [(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for entry in asked if not _is_known(cluster, *entry)]
+    return OffsetDeleteResponse(topics=_topics([*refused, *zip(known, errors, strict=True)]))
+
+
+def _is_known(cluster: "Cluster", name: str, index: int) -> bool:
+    topic = cluster.topics.get(name)
+    return topic is not None and topic.partition(index) is not None
+
+
+def _topics(results: Iterable[tuple[Entry, ErrorCode]]) -> list[OffsetDeleteResponseTopic]:
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    for (name, index), error in results:
+        topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name, partitions=[]))
+        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
+    return list(topics.values())

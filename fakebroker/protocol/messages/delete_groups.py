@@ -1,0 +1,21 @@
+"""DeleteGroups: groups without members, with all that they have committed (KIP-229)."""
+
+from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.types import Int16, Int32, String
+
+
+@message(api_key=42, versions="0-2", flexible="2+")
+class DeleteGroupsRequest(Message):
+    groups_names: list[String]
+
+
+@struct
+class DeletableGroupResult(Struct):
+    group_id: String
+    error_code: Int16
+
+
+@message(api_key=42, versions="0-2", flexible="2+")
+class DeleteGroupsResponse(Message):
+    throttle_time_ms: Int32 = 0
+    results: list[DeletableGroupResult]

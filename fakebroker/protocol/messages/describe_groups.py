@@ -1,0 +1,38 @@
+"""DescribeGroups: groups with their members, subscriptions and assignments."""
+
+from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.types import Boolean, Bytes, Int16, Int32, String
+
+
+@message(api_key=15, versions="0-6", flexible="5+")
+class DescribeGroupsRequest(Message):
+    groups: list[String]
+    include_authorized_operations: Boolean = field(versions="3+", default=False)
+
+
+@struct
+class DescribedGroupMember(Struct):
+    member_id: String
+    group_instance_id: String | None = field(versions="4+", ignorable=True, default=None)
+    client_id: String
+    client_host: String
+    member_metadata: Bytes
+    member_assignment: Bytes
+
+
+@struct
+class DescribedGroup(Struct):
+    error_code: Int16
+    error_message: String | None = field(versions="6+", default=None)
+    group_id: String
+    group_state: String
+    protocol_type: String
+    protocol_data: String
+    members: list[DescribedGroupMember]
+    authorized_operations: Int32 = field(versions="3+", default=-2147483648)
+
+
+@message(api_key=15, versions="0-6", flexible="5+")
+class DescribeGroupsResponse(Message):
+    throttle_time_ms: Int32 = field(versions="1+", ignorable=True, default=0)
+    groups: list[DescribedGroup]

@@ -1,0 +1,38 @@
+"""IncrementalAlterConfigs: single configs to set, delete, append to or subtract from (KIP-339)."""
+
+from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String
+
+
+@struct
+class AlterableConfig(Struct):
+    name: String
+    config_operation: Int8
+    value: String | None
+
+
+@struct
+class AlterConfigsResource(Struct):
+    resource_type: Int8
+    resource_name: String
+    configs: list[AlterableConfig]
+
+
+@message(api_key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsRequest(Message):
+    resources: list[AlterConfigsResource]
+    validate_only: Boolean
+
+
+@struct
+class AlterConfigsResourceResponse(Struct):
+    error_code: Int16
+    error_message: String | None
+    resource_type: Int8
+    resource_name: String
+
+
+@message(api_key=44, versions="0-1", flexible="1+")
+class IncrementalAlterConfigsResponse(Message):
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResourceResponse]

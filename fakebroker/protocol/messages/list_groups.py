@@ -1,0 +1,25 @@
+"""ListGroups: the groups that a broker coordinates, by state from 4 (KIP-518), by type from 5 on (KIP-848)."""
+
+from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.types import Int16, Int32, String
+
+
+@message(api_key=16, versions="0-5", flexible="3+")
+class ListGroupsRequest(Message):
+    states_filter: list[String] = field(versions="4+", default_factory=list)
+    types_filter: list[String] = field(versions="5+", default_factory=list)
+
+
+@struct
+class ListedGroup(Struct):
+    group_id: String
+    protocol_type: String
+    group_state: String = field(versions="4+", ignorable=True, default="")
+    group_type: String = field(versions="5+", ignorable=True, default="")
+
+
+@message(api_key=16, versions="0-5", flexible="3+")
+class ListGroupsResponse(Message):
+    throttle_time_ms: Int32 = field(versions="1+", ignorable=True, default=0)
+    error_code: Int16 = 0
+    groups: list[ListedGroup]

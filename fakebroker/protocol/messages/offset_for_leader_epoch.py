@@ -1,0 +1,43 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended in a log, so that a client sees what was cut off (KIP-320)."""
+
+from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.types import Int16, Int32, Int64, String
+
+
+@struct
+class OffsetForLeaderPartition(Struct):
+    partition: Int32
+    current_leader_epoch: Int32 = field(versions="2+", ignorable=True, default=-1)
+    leader_epoch: Int32
+
+
+@struct
+class OffsetForLeaderTopic(Struct):
+    topic: String
+    partitions: list[OffsetForLeaderPartition]
+
+
+@message(api_key=23, versions="0-4", flexible="4+")
+class OffsetForLeaderEpochRequest(Message):
+    replica_id: Int32 = field(versions="3+", ignorable=True, default=-2)
+    topics: list[OffsetForLeaderTopic]
+
+
+@struct
+class EpochEndOffset(Struct):
+    error_code: Int16
+    partition: Int32
+    leader_epoch: Int32 = field(versions="1+", ignorable=True, default=-1)
+    end_offset: Int64 = -1
+
+
+@struct
+class OffsetForLeaderTopicResult(Struct):
+    topic: String
+    partitions: list[EpochEndOffset]
+
+
+@message(api_key=23, versions="0-4", flexible="4+")
+class OffsetForLeaderEpochResponse(Message):
+    throttle_time_ms: Int32 = field(versions="2+", ignorable=True, default=0)
+    topics: list[OffsetForLeaderTopicResult]

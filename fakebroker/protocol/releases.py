@@ -1,0 +1,56 @@
+"""Kafka's releases: how they are ordered, and which versions of each API each of them tells of.
+
+The numbers stand in `releases.txt`, a table to be read. Knows no behavior.
+"""
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import NamedTuple
+
+from fakebroker.errors import ConfigError
+from fakebroker.protocol.schema import Versions
+
+
+class Release(NamedTuple):
+    """A release of Kafka; they compare by age. Before 0.11 three numbers make one, since then two."""
+
+    major: int
+    minor: int
+    patch: int = 0
+
+    def __str__(self) -> str:
+        numbers = self if self < (0, 11) else self[:2]
+        return ".".join(map(str, numbers))
+
+
+NEWEST = Release(4, 2)
+
+
+def _read_table(text: str) -> dict[Release, dict[str, Versions]]:
+    head, *rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    table: dict[Release, dict[str, Versions]] = {Release(*map(int, name.split("."))): {} for name in head[1:]}
+    for api, *cells in rows:
+        for versions_by_api, cell in zip(table.values(), cells, strict=True):
+            if cell != "-":
+                versions_by_api[api] = Versions.parse(cell)
+    return table
+
+
+# Oldest first: for each release the versions that its ApiVersions tells of, by API; an API that it lacks is not there.
+RELEASES: Mapping[Release, Mapping[str, Versions]] = _read_table(
+    files("fakebroker.protocol").joinpath("releases.txt").read_text("ascii")
+)
+
+
+def release(text: str) -> Release:
+    """Read the name of a release, such as `2.8`; a patch number, as in `0.10.2.1` or `3.9.1`, may follow.
+
+    Raises:
+        ConfigError: No such release is known.
+    """
+    for known in RELEASES:
+        patch_numbers = 2 if known == (0, 11, 0) else 1  # Before 1.0 four numbers are a full name: 0.11.0.3.
+        if re.fullmatch(rf"{re.escape(str(known))}(\.[0-9]+){{0,{patch_numbers}}}", text):
+            return known
+    raise ConfigError(f"release {text!r}: expected one of {', '.join(map(str, RELEASES))}")

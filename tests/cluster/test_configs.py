@@ -1,0 +1,560 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: what is told, what may be altered, and what it does."""
+
+from typing import Any
+
+import pytest
+
+from fakebroker.cluster.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from fakebroker.cluster.config import SETTINGS
+from fakebroker.cluster.config_changes import Operation, ResourceType
+from fakebroker.cluster.config_key import ConfigKey, ConfigType
+from fakebroker.cluster.configs import ConfigSource
+from fakebroker.cluster.topic_configs import TOPIC_CONFIGS
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages import alter_configs, incremental_alter_configs
+from fakebroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.cluster.harness import Harness, batch, versions
+
+TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
+SET, DELETE, APPEND, SUBTRACT = Operation
+GROUP, CLIENT_METRICS = 32, 16
+DESCRIBE_VERSIONS = range(5)
+
+NEWS = (TOPIC, "news")
+BROKER_1 = (BROKER, "1")
+CLUSTER = (BROKER, "")
+
+Resource = tuple[int, str]
+Outcome = tuple[int, str | None]
+
+
+def describe(
+    harness: Harness,
+    *resources: Resource,
+    keys: list[str] | None = None,
+    version: int = 4,
+    broker: int = 1,
+    **flags: bool,
+) -> list[Any]:
+    """The results for some resources."""
+    asked = [
+        DescribeConfigsResource(resource_type=type_, resource_name=name, configuration_keys=keys)
+        for type_, name in resources
+    ]
+    results: list[Any] = harness.ask(DescribeConfigsRequest(resources=asked, **flags), version, broker=broker).results
+    return results
+
+
+def told(harness: Harness, resource: Resource, name: str, *, version: int = 4, broker: int = 1) -> Any:
+    """One config with its synonyms."""
+    (result,) = describe(harness, resource, keys=[name], version=version, broker=broker, include_synonyms=version > 0)
+    assert result.error_code == ErrorCode.NONE, result.error_message
+    (config,) = result.configs
+    return config
+
+
+def value(harness: Harness, resource: Resource, name: str, broker: int = 1) -> tuple[str | None, ConfigSource]:
+    config = told(harness, resource, name, broker=broker)
+    return config.value, ConfigSource(config.config_source)
+
+
+def synonyms(harness: Harness, resource: Resource, name: str) -> list[tuple[str, str | None, ConfigSource]]:
+    return [(each.name, each.value, ConfigSource(each.source)) for each in told(harness, resource, name).synonyms]
+
+
+def replace(
+    harness: Harness,
+    resource: Resource,
+    configs: dict[str, str | None],
+    *,
+    version: int = 2,
+    broker: int = 1,
+    validate_only: bool = False,
+) -> Outcome:
+    """AlterConfigs for one resource."""
+    asked = alter_configs.AlterConfigsResource(
+        resource_type=resource[0],
+        resource_name=resource[1],
+        configs=[alter_configs.AlterableConfig(name=name, value=text) for name, text in configs.items()],
+    )
+    request = alter_configs.AlterConfigsRequest(resources=[asked], validate_only=validate_only)
+    (answer,) = harness.ask(request, version, broker=broker).responses
+    assert (answer.resource_type, answer.resource_name) == resource
+    return answer.error_code, answer.error_message
+
+
+def change(
+    harness: Harness,
+    resource: Resource,
+    *changes: tuple[str, int, str | None],
+    version: int = 1,
+    broker: int = 1,
+    validate_only: bool = False,
+) -> Outcome:
+    """IncrementalAlterConfigs for one resource; a change is a name, an operation and a value."""
+    asked = changed_resource(resource, *changes)
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[asked], validate_only=validate_only)
+    (answer,) = harness.ask(request, version, broker=broker).responses
+    assert (answer.resource_type, answer.resource_name) == resource
+    return answer.error_code, answer.error_message
+
+
+def changed_resource(
+    resource: Resource, *changes: tuple[str, int, str | None]
+) -> incremental_alter_configs.AlterConfigsResource:
+    return incremental_alter_configs.AlterConfigsResource(
+        resource_type=resource[0],
+        resource_name=resource[1],
+        configs=[
+            incremental_alter_configs.AlterableConfig(name=name, config_operation=operation, value=text)
+            for name, operation, text in changes
+        ],
+    )
+
+
+def set_(harness: Harness, resource: Resource, name: str, text: str, broker: int = 1) -> None:
+    assert change(harness, resource, (name, SET, text), broker=broker) == (ErrorCode.NONE, None)
+
+
+def produce(harness: Harness, records: bytes, broker: int = 1) -> int:
+    data = TopicProduceData(name="news", partition_data=[PartitionProduceData(index=0, records=records)])
+    request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[data])
+    (response,) = harness.ask(request, 9, broker=broker).responses
+    error: int = response.partition_responses[0].error_code
+    return error
+
+
+# What is told.
+
+
+@pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
+def test_all_configs_of_a_topic(version: int) -> None:
+    harness = Harness()
+    set_(harness, NEWS, "retention.ms", "1000")
+    (result,) = describe(harness, NEWS, version=version)
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
+    assert (result.resource_type, result.resource_name) == NEWS
+    by_name = {config.name: config for config in result.configs}
+    assert list(by_name) == list(TOPIC_CONFIGS)
+    own, default = by_name["retention.ms"], by_name["cleanup.policy"]
+    assert (own.value, default.value) == ("1000", "delete")
+    if version >= 1:
+        assert (own.config_source, default.config_source) == (ConfigSource.TOPIC_CONFIG, ConfigSource.DEFAULT_CONFIG)
+    else:
+        assert (own.is_default, default.is_default) == (False, True)
+    assert (own.config_type, default.config_type) == ((ConfigType.LONG, ConfigType.LIST) if version >= 3 else (0, 0))
+    assert not any(each.read_only or each.is_sensitive or each.synonyms for each in result.configs)
+    assert {each.documentation for each in result.configs} == {None if version >= 3 else ""}
+
+
+@pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
+def test_all_configs_of_a_broker(version: int) -> None:
+    harness = Harness(config={"num.partitions": 7})
+    (result,) = describe(harness, BROKER_1, version=version)
+    by_name = {config.name: config for config in result.configs}
+    assert list(by_name) == sorted(BROKER_CONFIGS)
+    assert set(SETTINGS) <= set(by_name)
+    assert by_name["num.partitions"].value == "7"
+    assert by_name["auto.create.topics.enable"].value == "true"
+    assert by_name["broker.id"].value == "1"
+    assert by_name["log.retention.ms"].value is None
+    assert {each.name for each in result.configs if not each.read_only} == DYNAMIC_CONFIGS
+    if version >= 1:
+        assert by_name["num.partitions"].config_source == ConfigSource.STATIC_BROKER_CONFIG
+        assert by_name["broker.id"].config_source == ConfigSource.STATIC_BROKER_CONFIG
+        assert by_name["delete.topic.enable"].config_source == ConfigSource.DEFAULT_CONFIG
+    else:
+        assert (by_name["num.partitions"].is_default, by_name["delete.topic.enable"].is_default) == (False, True)
+
+
+@pytest.mark.parametrize("keys", [None, []])
+def test_no_keys_are_all(keys: list[str] | None) -> None:
+    (result,) = describe(Harness(), NEWS, keys=keys)
+    assert len(result.configs) == len(TOPIC_CONFIGS)
+
+
+def test_keys_that_are_asked_for_and_known_are_told() -> None:
+    (result,) = describe(Harness(), NEWS, keys=["segment.ms", "no.such", "preallocate"])
+    assert [config.name for config in result.configs] == ["preallocate", "segment.ms"]
+
+
+def test_documentation_is_told_if_asked_for() -> None:
+    (result,) = describe(Harness(), NEWS, keys=["max.message.bytes", "segment.ms"], include_documentation=True)
+    assert [config.documentation for config in result.configs] == ["Largest record batch.", ""]
+
+
+def test_synonyms_of_a_topic_config_in_their_order() -> None:
+    harness = Harness(config={"message.max.bytes": 500})
+    for resource, name, text in (
+        (CLUSTER, "message.max.bytes", "600"),
+        (BROKER_1, "message.max.bytes", "700"),
+        (NEWS, "max.message.bytes", "800"),
+    ):
+        set_(harness, resource, name, text)
+    assert synonyms(harness, NEWS, "max.message.bytes") == [
+        ("max.message.bytes", "800", ConfigSource.TOPIC_CONFIG),
+        ("message.max.bytes", "700", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        ("message.max.bytes", "600", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("message.max.bytes", "500", ConfigSource.STATIC_BROKER_CONFIG),
+        ("message.max.bytes", "1048588", ConfigSource.DEFAULT_CONFIG),
+    ]
+
+
+def test_configs_of_the_same_meaning_are_synonyms() -> None:
+    harness = Harness()
+    assert value(harness, NEWS, "retention.ms") == ("604800000", ConfigSource.DEFAULT_CONFIG)
+    assert synonyms(harness, NEWS, "retention.ms") == []
+    assert synonyms(harness, BROKER_1, "log.retention.ms") == []
+    set_(harness, CLUSTER, "log.retention.ms", "5000")
+    both = [
+        ("log.retention.ms", "5000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
+    ]
+    assert synonyms(harness, BROKER_1, "log.retention.ms") == both
+    assert synonyms(harness, BROKER_1, "log.retention.hours") == both[1:]
+    assert synonyms(harness, NEWS, "retention.ms") == both
+    assert value(harness, NEWS, "retention.ms") == ("5000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+
+
+def test_each_broker_tells_its_own_defaults_of_topics() -> None:
+    harness = Harness(brokers=2)
+    set_(harness, (BROKER, "2"), "log.retention.bytes", "5", broker=2)
+    assert value(harness, NEWS, "retention.bytes", broker=2) == ("5", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert value(harness, NEWS, "retention.bytes", broker=1) == (str(64 * 1024**2), ConfigSource.DEFAULT_CONFIG)
+
+
+def test_a_broker_of_an_older_release_tells_the_defaults_of_that_release() -> None:
+    harness = Harness(as_version="2.2")
+    name = "group.max.session.timeout.ms"
+    assert value(harness, BROKER_1, name) == ("300000", ConfigSource.DEFAULT_CONFIG)
+    assert value(Harness(), BROKER_1, name) == ("1800000", ConfigSource.DEFAULT_CONFIG)
+
+
+def test_cluster_wide_configs_are_those_that_were_altered() -> None:
+    harness = Harness(config={"message.max.bytes": 500})
+    assert describe(harness, CLUSTER)[0].configs == []
+    set_(harness, CLUSTER, "message.max.bytes", "600")
+    assert value(harness, CLUSTER, "message.max.bytes") == ("600", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    assert len(synonyms(harness, CLUSTER, "message.max.bytes")) == 1
+
+
+def test_kafkas_own_topics_have_configs_of_their_own() -> None:
+    harness = Harness()
+    own = (TOPIC, "__consumer_offsets")
+    assert value(harness, own, "cleanup.policy") == ("compact", ConfigSource.TOPIC_CONFIG)
+    assert value(harness, own, "segment.bytes") == ("104857600", ConfigSource.TOPIC_CONFIG)
+
+
+def test_values_are_told_as_kafka_writes_them() -> None:
+    harness = Harness()
+    for name, text, expected in (
+        ("preallocate", " TRUE ", "true"),
+        ("segment.ms", " +60 ", "60"),
+        ("cleanup.policy", "compact , delete", "compact,delete"),
+        ("min.cleanable.dirty.ratio", "0.50", "0.5"),
+        ("follower.replication.throttled.replicas", "", ""),
+    ):
+        set_(harness, NEWS, name, text)
+        assert value(harness, NEWS, name) == (expected, ConfigSource.TOPIC_CONFIG)
+
+
+@pytest.mark.parametrize("version", versions("DescribeConfigs"))
+@pytest.mark.parametrize(
+    ("resource", "error"),
+    [
+        ((TOPIC, "gone"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ((TOPIC, "no spaces"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ((TOPIC, ""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ((BROKER, "2"), ErrorCode.INVALID_REQUEST),
+        ((BROKER, "one"), ErrorCode.INVALID_REQUEST),
+        ((LOGGER, ""), ErrorCode.INVALID_REQUEST),
+        ((LOGGER, "2"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_described(version: int, resource: Resource, error: ErrorCode) -> None:
+    refused, fine = describe(Harness(brokers=2), resource, NEWS, version=version)
+    assert (refused.resource_type, refused.resource_name, refused.error_code) == (*resource, error)
+    assert refused.error_message
+    assert refused.configs == []
+    assert (fine.error_code, len(fine.configs)) == (ErrorCode.NONE, len(TOPIC_CONFIGS))
+
+
+@pytest.mark.parametrize("type_", [0, 1, 99, GROUP, CLIENT_METRICS])
+def test_an_unknown_type_fails_the_whole_request(type_: int) -> None:
+    results = describe(Harness(), NEWS, (type_, "x"))
+    assert [(each.resource_name, each.error_code) for each in results] == [
+        ("news", ErrorCode.INVALID_REQUEST),
+        ("x", ErrorCode.INVALID_REQUEST),
+    ]
+    assert all(f"type {type_}" in each.error_message for each in results)
+
+
+def test_brokers_have_no_loggers() -> None:
+    harness = Harness()
+    (result,) = describe(harness, (LOGGER, "1"))
+    assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
+    error, message = change(harness, (LOGGER, "1"), ("root", SET, "DEBUG"))
+    assert (error, message) == (ErrorCode.INVALID_CONFIG, "Logger root does not exist!")
+    assert change(harness, (LOGGER, "1"))[0] == ErrorCode.NONE
+    assert change(harness, (LOGGER, "2"))[0] == ErrorCode.INVALID_REQUEST
+    assert replace(harness, (LOGGER, "1"), {})[0] == ErrorCode.INVALID_REQUEST
+
+
+# What may be altered.
+
+
+@pytest.mark.parametrize("version", versions("AlterConfigs"))
+@pytest.mark.parametrize(
+    ("resource", "first", "second"),
+    [
+        (NEWS, "retention.ms", "segment.ms"),
+        (BROKER_1, "log.retention.ms", "num.io.threads"),
+        (CLUSTER, "log.retention.ms", "num.io.threads"),
+    ],
+)
+def test_replacing_all_configs(version: int, resource: Resource, first: str, second: str) -> None:
+    harness = Harness()
+    before = value(harness, BROKER_1 if resource == CLUSTER else resource, first)
+    assert replace(harness, resource, {first: "10"}, version=version) == (ErrorCode.NONE, None)
+    assert value(harness, resource, first)[0] == "10"
+    assert replace(harness, resource, {second: "12"}, version=version) == (ErrorCode.NONE, None)
+    assert value(harness, resource, second)[0] == "12"
+    assert value(harness, BROKER_1 if resource == CLUSTER else resource, first) == before
+
+
+@pytest.mark.parametrize("version", versions("IncrementalAlterConfigs"))
+def test_changing_single_configs(version: int) -> None:
+    harness = Harness()
+    assert change(harness, NEWS, ("retention.ms", SET, "10"), ("segment.ms", SET, "12"), version=version)[0] == 0
+    assert change(harness, NEWS, ("retention.ms", DELETE, None), version=version) == (ErrorCode.NONE, None)
+    assert value(harness, NEWS, "retention.ms") == ("604800000", ConfigSource.DEFAULT_CONFIG)
+    assert value(harness, NEWS, "segment.ms") == ("12", ConfigSource.TOPIC_CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"), [(NEWS, "cleanup.policy"), (BROKER_1, "log.cleanup.policy"), (CLUSTER, "log.cleanup.policy")]
+)
+def test_lists_grow_and_shrink(resource: Resource, name: str) -> None:
+    harness = Harness()
+    assert change(harness, resource, (name, APPEND, "compact"))[0] == ErrorCode.NONE
+    assert value(harness, resource, name)[0] == "delete,compact"
+    assert change(harness, resource, (name, APPEND, "compact,delete"))[0] == ErrorCode.NONE
+    assert value(harness, resource, name)[0] == "delete,compact"
+    assert change(harness, resource, (name, SUBTRACT, "delete"))[0] == ErrorCode.NONE
+    assert value(harness, resource, name)[0] == "compact"
+    assert change(harness, resource, (name, APPEND, "other"))[0] != ErrorCode.NONE
+    assert value(harness, resource, name)[0] == "compact"
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [(NEWS, "retention.ms"), (NEWS, "no.such"), (BROKER_1, "log.retention.ms"), (BROKER_1, "no.such")],
+)
+def test_only_lists_grow_and_shrink(resource: Resource, name: str, operation: Operation) -> None:
+    error, message = change(Harness(), resource, (name, operation, "1"))
+    assert error == ErrorCode.INVALID_CONFIG
+    assert message == f"Can't {operation.name} to key {name} because its type is not LIST."
+
+
+@pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
+def test_an_unknown_operation(resource: Resource) -> None:
+    assert change(Harness(), resource, ("retention.ms", 7, "1"))[0] == ErrorCode.INVALID_REQUEST
+
+
+BAD_TOPIC_VALUES = {
+    "no.such": "1",
+    "retention.bytes": "much",
+    "retention.ms": "-2",
+    "segment.ms": "1_000",
+    "segment.bytes": "14",
+    "max.message.bytes": str(2**31),
+    "flush.ms": str(2**63),
+    "preallocate": "perhaps",
+    "cleanup.policy": "delete,burn",
+    "compression.type": "rar",
+    "compression.gzip.level": "0",
+    "message.timestamp.type": "createtime",
+    "min.cleanable.dirty.ratio": "1.1",
+    "remote.storage.enable": "true",
+}
+
+
+@pytest.mark.parametrize(("name", "text"), BAD_TOPIC_VALUES.items())
+def test_bad_topic_configs(name: str, text: str) -> None:
+    harness = Harness()
+    for error, message in (replace(harness, NEWS, {name: text}), change(harness, NEWS, (name, SET, text))):
+        assert error == ErrorCode.INVALID_CONFIG
+        assert message is not None
+        assert name in message
+    assert harness.topic().configs == {}
+
+
+def test_topic_configs_that_contradict_each_other() -> None:
+    harness = Harness()
+    set_(harness, NEWS, "max.compaction.lag.ms", "10")
+    assert change(harness, NEWS, ("min.compaction.lag.ms", SET, "11"))[0] == ErrorCode.INVALID_CONFIG
+    assert change(harness, NEWS, ("min.compaction.lag.ms", SET, "10"))[0] == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("resource", [BROKER_1, CLUSTER])
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("num.partitions", "3", "Cannot update these configs dynamically: num.partitions"),
+        ("log.retention.hours", "3", "Cannot update these configs dynamically: log.retention.hours"),
+        ("broker.id", "3", "Cannot update these configs dynamically: broker.id"),
+        ("message.max.bytes", "-1", "message.max.bytes: expected 0 to 2147483647"),
+        ("log.retention.bytes", "all", "log.retention.bytes: expected a number of type LONG"),
+        ("log.cleanup.policy", "burn", "log.cleanup.policy: 'burn' is none of compact, delete"),
+    ],
+)
+def test_bad_broker_configs(resource: Resource, name: str, text: str, expected: str) -> None:
+    harness = Harness()
+    for error, message in (replace(harness, resource, {name: text}), change(harness, resource, (name, SET, text))):
+        assert error == ErrorCode.INVALID_REQUEST
+        assert message is not None
+        assert expected in message
+    assert describe(harness, CLUSTER)[0].configs == []
+
+
+def test_a_read_only_config_of_a_broker_may_be_deleted_for_it_is_not_there() -> None:
+    assert change(Harness(), BROKER_1, ("num.partitions", DELETE, None)) == (ErrorCode.NONE, None)
+
+
+def test_broker_configs_of_plugins_are_taken_and_kept_secret() -> None:
+    harness = Harness()
+    set_(harness, BROKER_1, "my.plugin.key", "secret")
+    config = told(harness, BROKER_1, "my.plugin.key")
+    assert (config.value, config.is_sensitive, config.config_type) == (None, True, ConfigType.UNKNOWN)
+    assert (config.read_only, config.config_source) == (True, ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert [(each.name, each.value) for each in config.synonyms] == [("my.plugin.key", None)]
+
+
+@pytest.mark.parametrize(
+    ("resource", "error"),
+    [
+        ((TOPIC, "gone"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ((TOPIC, ""), ErrorCode.INVALID_REQUEST),
+        ((TOPIC, "no spaces"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ((BROKER, "2"), ErrorCode.INVALID_REQUEST),
+        ((BROKER, "one"), ErrorCode.INVALID_REQUEST),
+        ((0, "news"), ErrorCode.INVALID_REQUEST),
+        ((99, "news"), ErrorCode.INVALID_REQUEST),
+        ((GROUP, "g"), ErrorCode.INVALID_REQUEST),
+        ((CLIENT_METRICS, "m"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_altered(resource: Resource, error: ErrorCode) -> None:
+    harness = Harness(brokers=2)
+    for refused, message in (replace(harness, resource, {}), change(harness, resource)):
+        assert refused == error
+        assert message
+
+
+def test_bad_configs_come_before_a_missing_topic() -> None:
+    assert change(Harness(), (TOPIC, "gone"), ("no.such", SET, "1"))[0] == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
+def test_null_values(resource: Resource) -> None:
+    harness = Harness()
+    expected = (ErrorCode.INVALID_REQUEST, "Null value not supported for : retention.ms, segment.ms")
+    assert replace(harness, resource, {"retention.ms": None, "segment.ms": None}) == expected
+    assert change(harness, resource, ("retention.ms", SET, None), ("segment.ms", APPEND, None)) == expected
+
+
+@pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
+def test_a_key_given_twice(resource: Resource) -> None:
+    error, message = change(Harness(), resource, ("segment.ms", SET, "1"), ("segment.ms", DELETE, None))
+    assert (error, message) == (ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+def test_a_resource_given_twice_is_refused_twice_and_the_others_are_altered() -> None:
+    harness = Harness({"news": 1, "mail": 1})
+    mail = (TOPIC, "mail")
+    asked = [changed_resource(each, ("segment.ms", SET, "9")) for each in (NEWS, mail, NEWS)]
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=asked, validate_only=False)
+    answers = harness.ask(request, 1).responses
+    twice = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    assert [(each.error_code, each.error_message) for each in answers] == [twice, (ErrorCode.NONE, None), twice]
+    assert (dict(harness.topic("mail").configs), dict(harness.topic().configs)) == ({"segment.ms": "9"}, {})
+
+
+def test_one_bad_config_keeps_the_others_of_its_resource_out() -> None:
+    harness = Harness()
+    assert change(harness, NEWS, ("segment.ms", SET, "9"), ("no.such", SET, "1"))[0] == ErrorCode.INVALID_CONFIG
+    assert harness.topic().configs == {}
+
+
+@pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
+def test_validate_only(resource: Resource) -> None:
+    harness = Harness()
+    name = "max.message.bytes" if resource == NEWS else "message.max.bytes"
+    assert replace(harness, resource, {name: "9"}, validate_only=True) == (ErrorCode.NONE, None)
+    assert change(harness, resource, (name, SET, "9"), validate_only=True) == (ErrorCode.NONE, None)
+    assert change(harness, resource, (name, SET, "x"), validate_only=True)[0] != ErrorCode.NONE
+    assert value(harness, NEWS, "max.message.bytes") == ("1048588", ConfigSource.DEFAULT_CONFIG)
+
+
+# What it does.
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"), [(NEWS, "max.message.bytes"), (BROKER_1, "message.max.bytes"), (CLUSTER, "message.max.bytes")]
+)
+def test_batches_that_are_too_large_are_refused_from_then_on(resource: Resource, name: str) -> None:
+    harness = Harness()
+    records = batch(b"a" * 200)
+    assert produce(harness, records) == ErrorCode.NONE
+    set_(harness, resource, name, str(len(records) - 1))
+    assert produce(harness, records) == ErrorCode.MESSAGE_TOO_LARGE
+    set_(harness, resource, name, str(len(records)))
+    assert produce(harness, records) == ErrorCode.NONE
+
+
+def test_a_broker_goes_by_its_own_limit() -> None:
+    harness = Harness(brokers=2)
+    set_(harness, (BROKER, "2"), "message.max.bytes", "1", broker=2)
+    assert harness.partition().leader_id == 1
+    assert produce(harness, batch(b"a")) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [(NEWS, "retention.bytes"), (BROKER_1, "log.retention.bytes"), (CLUSTER, "log.retention.bytes")],
+)
+def test_old_batches_are_dropped_at_once_and_from_then_on(resource: Resource, name: str) -> None:
+    harness = Harness()
+    records = batch(b"a" * 100)
+    for _ in range(5):
+        produce(harness, records)
+    log = harness.partition().log
+    assert (log.log_start_offset, log.log_end_offset) == (0, 5)
+    set_(harness, resource, name, str(2 * len(records)))
+    assert (log.log_start_offset, log.log_end_offset) == (3, 5)
+    produce(harness, records)
+    assert (log.log_start_offset, log.log_end_offset) == (4, 6)
+    set_(harness, resource, name, "-1")
+    produce(harness, records)
+    assert (log.log_start_offset, log.log_end_offset) == (4, 7)
+
+
+def test_the_offsets_topic_is_not_cut() -> None:
+    harness = Harness()
+    log = harness.cluster.offsets_partition(0).log
+    for _ in range(3):
+        log.append(batch(b"a" * 100), 0)
+    set_(harness, CLUSTER, "log.retention.bytes", "1")
+    assert log.log_start_offset == 0
+
+
+# Definitions.
+
+
+@pytest.mark.parametrize("keys", [TOPIC_CONFIGS, BROKER_CONFIGS])
+def test_every_default_is_a_good_value(keys: dict[str, ConfigKey]) -> None:
+    told_defaults = {name: key.default_text for name, key in keys.items() if key.default_text is not None}
+    assert {name: keys[name].value_fault(text) for name, text in told_defaults.items()} == dict.fromkeys(told_defaults)
+    assert {name: keys[name].told(text) for name, text in told_defaults.items()} == told_defaults

@@ -1,0 +1,82 @@
+"""DescribeProducers: the producers that a log remembers, told by any replica."""
+
+from typing import Any
+
+import pytest
+
+from fakebroker.cluster.producers import EXPIRATION_MS
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from fakebroker.protocol.records import Record, encode_batch
+from tests.cluster.harness import START_MS, Harness
+
+NOW = int(START_MS)
+
+
+def describe(harness: Harness, *topics: tuple[str, list[int]], broker: int = 1) -> list[Any]:
+    """The partitions of all topics, in their order."""
+    asked = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in topics]
+    response = harness.ask(DescribeProducersRequest(topics=asked), 0, broker=broker)
+    assert [topic.name for topic in response.topics] == [name for name, _ in topics]
+    return [partition for topic in response.topics for partition in topic.partitions]
+
+
+def append(harness: Harness, producer_id: int, epoch: int, sequence: int, *timestamps_ms: int) -> None:
+    records = [Record(offset, timestamp_ms, None, b"") for offset, timestamp_ms in enumerate(timestamps_ms)]
+    batch = encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    harness.partition().log.append(batch, 0)
+
+
+def producers(partition: Any) -> list[tuple[int, int, int, int]]:
+    """Each producer's id, epoch, last sequence number and last timestamp."""
+    assert partition.error_code == ErrorCode.NONE
+    for each in partition.active_producers:
+        assert (each.coordinator_epoch, each.current_txn_start_offset) == (-1, -1)
+    return [
+        (each.producer_id, each.producer_epoch, each.last_sequence, each.last_timestamp)
+        for each in partition.active_producers
+    ]
+
+
+def test_producers_in_the_order_in_which_they_came() -> None:
+    harness = Harness({"news": 2})
+    append(harness, 9, 0, 0, NOW, NOW + 5, NOW + 3)
+    append(harness, 4, 2, 2**31 - 1, NOW + 1, NOW + 2)
+    append(harness, 9, 0, 3, NOW + 1)
+    append(harness, -1, -1, -1, NOW)
+    written, empty = describe(harness, ("news", [0, 1]))
+    assert producers(written) == [(9, 0, 3, NOW + 1), (4, 2, 0, NOW + 2)]
+    assert producers(empty) == []
+    append(harness, 9, 1, 0, NOW)
+    assert producers(describe(harness, ("news", [0]))[0]) == [(9, 1, 0, NOW), (4, 2, 0, NOW + 2)]
+
+
+def test_a_producer_is_forgotten_after_a_day() -> None:
+    harness = Harness()
+    append(harness, 9, 0, 0, NOW)
+    append(harness, 4, 0, 0, NOW + 1)
+    harness.advance(EXPIRATION_MS)
+    assert producers(describe(harness, ("news", [0]))[0]) == [(4, 0, 0, NOW + 1)]
+
+
+def test_a_follower_answers_too() -> None:
+    harness = Harness(brokers=2)
+    append(harness, 9, 0, 0, NOW)
+    assert producers(describe(harness, ("news", [0]), broker=2)[0]) == [(9, 0, 0, NOW)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "index", "error", "message"),
+    [
+        ("absent", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'absent'"),
+        ("no/name", 0, ErrorCode.INVALID_TOPIC_EXCEPTION, "topic name 'no/name': expected 1 to 249 of the characters"),
+        ("news", 4, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+        ("news", 1, ErrorCode.NOT_LEADER_OR_FOLLOWER, None),
+    ],
+)
+def test_refused_partitions(topic: str, index: int, error: ErrorCode, message: str | None) -> None:
+    harness = Harness({"news": 4}, brokers=4)
+    refused, other = describe(harness, (topic, [index]), ("news", [0]))
+    assert (refused.partition_index, refused.error_code, refused.active_producers) == (index, error, [])
+    assert refused.error_message is None if message is None else refused.error_message.startswith(message)
+    assert producers(other) == []

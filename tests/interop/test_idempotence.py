@@ -1,0 +1,196 @@
+"""Real idempotent producers lose nothing and double nothing, however often their connections are cut."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import confluent_kafka
+import pytest
+from aiokafka import AIOKafkaProducer
+from kafka import KafkaProducer
+
+from fakebroker import FakeCluster
+from fakebroker.cluster.call import Call
+from fakebroker.protocol.records import decode_records, split_batches
+from fakebroker.server.connection import Connection
+from tests.interop.aio import LoopThread
+from tests.interop.clients import CALL_TIMEOUT_S, Record
+
+pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 3})]
+
+CUTS = 200
+SEED = 20170628
+ROUND_RECORDS = 90
+BATCH_RECORDS = 5
+BATCH_BYTES = 200
+"""Room for a few records, where a client counts bytes: many batches are on their way at a time."""
+
+
+class Producer(Protocol):
+    """An idempotent producer of any client, that does not wait before it tries again."""
+
+    def send(self, records: Sequence[Record]) -> None:
+        """Produce records, and wait until all are there."""
+
+    def close(self) -> None: ...
+
+
+class ConfluentProducer:
+    """One of confluent-kafka."""
+
+    def __init__(self, servers: str) -> None:
+        self._failed: list[Any] = []
+        self._inner = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "batch.num.messages": BATCH_RECORDS,
+                "retry.backoff.ms": 1,
+                "retry.backoff.max.ms": 1,
+                "reconnect.backoff.ms": 1,
+                "reconnect.backoff.max.ms": 1,
+                "log_level": 0,
+            }
+        )
+
+    def send(self, records: Sequence[Record]) -> None:
+        for record in records:
+            assert record.partition is not None
+            self._inner.produce("orders", record.value, partition=record.partition, on_delivery=self._delivered)
+        assert self._inner.flush(CALL_TIMEOUT_S) == 0
+        assert self._failed == []
+
+    def _delivered(self, error: Any, _: confluent_kafka.Message) -> None:
+        if error:
+            self._failed.append(error)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class PythonProducer:
+    """One of kafka-python."""
+
+    def __init__(self, servers: str) -> None:
+        self._inner = KafkaProducer(
+            bootstrap_servers=servers,
+            enable_idempotence=True,
+            batch_size=BATCH_BYTES,
+            retry_backoff_ms=1,
+            reconnect_backoff_ms=1,
+            reconnect_backoff_max_ms=1,
+        )
+
+    def send(self, records: Sequence[Record]) -> None:
+        sent = [self._inner.send("orders", record.value, partition=record.partition) for record in records]
+        for future in sent:
+            future.get(CALL_TIMEOUT_S)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class AioProducer:
+    """One of aiokafka."""
+
+    def __init__(self, servers: str) -> None:
+        self._thread = LoopThread()
+        self._inner = self._thread.run(self._start(servers))
+
+    async def _start(self, servers: str) -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=servers, enable_idempotence=True, max_batch_size=BATCH_BYTES, retry_backoff_ms=1
+        )
+        await producer.start()
+        return producer
+
+    def send(self, records: Sequence[Record]) -> None:
+        self._thread.run(self._send(records))
+
+    async def _send(self, records: Sequence[Record]) -> None:
+        for future in [await self._inner.send("orders", each.value, partition=each.partition) for each in records]:
+            await future
+
+    def close(self) -> None:
+        self._thread.close(self._inner.stop)
+
+
+class WireCutter:
+    """Cuts connections on which a Produce comes: before it is handled, or after that and before it is answered.
+
+    Attributes:
+        cuts: How often it has cut, by whether the request was handled.
+    """
+
+    def __init__(self, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cuts: Counter[bool] = Counter()
+        self._cluster = cluster
+        self._handle = cluster.cluster.handle
+        self._chance = random.Random(SEED)
+        monkeypatch.setattr(cluster.cluster, "handle", self._handle_or_cut)
+
+    @property
+    def is_done(self) -> bool:
+        return self.cuts.total() == CUTS
+
+    def _handle_or_cut(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
+        if call.api.name != "Produce" or self.is_done or self._chance.random() < 0.5:
+            return self._handle(call, now_ms, wire_ms)
+        is_handled = self._chance.random() < 0.5
+        if is_handled:
+            self._handle(call, now_ms, wire_ms)
+        self.cuts[is_handled] += 1
+        assert isinstance(call.peer, Connection)
+        self._cluster._reactor.close(call.peer)
+        return False
+
+
+def stored_values(cluster: FakeCluster) -> dict[int, list[bytes | None]]:
+    """What is in the partitions of the topic."""
+    topic = cluster.cluster.topics.get("orders")
+    assert topic is not None
+    return {
+        partition.index: [
+            record.value for batch in split_batches(partition.log.read(0, 2**31)) for record in decode_records(batch)
+        ]
+        for partition in topic.partitions
+    }
+
+
+def repeats(cluster: FakeCluster) -> int:
+    """How many batches the cluster found that it had already: their answers alone have a timestamp."""
+    return sum(
+        answer.log_append_time_ms != -1
+        for call in cluster.requests("Produce")
+        if call.response is not None
+        for topic in call.response.responses
+        for answer in topic.partition_responses
+    )
+
+
+@pytest.mark.parametrize(
+    "start",
+    [ConfluentProducer, PythonProducer, AioProducer],
+    ids=["confluent-kafka", "kafka-python", "aiokafka"],
+)
+def test_nothing_is_lost_or_doubled(
+    start: Callable[[str], Producer], fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cutter = WireCutter(fake_cluster, monkeypatch)
+    producer = start(fake_cluster.bootstrap_servers)
+    sent: list[Record] = []
+    try:
+        while not cutter.is_done:
+            numbers = range(len(sent), len(sent) + ROUND_RECORDS)
+            records = [Record(b"value %d" % number, partition=number % 3) for number in numbers]
+            producer.send(records)
+            sent += records
+    finally:
+        producer.close()
+    assert stored_values(fake_cluster) == {
+        index: [record.value for record in sent if record.partition == index] for index in range(3)
+    }
+    assert min(cutter.cuts[True], cutter.cuts[False]) > CUTS / 3
+    assert repeats(fake_cluster) > CUTS / 10

@@ -1,0 +1,134 @@
+"""Real clients at brokers of other releases of Kafka: as old as each client goes, mixed, and upgraded one by one."""
+
+from typing import Any
+
+import pytest
+from aiokafka.errors import CorruptRecordException
+from kafka import OffsetAndMetadata, TopicPartition
+
+from fakebroker import Broker, FakeCluster
+from fakebroker.protocol.releases import RELEASES as TABLE, release as named
+from tests.interop.aio import AIO
+from tests.interop.clients import Client, StartAdmin, StartConsumer
+from tests.interop.helpers import (
+    CLIENTS,
+    committed_total,
+    numbered,
+    poll_records,
+    poll_until,
+    shares,
+    values,
+    with_each_client,
+)
+from tests.interop.python import KAFKA_PYTHON, PythonAdmin
+
+pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6})]
+
+RELEASES = ("0.10.2", "1.1", "2.2", "2.8", "3.0", "3.9", "4.0", "4.2")
+
+
+def make_a_round(client: Client, cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+    """Produce, read in a group, commit; a second member comes and goes on where the first one stopped."""
+    client.produce(cluster.bootstrap_servers, "orders", numbered(range(60)), None)
+    first = start_consumer(client, group_id="g", client_id="first")
+    first.subscribe("orders")
+    read = poll_records(cluster, 60, first)
+    assert values(read) == values(numbered(range(60)))
+    first.commit()
+    assert committed_total(cluster, "g") == 60
+
+    second = start_consumer(client, group_id="g", client_id="second")
+    second.subscribe("orders")
+    poll_until(cluster, "three each", lambda _: shares(cluster, "g") == [3, 3], first, second)
+    client.produce(cluster.bootstrap_servers, "orders", numbered(range(60, 120)), None)
+    expected = set(values(numbered(range(60, 120))))
+    poll_until(cluster, "60 more", lambda records: set(values(records)) == expected, first, second)
+    for consumer in (first, second):
+        consumer.commit()
+    assert committed_total(cluster, "g") == 120
+
+
+# aiokafka 0.14 always produces record batches, which brokers before 0.11 take for corrupt messages.
+TOO_OLD = (("0.10.2", AIO),)
+
+
+def of_release(release: str, *more: Any) -> Any:
+    return pytest.param(release, *more, marks=pytest.mark.fake_cluster(topics={"orders": 6}, as_version=release))
+
+
+@pytest.mark.parametrize(
+    ("release", "client"),
+    [of_release(each, client) for each in RELEASES for client in CLIENTS if (each, client) not in TOO_OLD],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_a_round_at_each_release(
+    release: str, client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    make_a_round(client, fake_cluster, start_consumer)
+    joins = {call.api_version for call in fake_cluster.requests("JoinGroup")}
+    assert joins <= set(TABLE[named(release)]["JoinGroup"])
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6}, as_version="0.10.2")
+def test_record_batches_are_corrupt_messages_before_0_11(fake_cluster: FakeCluster) -> None:
+    with pytest.raises(CorruptRecordException):
+        AIO.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(1)), None)
+
+
+@with_each_client
+@pytest.mark.fake_cluster(
+    topics={"orders": 6},
+    brokers=[Broker(as_version="2.2"), Broker(as_version="2.8"), Broker(as_version="3.9"), Broker()],
+)
+def test_a_cluster_in_mid_upgrade(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+    make_a_round(client, fake_cluster, start_consumer)
+
+
+@with_each_client
+@pytest.mark.fake_cluster(topics={"orders": 6}, as_version="2.8")
+def test_a_rolling_upgrade(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+    consumer = start_consumer(client, group_id="g")
+    consumer.subscribe("orders")
+    for number, broker in enumerate(fake_cluster.brokers):
+        fake_cluster.upgrade_broker(broker.node_id, "3.9")
+        records = numbered(range(60 * number, 60 * number + 60))
+        client.produce(fake_cluster.bootstrap_servers, "orders", records, None)
+        assert values(poll_records(fake_cluster, 60, consumer)) == values(records)
+        consumer.commit()
+        assert committed_total(fake_cluster, "g") == 60 * (number + 1)
+    assert fake_cluster.group("g").generation_id == 1, "nobody has noticed more than that the coordinator moved"
+
+
+GROUPS = ("a", "b", "c")
+
+
+@pytest.mark.parametrize("release", [of_release("2.8"), of_release("3.0")])
+def test_an_admin_client_asks_for_many_groups_if_it_can(
+    release: str, fake_cluster: FakeCluster, start_admin: StartAdmin
+) -> None:
+    admin = start_admin(KAFKA_PYTHON)
+    assert isinstance(admin, PythonAdmin)
+    place = TopicPartition("orders", 0)
+    for number, group in enumerate(GROUPS, 1):
+        admin.inner.alter_group_offsets(group, {place: OffsetAndMetadata(number, "", -1)})
+    admin.close()
+
+    reader = start_admin(KAFKA_PYTHON)
+    assert isinstance(reader, PythonAdmin)
+    before = len(fake_cluster.requests())
+    found: dict[str, Any] = {}
+    for batch in [GROUPS] if release == "3.0" else [[group] for group in GROUPS]:
+        found |= reader.inner.list_group_offsets(list(batch))
+    assert {group: offsets[place].offset for group, offsets in found.items()} == {"a": 1, "b": 2, "c": 3}
+
+    since = fake_cluster.requests()[before:]
+    lookups = [call.request for call in since if call.api.name == "FindCoordinator"]
+    fetches = [call.request for call in since if call.api.name == "OffsetFetch"]
+    if release == "3.0":
+        homes = {fake_cluster.coordinator_of(group).node_id for group in GROUPS}
+        assert [request.coordinator_keys for request in lookups] == [list(GROUPS)]
+        assert sorted(group.group_id for request in fetches for group in request.groups) == list(GROUPS)
+        assert len(fetches) == len(homes)
+    else:
+        assert [request.key for request in lookups] == list(GROUPS)
+        assert [request.group_id for request in fetches] == list(GROUPS)
