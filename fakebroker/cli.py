@@ -3,6 +3,8 @@
 import logging
 import signal
 import sys
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,7 @@ import typer
 from fakebroker import __version__
 from fakebroker.cluster.config import SETTINGS
 from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.server.events import event_of, perform
 from fakebroker.server.fake_cluster import FakeCluster
 
 app = typer.Typer(
@@ -57,6 +60,9 @@ def serve(
         str | None,
         typer.Option(metavar="RELEASE", help="The release of Kafka to pass for, such as 2.8."),
     ] = None,
+    events: Annotated[
+        bool, typer.Option("--events", help='Do what comes on stdin, a JSON object a line: {"do": "stop_broker", ...}')
+    ] = False,
 ) -> None:
     """Run a fake cluster until SIGINT or SIGTERM."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -75,6 +81,8 @@ def serve(
     with cluster:
         print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
         logging.getLogger("fakebroker").info("serving with seed %d", cluster.seed)
+        if events:
+            threading.Thread(target=_perform, args=(cluster, sys.stdin), name="events", daemon=True).start()
         signal.sigwait(ends)
 
 
@@ -90,6 +98,17 @@ def replay(
     from fakebroker.replay.run import ReplayOptions, replay  # the base install has no Spark
 
     raise typer.Exit(replay(ReplayOptions(file=file, bootstrap=bootstrap, master=master, out=out, seed=seed)))
+
+
+def _perform(cluster: FakeCluster, lines: Iterable[str]) -> None:
+    """Do the events that come, one after the other; what cannot be done is logged."""
+    log = logging.getLogger("fakebroker")
+    for line in lines:
+        try:
+            perform(cluster, event_of(line))
+            log.info("event done: %s", line.strip())
+        except FakebrokerError as error:
+            log.warning("event not done: %s", error)
 
 
 def _topic(text: str) -> tuple[str, int]:

@@ -16,7 +16,11 @@ from tests.server.wire import TIMEOUT_S, Wire, find_coordinator
 
 def fakebroker(*arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "fakebroker", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "fakebroker", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -47,6 +51,23 @@ def test_serve(number: signal.Signals) -> None:
         assert process.returncode == 0
         assert out == ""
         assert "Traceback" not in err
+
+
+def test_serve_does_what_comes_on_stdin() -> None:
+    with fakebroker("serve", "--port", "0", "--brokers", "2", "--as-version", "2.8", "--events") as process:
+        servers = first_line(process).partition("=")[2].strip().split(",")
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write('{"do": "stop_broker"}\n{"do": "stop_broker", "node_id": 2}\n')
+        process.stdin.close()
+        while "event done" not in process.stderr.readline():
+            assert process.poll() is None
+        with Wire(BrokerView(1, "127.0.0.1", int(servers[0].rpartition(":")[2]), True)) as wire:
+            metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse, version=9)
+            assert [broker.node_id for broker in metadata.brokers] == [1]
+        process.send_signal(signal.SIGTERM)
+        process.wait(TIMEOUT_S)
+        assert process.returncode == 0
 
 
 def test_serve_at_ports_in_a_row() -> None:

@@ -1,11 +1,13 @@
 """A fake cluster in a process of its own, for as long as a replay needs one. Knows nothing of Spark."""
 
+import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay.workload import Cluster
@@ -15,8 +17,26 @@ _STOP_TIMEOUT_S = 5.0
 _READY = "bootstrap.servers="
 
 
+class EmbeddedCluster:
+    """A fake cluster that runs as a process.
+
+    Attributes:
+        bootstrap: Its bootstrap servers.
+    """
+
+    def __init__(self, bootstrap: str, stdin: IO[bytes]) -> None:
+        self.bootstrap = bootstrap
+        self._stdin = stdin
+
+    def perform(self, event: Mapping[str, Any]) -> None:
+        """Let it do something (see `fakebroker.server.events`); its log tells whether it could."""
+        with suppress(BrokenPipeError):  # it is gone, and the replay will say so
+            self._stdin.write(json.dumps(event).encode() + b"\n")
+            self._stdin.flush()
+
+
 @contextmanager
-def embedded_cluster(cluster: Cluster, seed: int, directory: Path) -> Iterator[str]:
+def embedded_cluster(cluster: Cluster, seed: int, directory: Path) -> Iterator[EmbeddedCluster]:
     """Run `fakebroker serve`, and stop it at the end.
 
     Args:
@@ -25,7 +45,7 @@ def embedded_cluster(cluster: Cluster, seed: int, directory: Path) -> Iterator[s
         directory: Takes what it prints (`cluster.txt`) and logs (`cluster.log`).
 
     Yields:
-        Its bootstrap servers.
+        The cluster.
 
     Raises:
         FakebrokerError: It does not start.
@@ -39,16 +59,17 @@ def embedded_cluster(cluster: Cluster, seed: int, directory: Path) -> Iterator[s
         f"--brokers={cluster.brokers}",
         "--port=0",
         f"--seed={seed}",
+        "--events",
     ]
     command += [f"--config={key}={value}" for key, value in cluster.config.items()]
     with printed.open("wb") as stdout, log.open("wb") as stderr:
         # In a session of its own Ctrl-C is not for it: the replay stops it when its members are gone.
-        process = subprocess.Popen(
-            command, stdout=stdout, stderr=stderr, stdin=subprocess.DEVNULL, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdout=stdout, stderr=stderr, stdin=subprocess.PIPE, start_new_session=True)
+    assert process.stdin is not None
     try:
-        yield _bootstrap_servers(process, printed, log)
+        yield EmbeddedCluster(_bootstrap_servers(process, printed, log), process.stdin)
     finally:
+        process.stdin.close()
         process.terminate()
         try:
             process.wait(_STOP_TIMEOUT_S)

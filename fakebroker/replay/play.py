@@ -15,8 +15,8 @@ import trio
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from fakebroker.errors import FakebrokerError
-from fakebroker.replay.embedded import embedded_cluster
+from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.replay.embedded import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.live import live_view
 from fakebroker.replay.progress import receiving
 from fakebroker.replay.report import print_report
@@ -25,6 +25,7 @@ from fakebroker.replay.scripts import member_scripts
 from fakebroker.replay.session import SPARK_ERRORS, cause_of, spark_session
 from fakebroker.replay.summary import MEANING, summarize
 from fakebroker.replay.task import Plan, play_scripts
+from fakebroker.replay.timeline import happening
 from fakebroker.replay.topics import ready_topics
 from fakebroker.replay.verdict import judge
 from fakebroker.replay.workload import Workload, load_workload
@@ -44,6 +45,7 @@ class Run:
     Attributes:
         file: The workload's file, for the summary.
         bootstrap: Of the cluster, embedded or not.
+        cluster: The embedded one, if it is that.
         out: Where the results go; it exists.
     """
 
@@ -51,7 +53,7 @@ class Run:
     workload: Workload
     seed: int
     bootstrap: str
-    embedded: bool
+    cluster: EmbeddedCluster | None
     out: Path
 
 
@@ -66,6 +68,8 @@ def play(options: ReplayOptions) -> bool:
     """
     console = Console()
     workload = load_workload(options.file)
+    if options.bootstrap and workload.event:
+        raise ConfigError(f"{options.file}: [[event]] is for an embedded cluster, --bootstrap names another")
     seed = next(
         (seed for seed in (options.seed, workload.seed) if seed is not None), random.SystemRandom().getrandbits(32)
     )
@@ -76,7 +80,8 @@ def play(options: ReplayOptions) -> bool:
     with ExitStack() as stack:
         # Python's main thread must be free for Ctrl-C; inside a call of Spark it would garble the conversation with it.
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
-        bootstrap = options.bootstrap or stack.enter_context(embedded_cluster(workload.cluster, seed, out))
+        cluster = None if options.bootstrap else stack.enter_context(embedded_cluster(workload.cluster, seed, out))
+        bootstrap = cluster.bootstrap if cluster else options.bootstrap or ""
         partitions = trio.run(ready_topics, bootstrap, workload.topics)
         with _stage(console, "Starting Spark"):
             spark = stack.enter_context(spark_session(options.master, out / "spark.log"))
@@ -85,7 +90,7 @@ def play(options: ReplayOptions) -> bool:
             workload=workload,
             seed=seed,
             bootstrap=bootstrap,
-            embedded=options.bootstrap is None,
+            cluster=cluster,
             out=out,
         )
         summary = thread.submit(play_on, spark, run, partitions, console).result()
@@ -117,7 +122,11 @@ def play_on(spark: SparkSession, run: Run, partitions: Mapping[str, int], consol
             "workload": {"file": str(run.file), **msgspec.to_builtins(run.workload)},
             "seed": run.seed,
             "started": started.isoformat(timespec="seconds"),
-            "cluster": {"bootstrap": run.bootstrap, "embedded": run.embedded, "partitions": dict(partitions)},
+            "cluster": {
+                "bootstrap": run.bootstrap,
+                "embedded": run.cluster is not None,
+                "partitions": dict(partitions),
+            },
             "spark": {"version": spark.version, "tasks": tasks},
             "groups": run.workload.groups.count,
             "members": members,
@@ -125,7 +134,7 @@ def play_on(spark: SparkSession, run: Run, partitions: Mapping[str, int], consol
             **numbers,
             "verdict": judge(spark, events, scripts, partitions, run.workload.expect, numbers),
             "directory": str(run.out),
-            "files": {name: what for name, what in _FILES.items() if run.embedded or name != "cluster.log"},
+            "files": {name: what for name, what in _FILES.items() if run.cluster or name != "cluster.log"},
         }
     (run.out / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
     return summary
@@ -136,7 +145,11 @@ def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, con
     path = str(run.out / "events.parquet")
     console.print(f"Playing {members:,} members for {run.workload.duration_s:g} s", highlight=False)
     driver = spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1")
-    with receiving(driver) as receiver, live_view(console, receiver.total, run.workload.duration_s, members):
+    with receiving(driver) as receiver, ExitStack() as stack:
+        stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
+        if run.cluster is not None:
+            happening_now = happening(run.workload.event, lambda: receiver.total().elapsed_ms, run.cluster.perform)
+            stack.enter_context(happening_now)
         plan = Plan(bootstrap=run.bootstrap, report_to=(driver, receiver.port))
         try:
             play_scripts(scripts, plan).write.mode("overwrite").parquet(path)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from fakebroker.errors import ConfigError
+from fakebroker.replay.timeline import check_events
 
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -134,6 +135,7 @@ class Workload(_Table, frozen=True):
     Attributes:
         topics: How many partitions each topic has.
         duration_s: From the start of the first member until all leave.
+        event: What happens to the embedded cluster: `at_s` when, `do` what (see `fakebroker.server.events`), and how.
     """
 
     duration_s: Seconds
@@ -143,9 +145,14 @@ class Workload(_Table, frozen=True):
     groups: Groups = Groups()
     members: Members = Members()
     arrival: Arrival = Arrival()
+    event: tuple[dict[str, Any], ...] = ()
     expect: tuple[Expectation, ...] = ()
 
     def __post_init__(self) -> None:
+        try:
+            check_events(self.event, self.duration_s)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
         if not self.topics:
             raise ValueError("topics: expected at least one topic with its number of partitions")
         if unknown := [topic for topic in self.members.topics if topic not in self.topics]:

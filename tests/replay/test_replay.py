@@ -9,13 +9,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay.embedded import embedded_cluster
+from fakebroker.replay.embedded import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.play import Run, play_on
 from fakebroker.replay.report import print_report
 from fakebroker.replay.run import ReplayOptions, replay
@@ -40,17 +41,17 @@ AT_ONCE = Workload(
 )
 
 
-def small_run(bootstrap: str, out: Path, workload: Workload = SMALL, *, embedded: bool = False) -> Run:
-    return Run(file=Path("a.toml"), workload=workload, seed=11, bootstrap=bootstrap, embedded=embedded, out=out)
+def small_run(bootstrap: str, out: Path, workload: Workload = SMALL, cluster: EmbeddedCluster | None = None) -> Run:
+    return Run(file=Path("a.toml"), workload=workload, seed=11, bootstrap=bootstrap, cluster=cluster, out=out)
 
 
 @pytest.mark.slow
 def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Path) -> None:
     text = io.StringIO()
     console = Console(file=text, width=80)
-    with embedded_cluster(SMALL.cluster, 11, tmp_path) as bootstrap:
-        partitions = trio.run(ready_topics, bootstrap, SMALL.topics)
-        summary = play_on(spark, small_run(bootstrap, tmp_path, embedded=True), partitions, console)
+    with embedded_cluster(SMALL.cluster, 11, tmp_path) as cluster:
+        partitions = trio.run(ready_topics, cluster.bootstrap, SMALL.topics)
+        summary = play_on(spark, small_run(cluster.bootstrap, tmp_path, cluster=cluster), partitions, console)
     assert summary["verdict"]["passed"], summary["verdict"]
     assert (summary["seed"], summary["groups"], summary["spark"]["tasks"]) == (11, 6, 2)
     assert {row["broker"] for row in summary["brokers"]} <= {1, 2, 3}
@@ -66,6 +67,20 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     assert all((tmp_path / name).exists() for name in summary["files"] if name != "spark.log")
     print_report(console, summary)
     assert max(map(len, text.getvalue().splitlines())) <= 80 + len(str(tmp_path))
+
+
+@pytest.mark.slow
+def test_events_happen_to_the_embedded_cluster(spark: SparkSession, tmp_path: Path) -> None:
+    events = ({"at_s": 0.6, "do": "stop_broker", "node_id": 7}, {"at_s": 0.5, "do": "rolling_restart"})
+    workload = msgspec.structs.replace(AT_ONCE, event=events)
+    with embedded_cluster(workload.cluster, 11, tmp_path) as cluster:
+        partitions = trio.run(ready_topics, cluster.bootstrap, workload.topics)
+        run = small_run(cluster.bootstrap, tmp_path, workload, cluster)
+        summary = play_on(spark, run, partitions, Console(file=io.StringIO()))
+    log = (tmp_path / "cluster.log").read_text()
+    assert 'event done: {"do": "rolling_restart"}' in log
+    assert "event not done: no broker 7: expected one of 1, 2, 3" in log
+    assert summary["total"]["unanswered"] > 0, "connections were cut"
 
 
 @pytest.mark.slow

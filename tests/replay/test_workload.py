@@ -51,6 +51,18 @@ def test_the_workloads_that_come_along_are_right(file: Path) -> None:
             LEAST + '[arrival]\nkind = "ramp"\nover_s = 3',
             "arrival.over_s: expected less than duration_s, got 3",
         ),
+        (
+            LEAST + '[[event]]\ndo = "rolling_restart"',
+            "event[0].at_s = None: expected seconds, 0 or more and less than 3",
+        ),
+        (
+            LEAST + '[[event]]\nat_s = 3\ndo = "rolling_restart"',
+            "event[0].at_s = 3: expected seconds, 0 or more and less than 3",
+        ),
+        (
+            LEAST + '[[event]]\nat_s = 1\ndo = "stop_broker"',
+            "event[0]: stop_broker: node_id is missing, expected a whole number",
+        ),
         (LEAST + '[members]\ntopics = ["x"]', "members.topics: expected names out of ['orders'], got 'x'"),
         (
             LEAST + "[members]\nsession_timeout_ms = 3000",

@@ -1,0 +1,63 @@
+"""The `[[event]]` tables of a workload: what happens to the embedded cluster while its members play."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from fakebroker.errors import ConfigError
+from fakebroker.server.events import checked
+
+_LOOK_EVERY_S = 0.02
+
+WHEN = "at_s"
+
+
+def check_events(events: Sequence[Mapping[str, Any]], duration_s: float) -> None:
+    """Look whether events can be, before anything starts.
+
+    Raises:
+        ConfigError: One cannot; the sentence says which.
+    """
+    for index, event in enumerate(events):
+        at_s = event.get(WHEN)
+        if not isinstance(at_s, (int, float)) or isinstance(at_s, bool) or not 0 <= at_s < duration_s:
+            raise ConfigError(
+                f"event[{index}].at_s = {at_s!r}: expected seconds, 0 or more and less than {duration_s:g}"
+            )
+        try:
+            checked(_without_time(event))
+        except ConfigError as error:
+            raise ConfigError(f"event[{index}]: {error}") from None
+
+
+def _without_time(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key != WHEN}
+
+
+@contextmanager
+def happening(
+    events: Sequence[Mapping[str, Any]], elapsed_ms: Callable[[], float], perform: Callable[[Mapping[str, Any]], None]
+) -> Iterator[None]:
+    """Let each event happen when its time has come; those that are still to come at the end do not.
+
+    Args:
+        events: As they stand in the file, in any order.
+        elapsed_ms: How long the members have been playing.
+        perform: Does an event.
+    """
+    left = sorted(events, key=lambda event: float(event[WHEN]))
+    is_over = threading.Event()
+
+    def wait() -> None:
+        while left and not is_over.wait(_LOOK_EVERY_S):
+            while left and left[0][WHEN] * 1000 <= elapsed_ms():
+                perform(_without_time(left.pop(0)))
+
+    thread = threading.Thread(target=wait, name="events")
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()

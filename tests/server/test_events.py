@@ -1,0 +1,65 @@
+"""Events: what can be done to a cluster, said as plain data."""
+
+from typing import Any
+
+import pytest
+
+from fakebroker import ConfigError, FakeCluster
+from fakebroker.server.events import EVENTS, checked, event_of, perform
+
+
+def test_every_event_is_a_method_with_a_docstring() -> None:
+    assert sorted(EVENTS) == list(EVENTS)
+    for name in EVENTS:
+        assert getattr(FakeCluster, name).__doc__, name
+
+
+@pytest.mark.fake_cluster(topics={"orders": 2})
+def test_events_do_what_their_methods_do(fake_cluster: FakeCluster) -> None:
+    home = fake_cluster.coordinator_of("g").node_id
+    to = home % 3 + 1
+    perform(fake_cluster, {"do": "move_coordinator", "group_id": "g", "to": to, "load_ms": "none"})
+    assert fake_cluster.coordinator_of("g").node_id == to
+    perform(fake_cluster, {"do": "finish_loading"})
+    perform(fake_cluster, {"do": "stop_broker", "node_id": to})
+    assert [broker.up for broker in fake_cluster.brokers].count(False) == 1
+    perform(fake_cluster, {"do": "start_broker", "node_id": to})
+    perform(fake_cluster, {"do": "create_topic", "name": "returns", "partitions": 4})
+    with pytest.raises(ConfigError, match="is there already"):
+        perform(fake_cluster, {"do": "create_topic", "name": "returns"})
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        ({}, "do=None: expected one of add_broker, "),
+        ({"do": "close"}, "do='close': expected one of add_broker, "),
+        ({"do": "stop_broker"}, "stop_broker: node_id is missing, expected a whole number"),
+        ({"do": "stop_broker", "node_id": "1"}, "stop_broker: node_id='1', expected a whole number"),
+        ({"do": "stop_broker", "node_id": True}, "stop_broker: node_id=True, expected a whole number"),
+        ({"do": "stop_broker", "node_id": 1.5}, "stop_broker: node_id=1.5, expected a whole number"),
+        (
+            {"do": "stop_broker", "node_id": 1, "load_ms": "long"},
+            "stop_broker: load_ms='long', expected a number or \"none\"",
+        ),
+        (
+            {"do": "stop_broker", "node_id": 1, "lose": 1},
+            "stop_broker: unknown lose=1, expected one of node_id, elect, ",
+        ),
+        ({"do": "stop_zombies", "node_id": 1}, "stop_zombies: unknown node_id=1, expected nothing more"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(event: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        checked(event)
+    assert str(raised.value).startswith(sentence)
+
+
+def test_numbers_may_be_whole_where_others_are_meant() -> None:
+    assert checked({"do": "stop_broker", "node_id": 1, "load_ms": 5}) == ("stop_broker", {"node_id": 1, "load_ms": 5})
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", "1"])
+def test_a_line_that_is_no_event(line: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected (a )?JSON"):
+        event_of(line)
