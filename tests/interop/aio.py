@@ -19,6 +19,7 @@ from tests.interop.clients import (
     Place,
     Record,
     Settings,
+    StartAdmin,
 )
 
 T = TypeVar("T")
@@ -162,6 +163,10 @@ class AioAdmin:
         await admin.start()
         return admin
 
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of `inner`."""
+        return self._thread.run(coroutine)
+
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         topic = NewTopic(name, partitions, replication_factor=1, topic_configs=dict(configs or {}))
         _check(self._thread.run(self.inner.create_topics([topic])).topic_errors)
@@ -204,3 +209,10 @@ async def _produce(servers: str, topic: str, records: Sequence[Record], compress
 
 
 AIO = Client("aiokafka", AioConsumer, AioAdmin, produce)
+
+
+def aio_admin(start_admin: StartAdmin) -> AioAdmin:
+    """An admin client; its own object is `inner`."""
+    admin = start_admin(AIO)
+    assert isinstance(admin, AioAdmin)
+    return admin

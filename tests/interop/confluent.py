@@ -1,7 +1,8 @@
 """confluent-kafka, that is librdkafka, in the vocabulary of the tests."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
@@ -18,7 +19,10 @@ from tests.interop.clients import (
     Place,
     Record,
     Settings,
+    StartAdmin,
 )
+
+T = TypeVar("T")
 
 MAX_RECORDS = 500
 
@@ -141,3 +145,24 @@ def produce(servers: str, topic: str, records: Sequence[Record], compression: st
 
 
 CONFLUENT = Client("confluent-kafka", ConfluentConsumer, ConfluentAdmin, produce)
+
+
+def confluent_admin(start_admin: StartAdmin) -> AdminClient:
+    """An admin client, itself."""
+    admin = start_admin(CONFLUENT)
+    assert isinstance(admin, ConfluentAdmin)
+    inner = admin.inner
+    assert isinstance(inner, AdminClient)
+    return inner
+
+
+def outcomes(futures: Mapping[T, Future[Any]]) -> dict[T, Any]:
+    """What became of each: its result, or librdkafka's name of the error that was raised."""
+    return {each: _outcome(future) for each, future in futures.items()}
+
+
+def _outcome(future: Future[Any]) -> Any:
+    try:
+        return future.result(CALL_TIMEOUT_S)
+    except confluent_kafka.KafkaException as failure:
+        return failure.args[0].name()

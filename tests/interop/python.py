@@ -15,6 +15,7 @@ from tests.interop.clients import (
     Place,
     Record,
     Settings,
+    StartAdmin,
 )
 
 T = TypeVar("T")
@@ -155,3 +156,10 @@ def produce(servers: str, topic: str, records: Sequence[Record], compression: st
 
 
 KAFKA_PYTHON = Client("kafka-python", PythonConsumer, PythonAdmin, produce)
+
+
+def python_admin(start_admin: StartAdmin) -> KafkaAdminClient:
+    """An admin client, itself."""
+    admin = start_admin(KAFKA_PYTHON)
+    assert isinstance(admin, PythonAdmin)
+    return admin.inner

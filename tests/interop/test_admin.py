@@ -1,17 +1,19 @@
-"""Topics created, listed and deleted with each client's admin, and what kafka-python's describes."""
+"""Topics created, listed and deleted with each client's admin; clusters described; what nobody speaks is refused."""
 
 from uuid import UUID
 
 import pytest
-from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
-from kafka.admin import OffsetSpec, OffsetTimestamp
-from kafka.errors import NoError
+from confluent_kafka import KafkaException
+from confluent_kafka.admin._acl import AclOperation
+from kafka.errors import IncompatibleBrokerVersion
 
 from fakebroker import FakeCluster
 from fakebroker.protocol.registry import APIS
-from tests.interop.clients import Client, Record, StartAdmin
+from tests.interop.aio import aio_admin
+from tests.interop.clients import CALL_TIMEOUT_S, Client, StartAdmin
+from tests.interop.confluent import confluent_admin
 from tests.interop.helpers import CLIENTS, with_each_client
-from tests.interop.python import KAFKA_PYTHON, PythonAdmin
+from tests.interop.python import python_admin
 
 pytestmark = pytest.mark.slow
 
@@ -42,58 +44,58 @@ def test_what_is_refused_is_raised(client: Client, start_admin: StartAdmin) -> N
     assert admin.partition_counts() == {"orders": 1}
 
 
-@pytest.fixture
-def kafka_admin(start_admin: StartAdmin) -> KafkaAdminClient:
-    admin = start_admin(KAFKA_PYTHON)
-    assert isinstance(admin, PythonAdmin)
-    return admin.inner
-
-
 @pytest.mark.fake_cluster(topics={"orders": 2})
-def test_kafka_python_describes_the_cluster(fake_cluster: FakeCluster, kafka_admin: KafkaAdminClient) -> None:
-    cluster = kafka_admin.describe_cluster()
-    assert cluster["cluster_id"] == fake_cluster.cluster.cluster_id
-    assert cluster["controller_id"] == 1
+def test_kafka_python_describes_the_cluster(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+    admin = python_admin(start_admin)
+    cluster = admin.describe_cluster()
+    assert (cluster["cluster_id"], cluster["controller_id"]) == (fake_cluster.cluster.cluster_id, 1)
     assert [(each["broker_id"], each["host"], each["port"]) for each in cluster["brokers"]] == [
         (broker.node_id, broker.host, broker.port) for broker in fake_cluster.brokers
     ]
+    assert not any(each["is_fenced"] for each in cluster["brokers"])
+    assert "ALTER_CONFIGS" in cluster["authorized_operations"]
     versions = {api.key: (api.advertised_versions.first, api.advertised_versions.last) for api in APIS}
-    assert {key.value: told for key, told in kafka_admin.api_versions().items()} == versions
+    assert {key.value: told for key, told in admin.api_versions().items()} == versions
+
+
+def test_confluent_and_aiokafka_describe_the_cluster(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+    brokers = [(broker.node_id, broker.host, broker.port) for broker in fake_cluster.brokers]
+    cluster_id = fake_cluster.cluster.cluster_id
+    admin = confluent_admin(start_admin)
+    cluster = admin.describe_cluster(include_authorized_operations=True).result(CALL_TIMEOUT_S)
+    assert (cluster.cluster_id, cluster.controller.id) == (cluster_id, 1)
+    assert [(node.id, node.host, node.port) for node in cluster.nodes] == brokers
+    assert AclOperation.ALTER_CONFIGS in cluster.authorized_operations
+    assert admin.cluster_id(timeout=CALL_TIMEOUT_S) == cluster_id
+
+    aio = aio_admin(start_admin)
+    told = aio.run(aio.inner.describe_cluster())
+    assert (told["cluster_id"], told["controller_id"]) == (cluster_id, 1)
+    assert [(each["node_id"], each["host"], each["port"]) for each in told["brokers"]] == brokers
 
 
 @pytest.mark.fake_cluster(topics={"orders": 2})
-def test_kafka_python_describes_a_topic_by_its_name_and_by_its_id(kafka_admin: KafkaAdminClient) -> None:
-    (topic,) = kafka_admin.describe_topics(["orders"])
+def test_kafka_python_describes_a_topic_by_its_name_and_by_its_id(start_admin: StartAdmin) -> None:
+    admin = python_admin(start_admin)
+    (topic,) = admin.describe_topics(["orders"])
     assert (topic["name"], topic["error_code"], topic["is_internal"]) == ("orders", 0, False)
     assert [
         (partition["partition_index"], partition["leader_id"], partition["replica_nodes"], partition["isr_nodes"])
         for partition in topic["partitions"]
     ] == [(0, 1, [1, 2, 3], [1, 2, 3]), (1, 2, [2, 3, 1], [2, 3, 1])]
     topic_id = UUID(topic["topic_id"])
-    assert kafka_admin.describe_topics([topic_id]) == [topic]
-    kafka_admin.delete_topics([topic_id])
-    assert "orders" not in kafka_admin.list_topics()
+    assert admin.describe_topics([topic_id]) == [topic]
+    admin.delete_topics([topic_id])
+    assert "orders" not in admin.list_topics()
 
 
-@pytest.mark.fake_cluster(topics={"orders": 2})
-def test_kafka_python_looks_up_offsets_of_partitions(fake_cluster: FakeCluster, kafka_admin: KafkaAdminClient) -> None:
-    records = [Record(value=b"x", partition=0, timestamp_ms=timestamp_ms) for timestamp_ms in (1000, 3000, 2000)]
-    KAFKA_PYTHON.produce(fake_cluster.bootstrap_servers, "orders", records, None)
-    specs = (OffsetSpec.EARLIEST, OffsetSpec.LATEST, OffsetSpec.MAX_TIMESTAMP, OffsetTimestamp(1500))
-    place = TopicPartition("orders", 0)
-    assert [kafka_admin.list_partition_offsets({place: spec})[place].offset for spec in specs] == [0, 3, 1, 1]
-
-
-@pytest.mark.fake_cluster(topics={"orders": 2})
-def test_kafka_python_alters_and_lists_offsets_of_groups(
-    fake_cluster: FakeCluster, kafka_admin: KafkaAdminClient
-) -> None:
-    groups = [f"group {number}" for number in range(6)]
-    assert len({fake_cluster.coordinator_of(group) for group in groups}) == 3
-    place = TopicPartition("orders", 1)
-    for number, group in enumerate(groups):
-        altered = kafka_admin.alter_group_offsets(group, {place: OffsetAndMetadata(number, f"note {number}", -1)})
-        assert altered == {place: NoError}
-    assert kafka_admin.list_group_offsets(groups) == {
-        group: {place: OffsetAndMetadata(number, f"note {number}", -1)} for number, group in enumerate(groups)
-    }
+def test_what_nobody_speaks_is_refused_at_once(start_admin: StartAdmin) -> None:
+    admin = python_admin(start_admin)
+    for call in (admin.list_transactions, admin.describe_metadata_quorum, admin.list_config_resources):
+        with pytest.raises(IncompatibleBrokerVersion):
+            call()
+    futures = confluent_admin(start_admin).describe_user_scram_credentials(["anybody"])
+    assert isinstance(futures, dict)
+    (refused,) = futures.values()
+    with pytest.raises(KafkaException, match="not supported by broker"):
+        refused.result(CALL_TIMEOUT_S)
