@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fakebroker.cluster.dialect import Broker
-    from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, ListenError, ProtocolError
+    from fakebroker.cluster.fault import Fault
+    from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, ListenError, ProtocolError, WaitTimeout
+    from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
 
 __version__ = "0.1.0"
@@ -18,9 +20,12 @@ _HOMES = {
     "ConfigError": "fakebroker.errors",
     "ErrorCode": "fakebroker.errors",
     "FakeCluster": "fakebroker.server.fake_cluster",
+    "Fault": "fakebroker.cluster.fault",
     "FakebrokerError": "fakebroker.errors",
     "ListenError": "fakebroker.errors",
     "ProtocolError": "fakebroker.errors",
+    "WaitTimeout": "fakebroker.errors",
+    "Scaled": "fakebroker.server.clock",
 }
 
 __all__ = [
@@ -29,8 +34,11 @@ __all__ = [
     "ErrorCode",
     "FakeCluster",
     "FakebrokerError",
+    "Fault",
     "ListenError",
     "ProtocolError",
+    "Scaled",
+    "WaitTimeout",
     "__version__",
 ]
 

@@ -202,3 +202,7 @@ class ConfigError(FakebrokerError):
 
 class ListenError(FakebrokerError):
     """A broker cannot listen where it should."""
+
+
+class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # A TimeoutError by its name too.
+    """What was waited for has not come in time; the message shows what there was instead."""

@@ -1,20 +1,48 @@
-"""The plugin, in a pytest run of its own."""
+"""The plugin, in pytest runs of its own."""
 
+import re
 import subprocess
 import sys
-import textwrap
-from pathlib import Path
+from importlib.util import find_spec
+
+import pytest
+
+from fakebroker.server.journaling import read_journal
+
+pytest_plugins = "pytester"
+
+QUIET = ("-p", "no:cacheprovider")
+
+READS = """
+from confluent_kafka import Consumer
+
+def read(cluster, group_id="readers"):
+    cluster.create_topic("orders", 2)
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group_id})
+    consumer.subscribe(["orders"])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    consumer.close()
+"""
+"""What a test can begin with: a consumer that joins a group, and leaves it."""
 
 
-def run_pytest(folder: Path, source: str) -> str:
-    (folder / "test_it.py").write_text(textwrap.dedent(source))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+def run(pytester: pytest.Pytester, source: str, *options: str) -> pytest.RunResult:
+    pytester.makepyfile(test_it=source)
+    return pytester.runpytest_inprocess(*QUIET, *options)
 
 
-def test_fixture_mark_and_factory(tmp_path: Path) -> None:
-    out = run_pytest(
-        tmp_path,
+def names(result: pytest.RunResult) -> list[str]:
+    """The tests that passed, as `-v` names them, without their file."""
+    return [found[1] for line in result.outlines if (found := re.search(r"::(\S+) PASSED", line))]
+
+
+# A cluster for each test
+
+
+def test_fixture_mark_and_factory(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
         """
         import pytest
 
@@ -26,37 +54,290 @@ def test_fixture_mark_and_factory(tmp_path: Path) -> None:
         def test_marked(fake_cluster):
             assert len(fake_cluster.brokers) == 1
 
+        @pytest.mark.fake_cluster(2)
+        def test_marked_without_names(fake_cluster):
+            assert len(fake_cluster.brokers) == 2
+
         def test_two_at_once(fake_cluster_factory):
             one, two = fake_cluster_factory(brokers=1), fake_cluster_factory(brokers=2, seed=5)
             assert two.seed == 5
             assert one.bootstrap_servers != two.bootstrap_servers
         """,
     )
-    assert "3 passed" in out
+    result.assert_outcomes(passed=4)
 
 
-def test_a_failed_test_shows_its_groups_and_requests(tmp_path: Path) -> None:
-    out = run_pytest(
-        tmp_path,
+def test_once_for_each_release(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
         """
-        from confluent_kafka import Consumer
+        import pytest
 
-        def test_it(fake_cluster):
-            fake_cluster.create_topic("orders", 2)
-            consumer = Consumer({"bootstrap.servers": fake_cluster.bootstrap_servers, "group.id": "readers",
-                                 "client.id": "reader-1"})
-            consumer.subscribe(["orders"])
-            while not consumer.assignment():
-                consumer.poll(0.1)
-            try:
-                assert False
-            finally:
-                consumer.close()
+        @pytest.mark.fake_cluster(brokers=1, as_version=["2.0", "3.9"])
+        @pytest.mark.parametrize("name", ["a", "b"])
+        def test_direct(name, fake_cluster):
+            assert len(fake_cluster.brokers) == 1
+
+        @pytest.fixture
+        def releases(fake_cluster):
+            return [str(broker.release) for broker in fake_cluster.cluster.brokers.values()]
+
+        @pytest.mark.fake_cluster(as_version=("2.8", "4.2"))
+        def test_through_a_fixture(releases, request):
+            assert request.node.name == f"test_through_a_fixture[kafka-{releases[0]}]"
+
+        @pytest.mark.fake_cluster(as_version="2.8")
+        def test_one(releases):
+            assert releases == ["2.8"] * 3
+        """,
+        "-v",
+    )
+    assert names(result) == [
+        "test_direct[kafka-2.0-a]",
+        "test_direct[kafka-2.0-b]",
+        "test_direct[kafka-3.9-a]",
+        "test_direct[kafka-3.9-b]",
+        "test_through_a_fixture[kafka-2.8]",
+        "test_through_a_fixture[kafka-4.2]",
+        "test_one",
+    ]
+
+
+# Clusters for many tests
+
+
+def test_one_cluster_for_a_module(pytester: pytest.Pytester) -> None:
+    source = """
+        import pytest
+
+        pytestmark = pytest.mark.fake_cluster(brokers=1, topics={"orders": 6}, seed=5)
+        seen, clusters = [], []
+
+        @pytest.mark.parametrize("turn", [1, 2, 3])
+        def test_reset_in_between(turn, fake_cluster_module):
+            assert fake_cluster_module.groups() == []
+            fake_cluster_module.seed_group("readers", members=1, topics=["orders"])
+            (member,) = fake_cluster_module.group("readers").members
+            clusters.append(fake_cluster_module)
+            seen.append((fake_cluster_module.bootstrap_servers, member.member_id))
+            assert seen == seen[:1] * turn
+
+        def test_who_does_not_ask_for_it_does_not_reset_it():
+            assert [cluster.group("readers").state for cluster in clusters] == ["Stable"] * 3
+
+        @pytest.mark.fake_cluster(brokers=2)
+        def test_a_mark_of_a_test_is_not_for_it(fake_cluster, fake_cluster_module):
+            assert [len(cluster.brokers) for cluster in (fake_cluster, fake_cluster_module)] == [2, 1]
+    """
+    pytester.makepyfile(test_other=source)
+    run(pytester, source).assert_outcomes(passed=10)
+
+
+def test_one_cluster_for_a_module_in_each_release(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        pytestmark = pytest.mark.fake_cluster(as_version=["2.8", "4.2"])
+        clusters = []
+
+        def test_one(fake_cluster_module):
+            clusters.append(fake_cluster_module)
+
+        def test_two(fake_cluster_module):
+            assert clusters[-1] is fake_cluster_module
+        """,
+        "-v",
+    )
+    assert names(result) == [f"test_{name}[kafka-{release}]" for release in ("2.8", "4.2") for name in ("one", "two")]
+
+
+def test_one_cluster_for_the_whole_run(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def fake_cluster_session_arguments():
+            return {"brokers": 2, "topics": {"orders": 6}}
+
+        @pytest.fixture(scope="session")
+        def application(fake_cluster_session):
+            return {"servers": fake_cluster_session.bootstrap_servers}
+        """
+    )
+    source = """
+        def test_through_a_fixture(application, fake_cluster_session):
+            assert fake_cluster_session.bootstrap_servers == application["servers"]
+            assert len(fake_cluster_session.brokers) == 2
+            fake_cluster_session.create_topic("parcels")
+
+        def test_directly(fake_cluster_session):
+            fake_cluster_session.create_topic("parcels")
+    """
+    pytester.makepyfile(test_other=source)
+    run(pytester, source).assert_outcomes(passed=4)
+
+
+# Asynchronous tests
+
+
+ASYNC_PLUGINS = {"anyio": "anyio", "trio": "pytest_trio"}
+"""By the mark of their tests, which is their name for pytest as well: the packages of the plugins."""
+
+
+@pytest.mark.parametrize("mark", [mark for mark, package in ASYNC_PLUGINS.items() if find_spec(package)])
+def test_a_cluster_in_the_nursery_of_the_test(pytester: pytest.Pytester, mark: str) -> None:
+    result = run(
+        pytester,
+        f"""
+        import threading
+        import pytest
+        import trio
+
+        @pytest.mark.{mark}
+        @pytest.mark.fake_cluster(brokers=1)
+        async def test_it(fake_cluster_async):
+            (broker,) = fake_cluster_async.brokers
+            has_thread = any(thread.name == "fakebroker" for thread in threading.enumerate())
+            assert has_thread is not trio.lowlevel.in_trio_run()
+            if not has_thread:
+                await (await trio.open_tcp_stream(broker.host, broker.port)).aclose()
+            fake_cluster_async.seed_group("readers")
+            assert False
+        """,
+        *(option for other in ASYNC_PLUGINS if other != mark for option in ("-p", f"no:{other}")),
+    )
+    result.assert_outcomes(failed=2 if mark == "anyio" else 1)  # anyio runs it on asyncio as well.
+    result.stdout.fnmatch_lines(["*AssertionError*", "*fake cluster 1*", "readers: Empty*"])
+
+
+# Failed tests
+
+
+def test_a_failed_test_shows_what_its_cluster_saw(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        READS
+        + """
+def test_it(fake_cluster):
+    read(fake_cluster)
+    assert False
         """,
     )
-    assert "1 failed" in out
-    assert "fake cluster 1" in out
-    assert "seed=" in out
-    assert "readers: Empty, generation 2" in out
-    assert "JoinGroup v" in out
-    assert "MEMBER_ID_REQUIRED" in out
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*fake cluster 1*",
+            "seed=*",
+            "readers: Empty, generation 2*",
+            "*JoinGroup v* MEMBER_ID_REQUIRED *",
+            "readers has been in Empty for *",
+            "group readers, since *",
+        ]
+    )
+
+
+def test_a_failed_test_shows_the_cluster_that_it_shares(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        def test_one(fake_cluster_session):
+            fake_cluster_session.seed_group("one")
+
+        def test_two(fake_cluster, fake_cluster_session):
+            fake_cluster.seed_group("two")
+            fake_cluster_session.seed_group("three")
+            assert False
+
+        def test_neither():
+            assert False
+        """,
+    )
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["*fake cluster 1*", "two: *", "*fake cluster 2*", "three: *"])
+    result.stdout.no_fnmatch_line("*fake cluster 3*")
+    result.stdout.no_fnmatch_line("one: *")
+
+
+def test_journals_of_failed_tests_are_kept(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        READS
+        + """
+import pytest
+
+def test_passes(fake_cluster):
+    read(fake_cluster)
+
+@pytest.mark.parametrize("name", ["a/b", "a:b", "long" * 100])
+def test_fails(name, fake_cluster_session):
+    read(fake_cluster_session)
+    assert False
+
+@pytest.mark.fake_cluster(journal="off")
+def test_has_none(fake_cluster):
+    assert False
+        """,
+        "--fakebroker-keep-journal=some/where",
+    )
+    result.assert_outcomes(passed=1, failed=4)
+    result.stdout.fnmatch_lines(
+        ["journal: */some/where/test_it.py-test_fails-a-b-1-*.jsonl", "journal not kept: *off*"]
+    )
+    journals = [read_journal(path) for path in (pytester.path / "some" / "where").iterdir()]
+    assert len(journals) == 3
+    for journal in journals:
+        assert journal.count("JoinGroup") == 2
+
+
+# The run
+
+
+def test_the_log_is_printed_as_it_comes(pytester: pytest.Pytester, capfd: pytest.CaptureFixture[str]) -> None:
+    source = """
+        import logging
+
+        def test_it():
+            logging.getLogger("fakebroker").info("hello")
+            logging.getLogger("fakebroker").debug("secret")
+    """
+    run(pytester, source, "--fakebroker-log=info").assert_outcomes(passed=1)
+    errors = capfd.readouterr().err
+    assert errors.endswith(" INFO fakebroker: hello\n")
+    assert "secret" not in errors
+    run(pytester, source).assert_outcomes(passed=1)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_log_level_that_is_none(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "", "--fakebroker-log=loud")
+    result.stderr.fnmatch_lines(["*--fakebroker-log=loud: expected one of *INFO*"])
+
+
+def test_processes_share_nothing(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import os
+        import pytest
+
+        @pytest.mark.parametrize("turn", range(6))
+        def test_it(turn, fake_cluster, fake_cluster_module, fake_cluster_session):
+            for cluster in (fake_cluster, fake_cluster_module, fake_cluster_session):
+                cluster.create_topic("orders")
+            assert turn < 4, os.environ["PYTEST_XDIST_WORKER"]
+        """,
+        *("-n", "2", "--fakebroker-keep-journal=kept"),
+    )
+    result.assert_outcomes(passed=4, failed=2)
+    assert len(list((pytester.path / "kept").iterdir())) == 2 * 3
+
+
+def test_nothing_is_imported_for_nobody() -> None:
+    code = (
+        "import sys, fakebroker.pytest_plugin; print(*(name for name in sys.modules if name.startswith('fakebroker')))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["fakebroker", "fakebroker.pytest_plugin"]

@@ -6,6 +6,7 @@ Knows frames and messages; not what a request means, and no socket.
 import struct
 from typing import TYPE_CHECKING, Any
 
+from fakebroker.cluster.exchange import Exchange
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.frames import read_request_header
@@ -15,6 +16,7 @@ from fakebroker.protocol.schema import Message
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Broker
+    from fakebroker.cluster.fault import Fault
 
 _START = struct.Struct(">hhi")
 _MEMO_BYTES = 1024
@@ -37,7 +39,7 @@ class Peer:
         self.memo_call: Call | None = None
 
 
-class Call:
+class Call(Exchange):
     """One request, and its response once there is one.
 
     Attributes:
@@ -52,16 +54,20 @@ class Call:
         response: The response; None while it is owed, and where none is due (Produce with acks=0).
         response_version: The version it is answered in: that of the request, where that is one we know.
         answered_ms: When its answer was known, None while it is owed.
+        answered_after: How many calls had come when it was answered; 0 if it was at once.
+        fault: What went wrong with it on purpose; None if nothing did.
         closes_connection: Whether its connection is to be closed, as Kafka does when a Produce with acks=0 fails.
     """
 
     __slots__ = (
+        "answered_after",
         "answered_ms",
         "api",
         "api_version",
         "client_id",
         "closes_connection",
         "correlation_id",
+        "fault",
         "peer",
         "received_ms",
         "request",
@@ -84,11 +90,17 @@ class Call:
         self.response: Any = None
         self.response_version = api_version
         self.answered_ms: float | None = None
+        self.answered_after = 0
         self.closes_connection = False
+        self.fault: Fault | None = None
 
     @property
     def broker(self) -> "Broker":
         return self.peer.broker
+
+    @property
+    def connection_id(self) -> int:
+        return self.peer.connection_id
 
     @property
     def is_supported(self) -> bool:

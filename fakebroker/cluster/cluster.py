@@ -14,10 +14,12 @@ from fakebroker.cluster.config import Config
 from fakebroker.cluster.consumer_offsets import append_records
 from fakebroker.cluster.controller import Controller, Failover
 from fakebroker.cluster.dialect import Dialect
+from fakebroker.cluster.faults import Faults
 from fakebroker.cluster.fetch_sessions import FetchSessions
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.purgatory import FetchPurgatory
+from fakebroker.cluster.sync_delays import SyncDelays
 from fakebroker.cluster.topics import (
     MAX_PARTITIONS,
     NO_LEADER,
@@ -32,8 +34,10 @@ from fakebroker.cluster.topics import (
     spread,
 )
 from fakebroker.coordinator.coordinator import Coordinator
+from fakebroker.coordinator.history import History
 from fakebroker.coordinator.log import Record
 from fakebroker.coordinator.placement import partition_for
+from fakebroker.coordinator.script import Wishes
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message, Versions
@@ -41,7 +45,6 @@ from fakebroker.protocol.schema import Message, Versions
 TRANSACTIONS_TOPIC_PARTITIONS = 50
 INTERNAL_REPLICATION_FACTOR = 3
 """Kafka's `offsets.topic.replication.factor`; a smaller cluster has as many replicas as brokers."""
-
 
 _HANDLERS = handlers.BY_NAME
 
@@ -75,6 +78,7 @@ class Cluster:
         topics: Names and partition counts of the topics that exist from the start.
         config: The brokers' settings.
         new_id: Makes 16 bytes that are not made twice.
+        random: Gives numbers from 0 to below 1, the same ones in each run.
         journal: Keeps the calls.
         now_ms: The brokers' time at the start.
 
@@ -89,6 +93,7 @@ class Cluster:
         topics: Mapping[str, int],
         config: Config,
         new_id: Callable[[], bytes],
+        random: Callable[[], float],
         journal: Journal,
         now_ms: float,
     ) -> None:
@@ -98,40 +103,51 @@ class Cluster:
         # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}  # What all brokers were altered to.
-        self.topics = Topics(new_id, lambda node_id: self.brokers[node_id].up)
-        self._placed_topics = 0
+        self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
+        self.placed_topics = 0
         self.purgatory = FetchPurgatory()
         self.controller = Controller(self)
+        self.faults = Faults(self, random)
+        self.wishes: dict[str, Wishes] = {}  # What is wanted of the rebalances of groups, by their ids.
+        self.sync_delays = SyncDelays()
+        self.history = History()  # Of all groups, those that are gone too.
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
         self.offsets_topic_is_used = False
         self.answered: list[Call] = []
-        self.brokers = {node_id: self._new_broker(node_id, dialect) for node_id, dialect in enumerate(dialects, 1)}
+        self.brokers = {node_id: self.new_broker(node_id, dialect) for node_id, dialect in enumerate(dialects, 1)}
         offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
         for partition in offsets_topic.partitions:
             self.brokers[partition.leader_id].coordinator.lead(partition.index, now_ms)
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
 
-    def _new_broker(self, node_id: int, dialect: Dialect) -> Broker:
+    def new_broker(self, node_id: int, dialect: Dialect) -> Broker:
+        """A broker that nobody knows yet."""
         coordinator = Coordinator(
             self.config.coordinator(dialect.release),
             lambda: uuid_text(self.new_id()),
             lambda partition, records: self._append(node_id, partition, records),
+            note=lambda group, now_ms: self.history.note(group, now_ms, node_id),
+            wishes=self.wishes,
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
         return Broker(node_id, "", -1, coordinator, sessions, dialect.release, dialect.versions)
 
     def _append(self, node_id: int, index: int, records: Sequence[Record]) -> ErrorCode:
         """Write what a coordinator decides to its partition of __consumer_offsets, before it takes effect."""
-        self.offsets_topic_is_used = True
         partition = self.offsets_partition(index)
         if partition.leader_id == node_id:
-            size_bytes = partition.log.size_bytes
-            append_records(partition.log, records, partition.leader_epoch, self.now_ms)
-            fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
+            self.append_records(partition, records)
         # Else it is a zombie, which does not know that nobody reads any more what it writes.
         return ErrorCode.NONE
+
+    def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
+        """Write what is said of groups to a partition of __consumer_offsets."""
+        self.offsets_topic_is_used = True
+        size_bytes = partition.log.size_bytes
+        append_records(partition.log, records, partition.leader_epoch, self.now_ms)
+        fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
 
     def offsets_partition(self, index: int) -> Partition:
         """A partition of __consumer_offsets."""
@@ -174,7 +190,7 @@ class Cluster:
 
     def place_topic(self, partitions: int, replication_factor: int) -> Assignment:
         """Brokers for a topic that a request creates: each begins one broker further, where Kafka draws lots."""
-        first, self._placed_topics = self._placed_topics, self._placed_topics + 1
+        first, self.placed_topics = self.placed_topics, self.placed_topics + 1
         return self._spread(partitions, replication_factor, first)
 
     def place_partitions(self, topic: Topic, count: int) -> Assignment:
@@ -244,7 +260,7 @@ class Cluster:
 
     def add_broker(self, dialect: Dialect) -> Broker:
         """Add a broker. It leads nothing yet."""
-        broker = self._new_broker(max(self.brokers) + 1, dialect)
+        broker = self.new_broker(max(self.brokers) + 1, dialect)
         self.brokers[broker.node_id] = broker
         return broker
 
@@ -319,7 +335,12 @@ class Cluster:
         call.received_ms = self.now_ms = now_ms
         self.wire_ms = now_ms if wire_ms is None else wire_ms
         self.journal.add(call)
-        response = _HANDLERS[call.api.name](self, call, now_ms)
+        handler = _HANDLERS[call.api.name]
+        response: Message | None = None
+        if self.faults.rules and self.faults.pick(call):
+            self.faults.handle(call, handler, now_ms)
+        else:
+            response = handler(self, call, now_ms)
         if call.peer.broker.coordinator.answers:
             self.settle(now_ms)
         if response is None:
@@ -330,8 +351,16 @@ class Cluster:
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
         """Answer a call; with None where its request asked for no answer."""
+        if call.fault is not None:
+            self.faults.answer(call, response, now_ms)
+        else:
+            self.hand_over(call, response, now_ms)
+
+    def hand_over(self, call: Call, response: Message | None, now_ms: float) -> None:
+        """Let an answer go out as it is."""
         call.response = response
         call.answered_ms = now_ms
+        call.answered_after = self.journal.added
         self.answered.append(call)
 
     def tick(self, now_ms: float, wire_ms: float | None = None) -> None:
@@ -340,13 +369,16 @@ class Cluster:
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
             broker.coordinator.tick(now_ms)
+        for call, response in self.sync_delays.due(now_ms):
+            self.answer(call, response, now_ms)
+        self.faults.tick(now_ms)
         fetch.expire(self, now_ms, now_ms if wire_ms is None else wire_ms)
         self.settle(now_ms)
 
     def next_deadline(self) -> float | None:
         """When `tick` is due next for the brokers; early perhaps, never late. Fetch waits are the purgatory's."""
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
-        deadlines.append(self.controller.next_deadline())
+        deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline(), self.faults.next_deadline())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def settle(self, now_ms: float) -> None:
@@ -357,7 +389,9 @@ class Cluster:
                 broker.coordinator.answers = []
                 for token, result in answers:
                     assert isinstance(token, Call)
-                    self.answer(token, handlers.response_to(token, result), now_ms)
+                    response = handlers.response_to(token, result)
+                    if not self.sync_delays.keeps(token, response, now_ms):
+                        self.answer(token, response, now_ms)
 
 
 def uuid_text(raw: bytes) -> str:

@@ -4,6 +4,8 @@ Knows of a record no more than its offset, its key and whether it is a tombstone
 while batches are appended, a little each time.
 """
 
+from typing import Self
+
 from fakebroker.cluster.partition_log import PartitionLog
 from fakebroker.protocol.records import RecordBatch, encode_batch, iterate_records
 
@@ -59,6 +61,13 @@ class CompactedLog(PartitionLog):
         self._superseded: set[int] = set()
         self._dropping: set[int] = set()
         self._sweep_offset = 0
+
+    def clone(self) -> Self:
+        twin = super().clone()
+        twin._last_offsets = self._last_offsets.copy()
+        twin._superseded = self._superseded.copy()
+        twin._dropping = self._dropping.copy()
+        return twin
 
     def append(self, batch: bytes, leader_epoch: int) -> int:
         """As of any partition log; and now and then, a step of compaction."""

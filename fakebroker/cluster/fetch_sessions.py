@@ -165,6 +165,17 @@ class FetchSessions:
             return FetchContext(asked)
         return FullFetchContext(asked, self, uses_topic_ids=version >= 13)
 
+    def asked(self, request: FetchRequest) -> list[Key]:
+        """The partitions that a request is about: those that it names, and the others of its session."""
+        named = [
+            (topic.topic, topic.topic_id, partition.partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        is_incremental = request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
+        session = self._sessions.get(request.session_id) if is_incremental else None
+        return list(dict.fromkeys([*named, *(session.partitions if session else ())]))
+
     def _next(
         self, request: FetchRequest, asked: dict[Key, FetchPartition], version: int, now_ms: float
     ) -> FetchContext:

@@ -5,9 +5,10 @@ Knows no topic, broker or request, and nothing of a batch but what `protocol.rec
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from copy import copy
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from fakebroker.cluster.producers import Producers
 from fakebroker.protocol.records import RecordBatch, iterate_records, with_base_offset
@@ -63,6 +64,12 @@ class LeaderEpochs:
         while self._starts and self._starts[-1].start_offset >= offset:
             self._starts.pop()
 
+    def clone(self) -> "LeaderEpochs":
+        """The same epochs, which go their own way from here."""
+        twin = LeaderEpochs()
+        twin._starts = self._starts.copy()
+        return twin
+
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Where an epoch ended, as OffsetForLeaderEpoch answers: for an epoch without a record, the one before it."""
         index = bisect_right(self._starts, leader_epoch, key=attrgetter("leader_epoch"))
@@ -113,6 +120,14 @@ class PartitionLog:
         # per append, and leaves a list, which can be searched by halves.
         self._batches: list[RecordBatch] = []
         self._head = 0
+
+    def clone(self) -> Self:
+        """The same log, which goes its own way from here; the batches are shared, for nobody changes them."""
+        twin = copy(self)
+        twin.epochs = self.epochs.clone()
+        twin.producers = self.producers.clone()
+        twin._batches = self._batches.copy()
+        return twin
 
     @property
     def high_watermark(self) -> int:

@@ -5,7 +5,7 @@ Follows Kafka's `ProducerStateManager` and `ProducerAppendInfo`. Knows no log, t
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fakebroker.errors import ErrorCode, FakebrokerError
@@ -71,6 +71,16 @@ class Producers:
     def __init__(self) -> None:
         self._by_id: dict[int, Producer] = {}
         self._next_check_ms = 0.0
+
+    def clone(self) -> "Producers":
+        """The same producers, which go their own way from here."""
+        twin = Producers()
+        twin._by_id = {
+            producer_id: replace(producer, batches=producer.batches.copy())
+            for producer_id, producer in self._by_id.items()
+        }
+        twin._next_check_ms = self._next_check_ms
+        return twin
 
     def active(self, now_ms: float) -> Iterable[Producer]:
         """All producers that are remembered."""

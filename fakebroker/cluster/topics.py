@@ -5,7 +5,7 @@ Knows no requests: what a request may ask for, and with which error it is refuse
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fakebroker.cluster.compacted_log import CompactedLog
 from fakebroker.cluster.partition_log import PartitionLog
@@ -91,6 +91,12 @@ class Topic:
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
+    def clone(self) -> "Topic":
+        """The same topic with the same logs, which goes its own way from here."""
+        twin = replace(self, partitions=[])
+        twin.partitions += [replace(each, topic=twin, log=each.log.clone()) for each in self.partitions]
+        return twin
+
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
@@ -141,6 +147,16 @@ class Topics:
             log = CompactedLog() if topic.name == OFFSETS_TOPIC else PartitionLog()
             leader_id = next(filter(self._is_up, replicas), NO_LEADER)
             topic.partitions.append(Partition(topic, index, tuple(replicas), leader_id, leader_id, log))
+
+    def clones(self) -> list[Topic]:
+        """The same topics with the same logs, which go their own way from here."""
+        return [topic.clone() for topic in self]
+
+    def replace_all(self, topics: Sequence[Topic]) -> None:
+        """Have these topics and no others."""
+        self._by_name = {topic.name: topic for topic in topics}
+        self._by_id = {topic.topic_id: topic for topic in topics}
+        self._by_metric_name = {_metric_name(topic.name): topic for topic in topics}
 
     def delete(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.topic_id]

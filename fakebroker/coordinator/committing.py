@@ -1,6 +1,6 @@
-"""OffsetCommit, OffsetDelete and deleted topics: what each comes to, as answers and records. Changes nothing.
+"""OffsetCommit, OffsetFetch, OffsetDelete and deleted topics: what each comes to, as answers and records.
 
-Who may commit is the group's to say.
+Changes nothing. Who may commit is the group's to say.
 """
 
 from collections.abc import Sequence
@@ -41,6 +41,17 @@ def commit(group_id: str, offsets: Sequence[OffsetToCommit], config: Coordinator
         errors.append(ErrorCode.NONE)
         records.append(OffsetRecord(group_id, wanted.topic, wanted.partition, committed))
     return errors, records
+
+
+def fetch(
+    group: Group | None, partitions: Sequence[tuple[str, int]] | None
+) -> list[tuple[str, int, CommittedOffset | None]]:
+    """What is committed for these partitions, or for all that have something; a missing group has nothing."""
+    if partitions is None:
+        return list(group.offsets) if group is not None else []
+    if group is None:
+        return [(topic, index, None) for topic, index in partitions]
+    return [(topic, index, group.offsets.get(topic, index)) for topic, index in partitions]
 
 
 def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Outcome:

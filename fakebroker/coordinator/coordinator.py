@@ -4,25 +4,19 @@ Finds the group, refuses what is not its own, lets the group's procedures do the
 effects out: no wire formats, versions, sockets, clocks or random numbers.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from fakebroker.coordinator import committing, joining, leaving, log, syncing
 from fakebroker.coordinator.expiry import expired_records
-from fakebroker.coordinator.group import (
-    CONSUMER_PROTOCOL_TYPE,
-    DEAD,
-    EMPTY,
-    PREPARING_REBALANCE,
-    STABLE,
-    Group,
-    GroupState,
-)
+from fakebroker.coordinator.group import CONSUMER_PROTOCOL_TYPE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.history import Note, forget
 from fakebroker.coordinator.log import Append, GroupRecord, OffsetRecord, Record
 from fakebroker.coordinator.offsets import CommittedOffset
 from fakebroker.coordinator.partitions import LedPartition, Partitions
 from fakebroker.coordinator.placement import partition_for
-from fakebroker.coordinator.rebalance import fire_earliest_timer, start_rebalance
+from fakebroker.coordinator.rebalance import fire_earliest_timer, refuse_all, start_rebalance
+from fakebroker.coordinator.script import NO_WISHES, Wishes, script_for
 from fakebroker.coordinator.types import (
     Answer,
     CoordinatorConfig,
@@ -44,7 +38,8 @@ class Coordinator:
     """All groups of the offsets partitions one broker leads.
 
     Joins and syncs are answered through `answers`, those that are answered at once too, so that there is one order: a
-    token is handed back with its answer, and the caller drains the list. Every other request returns its answer.
+    token is handed back with its answer, and the caller drains the list; nobody, whose token is None, gets none. Every
+    other request returns its answer.
 
     Time only enters through `now_ms`. Timers run in `tick` alone: a caller that wants a request to see what is due
     before it, ticks first. A timer that runs late takes effect, and arms what follows, at the time of that tick, as it
@@ -56,6 +51,8 @@ class Coordinator:
         config: CoordinatorConfig,
         new_uuid: Callable[[], str],
         append: Append = lambda partition, records: _NONE,
+        wishes: Mapping[str, Wishes] = NO_WISHES,
+        note: Note = forget,
     ) -> None:
         """Starts without any partition.
 
@@ -63,10 +60,14 @@ class Coordinator:
             new_uuid: Returns what a new member id ends in; never the same twice.
             append: Writes one batch to the log of an offsets partition, before what it says takes effect or is
                 answered. By default nothing is kept.
+            wishes: By group id what somebody outside wants of its rebalances.
+            note: Is told of a group after each request or timer that may have changed it.
         """
         self.config = config
         self._new_uuid = new_uuid
         self._append = append
+        self._note = note
+        self._wishes = wishes
         self.answers: list[Answer] = []
         self._groups: dict[str, Group] = {}
         self._partitions = Partitions()
@@ -90,12 +91,17 @@ class Coordinator:
         loaded = log.replay(records)
         self._partitions.end_loading(partition)
         self._partitions.lead(partition, now_ms)
-        for group_id, (value, offsets) in loaded.items():
-            group = self._create_group(group_id, now_ms, STABLE if value.members else EMPTY)
+        self.add_groups(loaded, now_ms)
+
+    def add_groups(self, groups: log.LoadedGroups, now_ms: float) -> None:
+        """Takes up groups that the log of a partition led here holds."""
+        for group_id, (value, offsets) in groups.items():
+            group = self._create_group(group_id, now_ms, has_members=bool(value.members))
             log.restore(group, value, offsets, now_ms)
             if len(group.members) > self.config.group_max_size:
+                group.step.cause = "loaded with more members than it may have"
                 start_rebalance(group, now_ms)
-            self._schedule(group)
+            self._settle(group, now_ms)
 
     def fail_loading(self, partition: int) -> None:
         """Gives up loading: NOT_COORDINATOR until the partition is loaded again or led."""
@@ -104,11 +110,8 @@ class Coordinator:
     def resign(self, partition: int, now_ms: float) -> None:
         """Hands over the groups of an offsets partition: they are dropped, whoever is parked gets NOT_COORDINATOR."""
         for group in self._groups_of(partition):
-            for member_id in list(group.parked_joins):
-                group.answer_join(member_id, JoinResult(ErrorCode.NOT_COORDINATOR, member_id=member_id))
-            for member_id in list(group.parked_syncs):
-                group.answer_sync(member_id, SyncResult(ErrorCode.NOT_COORDINATOR))
-            self._drop(group, now_ms)
+            self._drop(group, "its coordinator resigned", now_ms)
+            refuse_all(group, ErrorCode.NOT_COORDINATOR)
         self._partitions.resign(partition)
 
     def error_for(self, group_id: str) -> ErrorCode:
@@ -128,24 +131,29 @@ class Coordinator:
     @property
     def is_loading(self) -> bool:
         """Whether some offsets partition is being loaded, whose groups are not known yet."""
-        partitions = range(self.config.offsets_topic_num_partitions)
-        return any(self._partitions.error(each) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS for each in partitions)
+        return self._partitions.is_loading
+
+    def led_partitions(self) -> Collection[LedPartition]:
+        """The offsets partitions whose groups are served here."""
+        return self._partitions.all_led()
 
     # Membership
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
         """Answers, now or later, through `answers`."""
-        if refusal := self._refuse_join(group_id, request):
+        group = self._groups.get(group_id)
+        error = self.error_for(group_id) if group is None else _NONE
+        if refusal := joining.refuse(group_id, request, self.config, error, is_there=group is not None):
             self._answer(token, refusal)
             return
-        group = self._groups.get(group_id)
         if group is not None:
             joining.join(group, request, token, now_ms, self._new_uuid)
         else:
             group = self._create_group(group_id, now_ms)
+            group.begin("first JoinGroup", now_ms)
             joining.join(group, request, token, now_ms, self._new_uuid)
             self._store_new_group(group, now_ms)
-        self._schedule(group)
+        self._settle(group, now_ms)
 
     def _store_new_group(self, group: Group, now_ms: float) -> None:
         """Stores that a join has created the group, whatever became of that join; only a parked one waits for it."""
@@ -154,7 +162,7 @@ class Coordinator:
         if error := self._append(group.partition, (log.new_group_record(group),)):
             for member_id in list(group.parked_joins):
                 group.answer_join(member_id, JoinResult(error))
-            self._drop(group, now_ms)
+            self._drop(group, f"it could not be stored: {error.name}", now_ms)
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         """Answers, now or later, through `answers`."""
@@ -166,7 +174,7 @@ class Coordinator:
             self._answer(token, SyncResult(error))
             return
         syncing.sync(group, request, token, now_ms)
-        self._schedule(group)
+        self._settle(group, now_ms)
 
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
@@ -182,7 +190,7 @@ class Coordinator:
             or generation_id != group.generation_id
             or (instance_id is not None and instance_id != member.instance_id)
         ):
-            return self._heartbeat_fault(group, member_id, instance_id)
+            return group.heartbeat_fault(member_id, instance_id)
         deadline_ms = member.deadline_ms = now_ms + member.session_timeout_ms
         if deadline_ms < group.wakeup_ms:  # A session timeout that a join has shortened.
             group.deadline_ms = deadline_ms
@@ -203,7 +211,7 @@ class Coordinator:
         if group is None:
             return _NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
         outcome = leaving.leave(group, members, now_ms)
-        self._schedule(group)
+        self._settle(group, now_ms)
         return outcome
 
     # Offsets. "" is a legal group id here.
@@ -239,7 +247,9 @@ class Coordinator:
         if error := self._append_all(partition, records):
             return [error] * len(offsets)
         if group is None:
-            self._create_group(group_id, now_ms)
+            group = self._create_group(group_id, now_ms)
+            group.begin("first OffsetCommit", now_ms)
+            self._note(group, now_ms)
         self._apply(records)
         return errors
 
@@ -253,11 +263,7 @@ class Coordinator:
         group = self._groups.get(group_id)
         if group is None and (error := self.error_for(group_id)):
             return error, []
-        if partitions is None:
-            return _NONE, list(group.offsets) if group is not None else []
-        if group is None:
-            return _NONE, [(topic, index, None) for topic, index in partitions]
-        return _NONE, [(topic, index, group.offsets.get(topic, index)) for topic, index in partitions]
+        return _NONE, committing.fetch(group, partitions)
 
     def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> tuple[ErrorCode, list[ErrorCode]]:
         """Deletes committed offsets of topics the group is not subscribed to (OffsetDelete).
@@ -294,25 +300,30 @@ class Coordinator:
             return ErrorCode.NON_EMPTY_GROUP
         if error := self._append(group.partition, log.tombstones(group)):
             return error
-        self._drop(group, now_ms)
+        self._drop(group, "DeleteGroups", now_ms)
         return _NONE
 
     def _groups_of(self, partition: int) -> list[Group]:
         return [group for group in self._groups.values() if group.partition == partition]
 
-    def _create_group(self, group_id: str, now_ms: float, state: GroupState = EMPTY) -> Group:
+    def _create_group(self, group_id: str, now_ms: float, *, has_members: bool = False) -> Group:
+        state = STABLE if has_members else EMPTY
         group = Group(group_id, self._partition_for(group_id), self.config, self._answer, self._store, now_ms, state)
+        group.script = script_for(self._wishes.get(group_id))
         self._groups[group_id] = group
         self._schedule_expiry(self._partitions.led(group.partition), now_ms)
         return group
 
-    def _drop(self, group: Group, now_ms: float) -> None:
+    def _drop(self, group: Group, cause: str, now_ms: float) -> None:
         del self._groups[group.group_id]
+        group.step.cause = cause
         group.transition_to(DEAD, now_ms)
+        self._note(group, now_ms)
         group.deadline_ms = group.wakeup_ms = inf
 
     def _answer(self, token: object, result: JoinResult | SyncResult) -> None:
-        self.answers.append((token, result))
+        if token is not None:
+            self.answers.append((token, result))
 
     # The log
 
@@ -331,27 +342,14 @@ class Coordinator:
     def _refuse(self, group_id: str) -> ErrorCode:
         return self.error_for(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
-    def _refuse_join(self, group_id: str, request: JoinGroup) -> JoinResult | None:
-        config = self.config
-        if not group_id:
-            return JoinResult(ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
-        if config.is_before_kip_848 and (error := self.error_for(group_id)):
-            return JoinResult(error, member_id=request.member_id)
-        if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-            return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
-        if group_id in self._groups:
-            return None
-        if error := self.error_for(group_id):
-            return JoinResult(error)
-        return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id) if request.member_id else None
-
     def _error_without_group(self, group_id: str) -> ErrorCode:
         return self._refuse(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
 
-    def _heartbeat_fault(self, group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-        if not group.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        return group.check_member(member_id, instance_id) or ErrorCode.ILLEGAL_GENERATION
+    def apply(self, group: Group, procedure: Callable[[Group, float], object], now_ms: float) -> None:
+        """Lets a procedure change a group without a request for it."""
+        procedure(group, now_ms)
+        group.deadline_ms = group.earliest_deadline()
+        self._settle(group, now_ms)
 
     # Time
 
@@ -368,11 +366,16 @@ class Coordinator:
             if due.earliest_deadline() == wakeup_ms:
                 fire_earliest_timer(due, now_ms)
             due.deadline_ms = due.earliest_deadline()
-            self._schedule(due)
+            self._settle(due, now_ms)
 
     def next_deadline(self) -> float | None:
         """When to tick next, or `None` without timers. May be early, as sessions are extended silently; never late."""
         return self._wakeups.next_ms()
+
+    def _settle(self, group: Group, now_ms: float) -> None:
+        """Ends what a request or a timer does to a group."""
+        self._note(group, now_ms)
+        self._schedule(group)
 
     def _schedule(self, group: Group) -> None:
         """Notes when to look at the group's timers, unless that is noted already or an earlier time is."""
@@ -385,7 +388,7 @@ class Coordinator:
             self._apply(record for record in records if isinstance(record, OffsetRecord))
             for record in records:
                 if isinstance(record, GroupRecord):
-                    self._drop(self._groups[record.group_id], now_ms)
+                    self._drop(self._groups[record.group_id], "its offsets expired", now_ms)
         if self._groups_of(partition.index):
             self._schedule_expiry(partition, now_ms)
 
@@ -393,5 +396,4 @@ class Coordinator:
         """Notes when to look for expired offsets, unless that is noted already."""
         if partition.wakeup_ms == inf:
             interval_ms = self.config.offsets_retention_check_interval_ms
-            intervals = (now_ms - partition.led_since_ms) // interval_ms + 1
-            self._wakeups.note(partition, partition.led_since_ms + intervals * interval_ms)
+            self._wakeups.note(partition, partition.next_look_ms(interval_ms, now_ms))

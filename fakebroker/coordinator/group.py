@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
+from fakebroker.coordinator.history import Step
 from fakebroker.coordinator.member import Member
 from fakebroker.coordinator.offsets import OffsetStore
+from fakebroker.coordinator.script import Script, take_held_sync
 from fakebroker.coordinator.selection import most_voted
 from fakebroker.coordinator.subscription import parse_subscribed_topics
 from fakebroker.coordinator.types import CoordinatorConfig, JoinedMember, JoinGroup, JoinResult, SyncResult
@@ -26,7 +28,8 @@ class GroupState(Enum):
 
     In every state a member that the group does not know, or knows only as pending, gets UNKNOWN_MEMBER_ID; a member id
     that is not the current one of its instance id FENCED_INSTANCE_ID; a wrong generation ILLEGAL_GENERATION. Below is
-    what a request without such a fault gets. "Told its id" is MEMBER_ID_REQUIRED, which never changes the state.
+    what a request without such a fault gets. "Told its id" is MEMBER_ID_REQUIRED, which never changes the state. A
+    group that somebody holds in PREPARING_REBALANCE or COMPLETING_REBALANCE does not complete that (`script`).
 
     EMPTY: No members. Also the state of a group that only keeps offsets.
         JoinGroup: a new member is parked and the first round starts; a dynamic one may be told its id first.
@@ -104,6 +107,8 @@ class Group:
         initial_remaining_ms: How much more an initial rebalance may wait.
         deadline_ms: No timer of the group runs out earlier. Only the coordinator raises it.
         wakeup_ms: When the coordinator will next look at the group's timers.
+        step: What the request or timer under way has changed.
+        script: What somebody outside wants of the rebalances, if anybody does.
     """
 
     group_id: str
@@ -134,6 +139,8 @@ class Group:
     sync_deadline_ms: float = inf
     deadline_ms: float = inf
     wakeup_ms: float = inf
+    script: Script | None = None
+    step: Step = field(default_factory=Step)
 
     # State
 
@@ -144,6 +151,12 @@ class Group:
         self.previous_state = self.state
         self.state = state
         self.state_since_ms = now_ms
+        self.step.close_moment(self, self.previous_state.value, now_ms)
+
+    def begin(self, cause: str, now_ms: float) -> None:
+        """Is called once, when a group that has just been made has what it begins with."""
+        self.step.cause = cause
+        self.step.close_moment(self, DEAD.value, now_ms)
 
     @property
     def is_initial_rebalance(self) -> bool:
@@ -171,6 +184,12 @@ class Group:
             if current_id is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def heartbeat_fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Why a Heartbeat is not that of a member in the current generation."""
+        if not self.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        return self.check_member(member_id, instance_id) or ErrorCode.ILLEGAL_GENERATION
 
     def check_commit(self, generation_id: int, member_id: str, instance_id: str | None) -> ErrorCode:
         """Whether an OffsetCommit is accepted (Kafka's `ClassicGroup.validateOffsetCommit`)."""
@@ -220,6 +239,7 @@ class Group:
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self.members[member.member_id] = member
+        self.step.joined.append(member.member_id)
         self._count_protocols(member, 1)
 
     def update(self, member: Member, request: JoinGroup | Member) -> None:
@@ -234,11 +254,13 @@ class Group:
         """Forgets a member or a pending id. A parked join gets UNKNOWN_MEMBER_ID, a parked sync is never answered."""
         self.answer_join(member_id, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self.parked_syncs.pop(member_id, None)
+        take_held_sync(self, member_id)
         self.awaiting_sync.pop(member_id, None)
         self.pending_members.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is None:
             return
+        self.step.left.append(member_id)
         self._count_protocols(member, -1)
         if member.instance_id is not None:
             del self.static_members[member.instance_id]
@@ -257,6 +279,8 @@ class Group:
         member.member_id = new_member_id
         member.is_new = False
         self.members[new_member_id] = member
+        self.step.left.append(old_member_id)
+        self.step.joined.append(new_member_id)
         self.static_members[instance_id] = new_member_id
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
@@ -311,6 +335,7 @@ class Group:
         """An older parked join of the same member is dropped: Kafka never answers it."""
         self.parked_joins.pop(member_id, None)
         self.parked_joins[member_id] = token
+        self.step.rejoined.append(member_id)
 
     def park_sync(self, member_id: str, token: object) -> None:
         """An older parked sync of the same member is dropped: Kafka never answers it."""
@@ -323,9 +348,11 @@ class Group:
             self.answer(self.parked_joins.pop(member_id), result)
 
     def answer_sync(self, member_id: str, result: SyncResult) -> None:
-        """Answers the member's parked sync, if there is one."""
+        """Answers the member's parked sync, or the leader's that is held, if there is one."""
         if member_id in self.parked_syncs:
             self.answer(self.parked_syncs.pop(member_id), result)
+        for _, token in take_held_sync(self, member_id):
+            self.answer(token, result)
 
     # Timers
 

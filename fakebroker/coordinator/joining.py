@@ -9,7 +9,7 @@ from copy import copy
 from fakebroker.coordinator.group import PREPARING_REBALANCE, STABLE, Group
 from fakebroker.coordinator.member import Member
 from fakebroker.coordinator.rebalance import rebalance_or_complete
-from fakebroker.coordinator.types import JoinGroup, JoinResult
+from fakebroker.coordinator.types import CoordinatorConfig, JoinGroup, JoinResult
 from fakebroker.errors import ErrorCode
 
 # A new member does not know its id yet, so it cannot send heartbeats; and should its client be gone, its place must not
@@ -17,10 +17,28 @@ from fakebroker.errors import ErrorCode
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
+def refuse(
+    group_id: str, request: JoinGroup, config: CoordinatorConfig, error: ErrorCode, *, is_there: bool
+) -> JoinResult | None:
+    """What a JoinGroup is told that no group is to see; `error` is why its coordinator is another one."""
+    if not group_id:
+        return JoinResult(ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
+    if config.is_before_kip_848 and error:
+        return JoinResult(error, member_id=request.member_id)
+    if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
+        return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
+    if error:
+        return JoinResult(error)
+    if request.member_id and not is_there:
+        return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
+    return None
+
+
 def join(group: Group, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> None:
     """Handles a JoinGroup for a group that exists; the answer comes now or later."""
     member_id = request.member_id
     if not group.has_room_for(member_id):
+        group.step.cause = f"JoinGroup of {member_id}, for which there is no room"
         group.remove(member_id)
         group.answer(token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
     elif not group.supports(request.protocol_type, request.protocols):
@@ -55,6 +73,7 @@ def _join_pending(group: Group, request: JoinGroup, token: object, now_ms: float
 
 
 def _add_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+    group.step.cause = f"JoinGroup of {member_id}, a new member"
     if group.is_extended_by_a_new_member:
         group.new_member_added = True
     member = Member(
@@ -84,9 +103,19 @@ def _rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> N
     if is_unchanged and not (is_leader and group.state is STABLE):
         group.answer(token, group.join_result(member.member_id, with_members=is_leader))
         return
+    group.step.cause = f"JoinGroup of {_described(member, request, is_leader=is_leader)}"
     group.update(member, request)
     group.park_join(member.member_id, token)
     rebalance_or_complete(group, now_ms)
+
+
+def _described(member: Member, request: JoinGroup, *, is_leader: bool) -> str:
+    words = [member.member_id]
+    if is_leader:
+        words.append("the leader")
+    if request.protocols != member.protocols:
+        words.append("with other protocols than before")
+    return ", ".join(words)
 
 
 def _replace_static_member(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
@@ -96,6 +125,7 @@ def _replace_static_member(new_member_id: str, group: Group, request: JoinGroup,
     """
     former_leader_id, former_ids = group.leader_id, list(group.members)
     former = copy(group.members[group.static_members[request.instance_id or ""]])
+    group.step.cause = f"JoinGroup of {new_member_id}, which replaces {former.member_id}"
     member = group.replace_static_member(request.instance_id or "", new_member_id)
     group.arm_session(member, member.session_timeout_ms, now_ms)  # Still with the timeout from before, as Kafka does.
     group.update(member, request)

@@ -16,6 +16,7 @@ def leave(group: Group, members: Iterable[tuple[str, str | None]], now_ms: float
     """
     if group.config.is_before_kip_848:
         return ErrorCode.NONE, [_leave_alone(group, *member, now_ms) for member in members]
+    group.step.cause = f"LeaveGroup of {', '.join(member_id or str(instance_id) for member_id, instance_id in members)}"
     errors = [_leave_one(group, member_id, instance_id) for member_id, instance_id in members]
     # A pending id that leaves starts a round as well, though no member is missing: Kafka does not tell the two apart.
     if ErrorCode.NONE in errors and group.state is not EMPTY and (error := rebalance_or_complete(group, now_ms)):
@@ -25,6 +26,7 @@ def leave(group: Group, members: Iterable[tuple[str, str | None]], now_ms: float
 
 def _leave_alone(group: Group, member_id: str, instance_id: str | None, now_ms: float) -> ErrorCode:
     """One member goes as if it were the only one; a pending id is not missed (`GroupCoordinator.handleLeaveGroup`)."""
+    group.step.cause = f"LeaveGroup of {member_id or instance_id}"
     was_pending = member_id in group.pending_members
     error = _leave_one(group, member_id, instance_id)
     if not error and not (was_pending and group.state is not PREPARING_REBALANCE):

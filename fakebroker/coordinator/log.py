@@ -5,7 +5,7 @@ is a tombstone. Only what is written survives a coordinator: no round under way,
 each member's protocols only the one that was chosen.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from fakebroker.coordinator.group import Group
@@ -113,10 +113,13 @@ def tombstones(group: Group) -> tuple[Record, ...]:
 
 # Reading
 
+LoadedGroups = Mapping[str, tuple[GroupValue, OffsetStore]]
+"""Groups and their offsets, by group id."""
+
 _SIMPLE_GROUP = GroupValue("", 0, None, None, -1, ())
 
 
-def replay(records: Iterable[Record]) -> dict[str, tuple[GroupValue, OffsetStore]]:
+def replay(records: Iterable[Record]) -> LoadedGroups:
     """What is left of a partition's records: groups and their offsets, in the order they appear.
 
     A group that only has offsets is made up as a simple one (Kafka's `OffsetMetadataManager.replay`).
@@ -152,6 +155,7 @@ def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float
         group.arm_session(member, member.session_timeout_ms, now_ms)
     group.leader_id = value.leader
     group.subscribed_topics = group.compute_subscribed_topics()
+    group.begin("loaded from the log", now_ms)
 
 
 def _member(stored: MemberValue, protocol_name: str) -> Member:

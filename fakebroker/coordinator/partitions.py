@@ -3,6 +3,7 @@
 Knows nothing of what groups do.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 
@@ -22,6 +23,10 @@ class LedPartition:
     led_since_ms: float
     wakeup_ms: float = inf
 
+    def next_look_ms(self, interval_ms: int, now_ms: float) -> float:
+        """When the interval that runs now is over."""
+        return self.led_since_ms + ((now_ms - self.led_since_ms) // interval_ms + 1) * interval_ms
+
 
 class Partitions:
     """All partitions: each is led, or being loaded, or neither, as one is whose loading failed."""
@@ -32,6 +37,14 @@ class Partitions:
 
     def led(self, index: int) -> LedPartition:
         return self._led[index]
+
+    def all_led(self) -> Collection[LedPartition]:
+        return self._led.values()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any is."""
+        return bool(self._loading)
 
     def error(self, index: int) -> ErrorCode:
         """NONE if the partition is led."""

@@ -8,8 +8,12 @@ from math import inf
 
 from fakebroker.coordinator.group import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, Group
 from fakebroker.coordinator.member import Member
-from fakebroker.coordinator.types import SyncResult
+from fakebroker.coordinator.script import Wishes, is_held, is_sync_held, take_held_sync
+from fakebroker.coordinator.types import JoinResult, SyncResult
 from fakebroker.errors import ErrorCode
+
+_HELD_TIMEOUT_MS = 24 * 3600 * 1000
+"""A timer that has run out while somebody holds the group has nothing to do any more: it is set far off."""
 
 
 def rebalance_or_complete(group: Group, now_ms: float) -> ErrorCode:
@@ -35,6 +39,7 @@ def start_rebalance(group: Group, now_ms: float) -> ErrorCode:
         _give_up_generation(group, now_ms)
     group.awaiting_sync.clear()
     group.sync_deadline_ms = inf
+    _set_overdue(group, False)
     group.transition_to(PREPARING_REBALANCE, now_ms)
     if group.is_initial_rebalance:
         _start_initial_delay(group, now_ms)
@@ -48,6 +53,8 @@ def start_rebalance(group: Group, now_ms: float) -> ErrorCode:
 def _give_up_generation(group: Group, now_ms: float) -> None:
     for member in group.members.values():
         member.assignment = b""
+    for request, token in take_held_sync(group, group.leader_id or ""):
+        group.park_sync(request.member_id, token)
     answer_parked_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
 
 
@@ -61,6 +68,14 @@ def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
         member = group.members[member_id]
         group.answer_sync(member_id, SyncResult(error) if error else sync_result(group, member))
         group.arm_session(member, member.session_timeout_ms, now_ms)
+
+
+def refuse_all(group: Group, error: ErrorCode) -> None:
+    """Answers every join and sync that waits with an error, for the group will not be here any more."""
+    for member_id in list(group.parked_joins):
+        group.answer_join(member_id, JoinResult(error, member_id=member_id))
+    for member_id in [*group.parked_syncs, group.leader_id or ""]:  # The leader's is not parked if it is held.
+        group.answer_sync(member_id, SyncResult(error))
 
 
 def sync_result(group: Group, member: Member) -> SyncResult:
@@ -87,6 +102,7 @@ def _expire_join(group: Group, now_ms: float) -> None:
     See Kafka's `tryCompleteInitialRebalanceElseSchedule`.
     """
     if not (group.is_initial_rebalance and group.new_member_added and group.initial_remaining_ms):
+        group.step.cause = "initial delay is over" if group.is_initial_rebalance else "join timer ran out"
         complete_join_phase(group, now_ms)
         return
     group.new_member_added = False
@@ -108,7 +124,11 @@ def complete_join_phase(group: Group, now_ms: float) -> ErrorCode:
     Returns:
         As `become_empty`, if nobody is left; else NONE.
     """
+    if is_held(group):
+        _hold_join_phase(group, now_ms)
+        return ErrorCode.NONE
     group.join_deadline_ms = inf
+    _set_overdue(group, False)
     for member in list(group.members.values()):
         if member.instance_id is None and member.member_id not in group.parked_joins:
             group.remove(member.member_id)
@@ -119,6 +139,20 @@ def complete_join_phase(group: Group, now_ms: float) -> ErrorCode:
     else:
         group.arm_join(group.rebalance_timeout_ms(), now_ms)
     return ErrorCode.NONE
+
+
+def _hold_join_phase(group: Group, now_ms: float) -> None:
+    """Goes on with a join phase that would be over, because somebody holds the group in it."""
+    has_run_out = group.join_deadline_ms <= now_ms
+    if has_run_out or group.is_initial_rebalance:
+        _set_overdue(group, True)
+    if has_run_out or group.join_deadline_ms == inf:
+        group.arm_join(_HELD_TIMEOUT_MS if has_run_out else group.rebalance_timeout_ms(), now_ms)
+
+
+def _set_overdue(group: Group, is_overdue: bool) -> None:
+    if group.script is not None:
+        group.script.is_overdue = is_overdue
 
 
 def become_empty(group: Group, now_ms: float) -> ErrorCode:
@@ -136,6 +170,8 @@ def become_empty(group: Group, now_ms: float) -> ErrorCode:
 
 
 def _start_generation(group: Group, now_ms: float) -> None:
+    if group.script is not None:
+        _choose_leader(group, group.script.wishes)
     if group.leader_id not in group.parked_joins:
         group.leader_id = next(member_id for member_id in group.members if member_id in group.parked_joins)
     group.generation_id += 1
@@ -151,6 +187,14 @@ def _start_generation(group: Group, now_ms: float) -> None:
     group.arm_sync(group.rebalance_timeout_ms(), now_ms)
 
 
+def _choose_leader(group: Group, wishes: Wishes) -> None:
+    """Lets the member lead that is to, if it is in; the wish holds for one generation."""
+    member_id = group.static_members.get(wishes.next_leader, wishes.next_leader)
+    if member_id in group.parked_joins:
+        group.leader_id = member_id
+    wishes.next_leader = ""
+
+
 # Timers
 
 
@@ -163,21 +207,25 @@ def fire_earliest_timer(group: Group, now_ms: float) -> None:
     deadline_ms = group.earliest_deadline()
     for member in group.members.values():
         if member.deadline_ms == deadline_ms:
-            return _expire_session(group, member, now_ms)
+            return expire_session(group, member, now_ms)
     for member_id, pending_deadline_ms in group.pending_members.items():
         if pending_deadline_ms == deadline_ms:
             return _expire_pending(group, member_id, now_ms)
     if group.join_deadline_ms == deadline_ms:
         return _expire_join(group, now_ms)
-    return _expire_sync(group, now_ms)
+    return expire_sync(group, now_ms)
 
 
-def _expire_session(group: Group, member: Member, now_ms: float) -> None:
+def expire_session(group: Group, member: Member, now_ms: float) -> None:
     """Removes a member, unless an answer is owed to it; a new member is removed even then."""
     member_id = member.member_id
+    if is_sync_held(group, member_id):  # An answer is owed to it, too.
+        group.arm_session(member, member.session_timeout_ms, now_ms)
+        return
     if not member.is_new and (member_id in group.parked_joins or member_id in group.parked_syncs):
         member.deadline_ms = inf
         return
+    group.step.cause = f"session of {member_id} expired"
     group.remove(member_id)
     if group.state is not PREPARING_REBALANCE:
         start_rebalance(group, now_ms)
@@ -186,6 +234,7 @@ def _expire_session(group: Group, member: Member, now_ms: float) -> None:
 
 
 def _expire_pending(group: Group, member_id: str, now_ms: float) -> None:
+    group.step.cause = f"{member_id} was told its id and never joined with it"
     group.remove(member_id)
     if group.state is PREPARING_REBALANCE:
         _complete_if_nobody_is_missing(group, now_ms)
@@ -197,9 +246,14 @@ def _complete_if_nobody_is_missing(group: Group, now_ms: float) -> None:
         complete_join_phase(group, now_ms)
 
 
-def _expire_sync(group: Group, now_ms: float) -> None:
+def expire_sync(group: Group, now_ms: float) -> None:
     """Removes, all together, the members that have not synced in this generation (Kafka's `expirePendingSync`)."""
+    if is_held(group):
+        _set_overdue(group, True)
+        group.arm_sync(_HELD_TIMEOUT_MS, now_ms)
+        return
     group.sync_deadline_ms = inf
+    group.step.cause = "sync timer ran out"
     late_ids = list(group.awaiting_sync)
     for member_id in late_ids:
         group.remove(member_id)

@@ -2,8 +2,9 @@
 
 from math import inf
 
-from fakebroker.coordinator.group import PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.group import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE, Group
 from fakebroker.coordinator.rebalance import answer_parked_syncs, start_rebalance, sync_result
+from fakebroker.coordinator.script import is_held
 from fakebroker.coordinator.types import SyncGroup, SyncResult
 from fakebroker.errors import ErrorCode
 
@@ -13,6 +14,9 @@ def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> None
     member_id = request.member_id
     if error := _check_sync(group, request):
         group.answer(token, SyncResult(error))
+        return
+    if member_id == group.leader_id and group.state is COMPLETING_REBALANCE and is_held(group):
+        _hold_sync(group, request, token)
         return
     group.awaiting_sync.pop(member_id, None)
     if not group.awaiting_sync:
@@ -26,6 +30,12 @@ def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> None
     group.park_sync(member_id, token)
     if member_id == group.leader_id:
         _store_assignments(group, dict(request.assignments), now_ms)
+
+
+def _hold_sync(group: Group, request: SyncGroup, token: object) -> None:
+    """Keeps the leader's sync for later; an older one of its is dropped, as it is where it is parked."""
+    assert group.script is not None
+    group.script.held_sync = request, token
 
 
 def _check_sync(group: Group, request: SyncGroup) -> ErrorCode:
@@ -46,9 +56,11 @@ def _store_assignments(group: Group, assignments: dict[str, bytes], now_ms: floa
     """Stores the generation, before any sync of it is answered; if that fails, all get the error and a round begins."""
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    error = group.store(group)
-    answer_parked_syncs(group, error, now_ms)
-    if error:
+    if error := group.store(group):
+        group.step.cause = f"assignment of the leader {group.leader_id} could not be stored: {error.name}"
+        answer_parked_syncs(group, error, now_ms)
         start_rebalance(group, now_ms)
     else:
+        group.step.cause = f"SyncGroup of the leader {group.leader_id}"
         group.transition_to(STABLE, now_ms)
+        answer_parked_syncs(group, ErrorCode.NONE, now_ms)

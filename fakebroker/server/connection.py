@@ -2,10 +2,20 @@
 
 import socket
 from collections import deque
+from enum import Enum, auto
 
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Broker
 from fakebroker.protocol.frames import FrameBuffer
+
+
+class Hold(Enum):
+    """Why a connection that is owed no answer has to wait all the same."""
+
+    NOT_TAKEN_UP = auto()
+    HALF_OPEN = auto()
+    THROTTLED = auto()
+    HANGING_UP = auto()
 
 
 class Connection(Peer):
@@ -14,7 +24,7 @@ class Connection(Peer):
     Attributes:
         frames: Cuts what arrives into frames.
         waiting: Frames that wait for the answer to an earlier one: Kafka answers a connection strictly in order.
-        owed: The call that is not answered yet.
+        owed: The call that is not answered yet, or why the connection has to wait without one.
         unsent: Bytes of answers that the socket did not take yet.
         is_dirty: Whether it stands in the reactor's list of connections with something new to send.
         is_resumable: Whether it stands in the reactor's list of connections with frames to take up.
@@ -30,7 +40,7 @@ class Connection(Peer):
         self.socket = sock
         self.frames = FrameBuffer(max_request_bytes)
         self.waiting: deque[bytes] = deque()
-        self.owed: Call | None = None
+        self.owed: Call | Hold | None = None
         self.unsent = bytearray()
         self.is_dirty = False
         self.is_resumable = False

@@ -5,20 +5,24 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypedDict, Unpack
 
-from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Broker as RunningBroker, Cluster
 from fakebroker.cluster.config import Config
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.dialect import Broker, Dialect, VersionCap, dialects
-from fakebroker.cluster.journal import Journal
+from fakebroker.cluster.journal import JournalMode, new_journal
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
-from fakebroker.protocol.registry import API_BY_NAME
-from fakebroker.server.clock import ManualClock, RealClock
+from fakebroker.server.clock import Scaled, clock_for
+from fakebroker.server.faulting import Faulting
+from fakebroker.server.journaling import Journaling
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
-from fakebroker.server.running import RunningCluster
-from fakebroker.server.views import BrokerView, GroupView, report
+from fakebroker.server.scripting import Scripting
+from fakebroker.server.seeding import Seeding
+from fakebroker.server.snapshots import Snapshots
+from fakebroker.server.timekeeping import Timekeeping
+from fakebroker.server.views import BrokerView, GroupView, report, timeline_of, view_group
+from fakebroker.server.waiting import Waiting
 
 DEFAULT_CONFIG: Mapping[str, object] = {"group.initial.rebalance.delay.ms": 0}
 """Where a cluster for tests differs from Kafka's defaults: the first member does not wait for others."""
@@ -35,7 +39,7 @@ class FailoverOptions(TypedDict, total=False):
     stale_ms: float
 
 
-class FakeCluster(RunningCluster):
+class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, Timekeeping):
     """A fake Kafka cluster that real clients connect to.
 
     As a context manager it runs in a thread of its own; as an async one in the caller's trio task tree. Everything may
@@ -50,12 +54,15 @@ class FakeCluster(RunningCluster):
         as_version: The release of Kafka that the brokers pass for, from "0.10.0" to "4.2"; if not given they answer all
             versions that there are, and behave as the newest.
         api_versions: For some APIs by name the first and the last version to answer, or None to lack it.
-        clock: "manual": the brokers' time stands still until `cluster.clock.advance(seconds)`; clients' time runs on.
+        clock: "real"; or "manual": the brokers' time stands still until `cluster.clock.advance(seconds)`; or, such as
+            `Scaled(10)`, so many times as fast as real time. Clients' time is real whatever this is; inside of trio,
+            real time is trio's, so a `trio.testing.MockClock` moves it.
         host: The address to listen on.
         port: The port of the first broker, the others follow; 0 takes free ones.
         advertised_host: The host that clients are told; `host` if not given.
+        journal: What is kept of requests and their responses: "full", all; "headers", all but the messages; "off".
         journal_calls: How many requests the journal keeps.
-        journal_bytes: How many bytes of requests the journal keeps.
+        journal_bytes: How many bytes of requests the journal keeps; with "headers", of the names in them.
         max_unsent_bytes: A client that leaves this much unread is closed.
         partial_frame_timeout_s: A client that stops in the middle of a request is closed after so long.
 
@@ -73,27 +80,36 @@ class FakeCluster(RunningCluster):
         *,
         as_version: str | None = None,
         api_versions: Mapping[str, VersionCap] | None = None,
-        clock: Literal["real", "manual"] = "real",
+        clock: Literal["real", "manual"] | Scaled = "real",
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
+        journal: JournalMode = "full",
         journal_calls: int = 10_000,
         journal_bytes: int = 64 * 1024 * 1024,
         max_unsent_bytes: int = DEFAULT_MAX_UNSENT_BYTES,
         partial_frame_timeout_s: float = DEFAULT_PARTIAL_FRAME_TIMEOUT_MS / 1000,
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-        self.clock = _clock(clock)
+        self.clock = clock_for(clock)
         self._like = Broker(as_version=as_version, api_versions=api_versions or {})
-        super().__init__(
-            Cluster(
-                dialects=dialects(brokers, as_version, api_versions or {}),
-                topics=topics or {},
-                config=Config({**DEFAULT_CONFIG, **(config or {})}),
+        first_dialects = dialects(brokers, as_version, api_versions or {})
+        first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
+
+        def new_cluster() -> Cluster:
+            return Cluster(
+                dialects=first_dialects,
+                topics=first_topics,
+                config=settings,
                 new_id=_id_maker(self.seed),
-                journal=Journal(journal_calls, journal_bytes),
+                random=random.Random(f"faults {self.seed}").random,
+                journal=new_journal(journal, journal_calls, journal_bytes),
                 now_ms=self.clock.now_ms(),
-            ),
+            )
+
+        self._new_cluster = new_cluster
+        super().__init__(
+            new_cluster(),
             self.clock,
             host=host,
             port=port,
@@ -127,19 +143,14 @@ class FakeCluster(RunningCluster):
 
     def group(self, group_id: str) -> GroupView:
         """A group as it is now; one that does not exist has the state Dead, as Kafka describes it."""
-
-        def view() -> GroupView:
-            broker = self.cluster.coordinator_of(group_id)
-            return GroupView.of(group_id, broker.coordinator.group(group_id) if broker else None)
-
-        return self._call(view)
+        return self._call(lambda: view_group(self.cluster, group_id, self.clock.now_ms()))
 
     def groups(self) -> list[GroupView]:
         """All groups as they are now, broker by broker."""
 
         def view() -> list[GroupView]:
             return [
-                GroupView.of(group.group_id, group)
+                GroupView.of(group.group_id, group, timeline_of(self.cluster, group.group_id, self.clock.now_ms()))
                 for broker in self.cluster.brokers.values()
                 for group in broker.coordinator.groups()
             ]
@@ -156,27 +167,9 @@ class FakeCluster(RunningCluster):
 
         return self._call(view)
 
-    def requests(self, api: str | None = None, client_id: str | None = None) -> list[Call]:
-        """The requests that the journal still has, oldest first, with their responses.
-
-        Args:
-            api: Only requests of this API, by Kafka's name, such as "JoinGroup".
-            client_id: Only requests of this client.
-
-        Raises:
-            ConfigError: No such API.
-        """
-        if api is not None and api not in API_BY_NAME:
-            raise ConfigError(f"unknown API {api!r}: expected one of {', '.join(API_BY_NAME)}")
-        return [
-            call
-            for call in self._call(lambda: list(self.cluster.journal))
-            if api in (None, call.api.name) and client_id in (None, call.client_id)
-        ]
-
     def report(self) -> str:
         """The groups' states and the last requests, for a person whose test has failed."""
-        return report(self.seed, self.groups(), self.requests())
+        return report(self.seed, self.groups(), self.journal_view())
 
     # Topics
 
@@ -357,12 +350,6 @@ class FakeCluster(RunningCluster):
         if up is not None and broker.up is not up:
             raise ConfigError(f"broker {node_id} is {'up' if broker.up else 'down'} already")
         return broker
-
-
-def _clock(name: str) -> RealClock | ManualClock:
-    if name not in ("real", "manual"):
-        raise ConfigError(f"clock={name!r}: expected 'real' or 'manual'")
-    return RealClock() if name == "real" else ManualClock()
 
 
 def _id_maker(seed: int) -> Callable[[], bytes]:

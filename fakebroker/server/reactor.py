@@ -20,8 +20,9 @@ from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Broker, Cluster
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import response_frame
-from fakebroker.server.clock import Clock, RealClock
+from fakebroker.server.clock import Clock
 from fakebroker.server.connection import Connection
+from fakebroker.server.detours import Detours
 from fakebroker.server.poller import READ, WRITE, best_poller
 
 T = TypeVar("T")
@@ -49,7 +50,10 @@ class Reactor:
         partial_frame_timeout_ms: A client that stops in the middle of a frame is closed after so long.
 
     Attributes:
+        wire_clock: The clients' time.
+        detours: What connections and answers that do not take the straight way go through.
         linger_s: How long to wait for the next request, after one, before other tasks of the thread have their turn.
+        watchers: Are called each time that something has happened, until they return True.
     """
 
     def __init__(
@@ -62,10 +66,12 @@ class Reactor:
     ) -> None:
         self.cluster = cluster
         self.clock = clock
-        self._wire_clock = clock if isinstance(clock, RealClock) else RealClock()
+        self.wire_clock = clock.wire
         self.max_unsent_bytes = max_unsent_bytes
         self.partial_frame_timeout_ms = partial_frame_timeout_ms
+        self.detours = Detours(self)
         self.linger_s = 0.0
+        self.watchers: list[Callable[[], bool]] = []
         self.connections: dict[int, Connection] = {}
         self._listeners: dict[int, tuple[socket.socket, Broker]] = {}
         self._poller = best_poller()
@@ -85,13 +91,18 @@ class Reactor:
 
     def cut_off(self, broker: Broker) -> None:
         """Close a broker's port and every connection to it."""
+        self.close_port(broker)
+        self.detours.reach.pop(broker.node_id, None)
+        for connection in [each for each in self.connections.values() if each.broker is broker]:
+            self.close(connection)
+
+    def close_port(self, broker: Broker) -> None:
+        """Take no further connections for a broker."""
         for fd, (listener, owner) in list(self._listeners.items()):
             if owner is broker:
                 self._poller.unregister(fd)
                 listener.close()
                 del self._listeners[fd]
-        for connection in [each for each in self.connections.values() if each.broker is broker]:
-            self.close(connection)
 
     async def run(self) -> None:
         """Serve until cancelled; then close every socket."""
@@ -116,9 +127,10 @@ class Reactor:
     def _seconds_to_sleep(self) -> float:
         """Until something is due: for the brokers by their clock, on the wire by real time."""
         waits = [self.clock.seconds_until(self.cluster.next_deadline())]
-        waits.append(self._wire_clock.seconds_until(self.cluster.purgatory.next_deadline()))
+        waits.append(self.wire_clock.seconds_until(self.cluster.purgatory.next_deadline()))
+        waits.append(self.wire_clock.seconds_until(self.detours.next_deadline()))
         if self._partial:
-            waits.append(self._wire_clock.seconds_until(next(iter(self._partial.values()))))
+            waits.append(self.wire_clock.seconds_until(next(iter(self._partial.values()))))
         return min(waits)
 
     def _turn(self) -> None:
@@ -130,13 +142,16 @@ class Reactor:
             self._handle_events(events)
             if self._resumable:
                 self._resume()
+            if self.watchers:
+                self._look()
         if self._seconds_to_sleep() <= 0:
             self._tick()
 
     def _tick(self) -> None:
         """Do what is due."""
-        now_ms = self._wire_clock.now_ms()
+        now_ms = self.wire_clock.now_ms()
         self.cluster.tick(self.clock.now_ms(), now_ms)
+        self.detours.run(now_ms)
         self._deliver()
         self._flush()
         while self._partial:
@@ -144,9 +159,17 @@ class Reactor:
             if deadline_ms > now_ms:
                 break
             self.close(connection, f"stopped for {self.partial_frame_timeout_ms / 1000:g} s in the middle of a request")
+        if self.watchers:
+            self._look()
+
+    def _look(self) -> None:
+        """Let those look who wait for something."""
+        # None of them looks while another does, even if that one asks the cluster something.
+        watchers, self.watchers = self.watchers, []
+        self.watchers += [watcher for watcher in watchers if not watcher()]
 
     def _handle_events(self, events: Iterable[tuple[int, int]]) -> None:
-        now_ms, wire_ms = self.clock.now_ms(), self._wire_clock.now_ms()
+        now_ms, wire_ms = self.clock.now_ms(), self.wire_clock.now_ms()
         for fd, event in events:
             connection = self.connections.get(fd)
             if connection is None:
@@ -156,7 +179,7 @@ class Reactor:
             if event & ~WRITE:
                 self._read(connection, now_ms, wire_ms)
             if event & WRITE and not connection.is_closed:
-                self._send(connection)
+                self.send(connection)
         # Together: a client that is busy with the first answer need not be woken for the next.
         self._flush()
 
@@ -181,6 +204,7 @@ class Reactor:
             self.connections[sock.fileno()] = connection
             connection.interest = READ
             self._poller.register(sock.fileno(), READ)
+            self.detours.greet(connection)
 
     def _pause_accepting(self, error: OSError) -> None:
         logger.warning("no further connections until one closes: %s (raise the limit of open files)", error.strerror)
@@ -223,7 +247,7 @@ class Reactor:
 
     def _resume(self) -> None:
         """Take up what connections have asked before: they were owed an answer, or had had their share of the time."""
-        now_ms, wire_ms = self.clock.now_ms(), self._wire_clock.now_ms()
+        now_ms, wire_ms = self.clock.now_ms(), self.wire_clock.now_ms()
         for _ in range(len(self._resumable)):
             connection = self._resumable.popleft()
             connection.is_resumable = False
@@ -240,7 +264,7 @@ class Reactor:
         if waiting or not connection.interest & READ:
             self._set_interest(connection)
             if connection.owed is None:
-                self._take_later(connection)
+                self.take_later(connection)
 
     def _handle(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> None:
         """Handle one request, and send what it sets free."""
@@ -260,7 +284,7 @@ class Reactor:
         if self.cluster.answered:
             self._deliver()
 
-    def _take_later(self, connection: Connection) -> None:
+    def take_later(self, connection: Connection) -> None:
         if not connection.is_resumable and not connection.is_closed:
             connection.is_resumable = True
             self._resumable.append(connection)
@@ -280,8 +304,10 @@ class Reactor:
             connection.owed = None
             if call.response is not None:
                 self._write(connection, call)
+            if call.fault is not None:
+                self.detours.follow_up(connection, call.fault)
             if connection.waiting:
-                self._take_later(connection)
+                self.take_later(connection)
 
     def _write(self, connection: Connection, call: Call) -> None:
         try:
@@ -289,6 +315,11 @@ class Reactor:
         except ProtocolError:
             logger.exception("%r got an answer that its version cannot carry", call)
             self.close(connection, "of an error in fakebroker, shown above")
+            return
+        if call.fault is not None:
+            frame = self.cluster.faults.spoiled(call.fault, frame)
+        if self.detours.reach and connection.broker.node_id in self.detours.reach:
+            self.detours.carry(connection, frame)
             return
         if connection.unsent:
             connection.unsent += frame
@@ -304,9 +335,9 @@ class Reactor:
             connection = self._dirty.pop()
             connection.is_dirty = False
             if not connection.is_closed:
-                self._send(connection)
+                self.send(connection)
 
-    def _send(self, connection: Connection) -> None:
+    def send(self, connection: Connection) -> None:
         unsent = connection.unsent
         try:
             sent = connection.socket.send(unsent)

@@ -63,6 +63,7 @@ class RunningCluster:
         self._stack: AsyncExitStack | None = None
         self._scope = trio.CancelScope()
         self._held_ports: dict[int, socket.socket] = {}
+        self._ports: dict[int, int] = {}  # The last one of each node id, of brokers that have been removed, too.
         self._reactor: Reactor
         if isinstance(clock, ManualClock):
             clock.moved_by(self._call)
@@ -99,6 +100,8 @@ class RunningCluster:
         await self._stack.__aexit__(kind, error, trace)
 
     async def _run_in_nursery(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        # trio's clock may be one of a test, such as trio.testing.MockClock: real time is what trio takes for it.
+        self._clock.wire.follow(trio.lowlevel.current_clock().current_time)
         await self._run(task_status.started)
 
     async def _run(self, started: Callable[[], None]) -> None:
@@ -129,12 +132,25 @@ class RunningCluster:
         listener = held or _bound(self._host, port)
         listener.listen(_BACKLOG)
         broker.host, broker.port = self._advertised_host, listener.getsockname()[1]
+        self._ports[broker.node_id] = broker.port
         self._reactor.listen(broker, listener)
 
     def _shut(self, broker: Broker, *, keep_port: bool) -> None:
         """Close a broker's port and connections; a port that is kept refuses connections until it opens again."""
         self._reactor.cut_off(broker)
         if keep_port:
+            self._hold_port(broker)
+
+    def _refuse(self, broker: Broker, refuses: bool) -> None:
+        """Close a broker's port, or open it again; its connections remain."""
+        if refuses:
+            self._reactor.close_port(broker)
+            self._hold_port(broker)
+        elif broker.node_id in self._held_ports:
+            self._open(broker)
+
+    def _hold_port(self, broker: Broker) -> None:
+        if broker.node_id not in self._held_ports:
             self._held_ports[broker.node_id] = _bound(self._host, broker.port)
 
     def _call(self, function: Callable[[], T]) -> T:

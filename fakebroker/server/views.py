@@ -1,13 +1,13 @@
 """What a test sees of brokers and groups: plain values, taken at one moment, that nothing changes afterwards."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from fakebroker.cluster.call import Call
-from fakebroker.cluster.cluster import Broker
+from fakebroker.cluster.cluster import Broker, Cluster
 from fakebroker.coordinator.group import Group, GroupState
 from fakebroker.coordinator.member import Member
-from fakebroker.errors import ErrorCode
+from fakebroker.server.journaling import JournalView
+from fakebroker.server.timeline import Timeline
 
 _REPORTED_CALLS = 20
 
@@ -67,6 +67,7 @@ class GroupView:
         protocol_name: The assignor in use; None between generations and without members.
         leader_id: The member id of the leader.
         members: In the order in which they joined first.
+        history: What it went through until then.
     """
 
     group_id: str
@@ -76,14 +77,21 @@ class GroupView:
     protocol_name: str | None
     leader_id: str | None
     members: tuple[MemberView, ...]
+    history: Timeline = field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, group_id: str, group: Group | None) -> "GroupView":
+    def of(cls, group_id: str, group: Group | None, history: Timeline | None = None) -> "GroupView":
+        history = history or Timeline(group_id, (), 0.0)
         if group is None:
-            return cls(group_id, GroupState.DEAD.value, 0, None, None, None, ())
+            return cls(group_id, GroupState.DEAD.value, 0, None, None, None, (), history)
         members = tuple(MemberView.of(member) for member in group.members.values())
         state, generation = group.state.value, group.generation_id
-        return cls(group_id, state, generation, group.protocol_type, group.protocol_name, group.leader_id, members)
+        kind, protocol, leader_id = group.protocol_type, group.protocol_name, group.leader_id
+        return cls(group_id, state, generation, kind, protocol, leader_id, members, history)
+
+    def timeline(self) -> Timeline:
+        """What the group went through, with the causes; `str()` of it is a picture."""
+        return self.history
 
     def __str__(self) -> str:
         head = f"{self.group_id}: {self.state}, generation {self.generation_id}, protocol {self.protocol_name or '-'}"
@@ -96,19 +104,23 @@ class GroupView:
         return "\n".join([head, *lines])
 
 
-def report(seed: int, groups: Sequence[GroupView], calls: Sequence[Call]) -> str:
+def find_group(cluster: Cluster, group_id: str) -> Group | None:
+    """A group as its coordinator has it, live; None if it has none, or there is no coordinator."""
+    broker = cluster.coordinator_of(group_id)
+    return broker.coordinator.group(group_id) if broker else None
+
+
+def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
+    """What a group went through until this time."""
+    return Timeline(group_id, cluster.history.of(group_id), now_ms)
+
+
+def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
+    """A group as it is at this time."""
+    return GroupView.of(group_id, find_group(cluster, group_id), timeline_of(cluster, group_id, now_ms))
+
+
+def report(seed: int, groups: Sequence[GroupView], journal: JournalView) -> str:
     """What a person wants to see of a cluster whose test has failed."""
     states = "\n".join(map(str, groups)) or "(no groups)"
-    lines = "\n".join(map(_line, calls[-_REPORTED_CALLS:])) or "(no requests)"
-    count = min(_REPORTED_CALLS, len(calls))
-    return f"seed={seed}\n{states}\n\nthe last {count} of {len(calls)} requests:\n{lines}"
-
-
-def _line(call: Call) -> str:
-    if call.answered_ms is None:
-        answer = "not answered yet"
-    else:
-        error = getattr(call.response, "error_code", None)
-        answer = f"answered after {call.answered_ms - call.received_ms:.1f} ms"
-        answer += f", {ErrorCode(error).name}" if error else ""
-    return f"  broker {call.broker.node_id} {call.api.name} v{call.api_version} from {call.client_id!r}: {answer}"
+    return f"seed={seed}\n{states}\n\n{journal.report(_REPORTED_CALLS)}"

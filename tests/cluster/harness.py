@@ -4,6 +4,7 @@ Each request and response takes the way through the bytes of its version, so a f
 """
 
 from itertools import count
+from random import Random
 from typing import Any
 
 from fakebroker.cluster.call import Call, Peer
@@ -68,6 +69,7 @@ class Harness:
             topics={"news": 1} if topics is None else topics,
             config=Config({"offsets.topic.num.partitions": 2} | (config or {})),
             new_id=lambda: next(ids).to_bytes(16, "big"),
+            random=Random(0).random,
             journal=Journal(),
             now_ms=START_MS,
         )

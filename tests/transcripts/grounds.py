@@ -3,13 +3,15 @@
 Knows no transcript: a ground sends requests, lets time pass and changes the cluster.
 """
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
+from fakebroker.server.events import perform
 from fakebroker.server.fake_cluster import FailoverOptions, FakeCluster
 from fakebroker.server.views import BrokerView, GroupView
 from tests.cluster.harness import Harness, response
@@ -59,6 +61,8 @@ class Ground(Protocol):
 
     def delete_topic(self, name: str) -> None: ...
 
+    def perform(self, event: Mapping[str, Any]) -> None: ...
+
     def group(self, group_id: str) -> GroupView: ...
 
     def close(self) -> None: ...
@@ -86,6 +90,17 @@ class CoreExchange:
         return not self.call.broker.up
 
 
+class CoreClock(ManualClock):
+    """The virtual time of a core."""
+
+    def __init__(self, harness: Harness) -> None:
+        super().__init__()
+        self._harness = harness
+
+    def now_ms(self) -> float:
+        return self._harness.now_ms
+
+
 class Core:
     """The pure core in virtual time, without sockets and threads."""
 
@@ -95,6 +110,10 @@ class Core:
         )
         self._cluster = self._harness.cluster
         self._controller = self._cluster.controller
+        # Never entered: what does not need a socket can be done to a cluster that does not run.
+        self._idle = FakeCluster(seed=1)
+        self._idle.cluster = self._cluster
+        self._idle.clock = self._idle._clock = CoreClock(self._harness)
 
     def brokers(self) -> tuple[BrokerView, ...]:
         return tuple(BrokerView.of(broker) for broker in self._cluster.brokers.values())
@@ -131,6 +150,10 @@ class Core:
 
     def delete_topic(self, name: str) -> None:
         self._cluster.delete_named_topic(name)
+
+    def perform(self, event: Mapping[str, Any]) -> None:
+        perform(self._idle, event)
+        self._harness.advance(0)
 
     def group(self, group_id: str) -> GroupView:
         broker = self._cluster.coordinator_of(group_id)
@@ -219,6 +242,9 @@ class Tcp:
 
     def delete_topic(self, name: str) -> None:
         self._cluster.delete_topic(name)
+
+    def perform(self, event: Mapping[str, Any]) -> None:
+        perform(self._cluster, event)
 
     def group(self, group_id: str) -> GroupView:
         return self._cluster.group(group_id)

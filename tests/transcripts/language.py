@@ -3,6 +3,7 @@
 `scenarios/transcripts/README.md` explains the language to readers.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -104,6 +105,7 @@ CLUSTER_VERBS = {
     "stop": _Grammar(("broker", *_HOW), (*_HOW_FLAGS, "no_election"), needs=("broker",)),
     "start": _Grammar(("broker", *_HOW), _HOW_FLAGS, needs=("broker",)),
     "delete": _Grammar(("topic",), needs=("topic",)),
+    "do": _Grammar((), (), r"[a-z_]+", "an event with its arguments, hold group_id=g"),
 }
 
 
@@ -218,7 +220,9 @@ def _read_rest(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
     version = None
     for token in tokens:
         key, equals, value = token.partition("=")
-        if equals and key in grammar.options:
+        if equals and step.verb == "do":
+            options[key] = _argument(value)
+        elif equals and key in grammar.options:
             options[key] = _option(step, key, value)
         elif token in grammar.flags:
             options[token] = True
@@ -231,9 +235,17 @@ def _read_rest(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
     for key in grammar.needs:
         if key not in options:
             raise TranscriptError(f"{step.place}: {step.command!r}: expected {key}=")
-    if step.verb in ("at", "group") and len(words) != 1:
+    if step.verb in ("at", "group", "do") and len(words) != 1:
         raise TranscriptError(f"{step.place}: {step.command!r}: expected {grammar.word_form}")
     return Step(step.place, step.command, step.actor, step.verb, tuple(words), options, version)
+
+
+def _argument(value: str) -> Any:
+    """A number, true, false or null; what is nothing of that is text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def _option(step: Step, key: str, value: str) -> Any:

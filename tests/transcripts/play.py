@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.errors import ConfigError
 from fakebroker.protocol.schema import Message
 from fakebroker.server.fake_cluster import FailoverOptions
 from fakebroker.server.views import BrokerView
@@ -12,7 +13,7 @@ from tests.transcripts.language import Step, Transcript, TranscriptError, durati
 from tests.transcripts.wording import answer_text, group_text
 
 _COLUMN = 40
-_PAST = {"join": "joined", "sync": "synced"}
+_PAST = {"beat": "has beaten", "commit": "committed", "join": "joined", "sync": "synced"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class _Player:
             if each is asked:
                 outcome = self._told(each, response)
             else:
-                lines.append(_line(f"  {each.member.name} {_PAST[each.verb]}", self._told(each, response)))
+                did = _PAST.get(each.verb, each.verb)
+                lines.append(_line(f"  {each.member.name} {did}", self._told(each, response)))
         return [_line(step.command, outcome), *lines]
 
     def _receive(self, step: Step, asked: _Parked | None) -> list[tuple[_Parked, Message | None]]:
@@ -124,7 +126,19 @@ class _Player:
                 self._ground.start_broker(options["broker"], how)
             case "delete":
                 self._ground.delete_topic(options["topic"])
+            case "do":
+                self._perform(step)
         return ""
+
+    def _perform(self, step: Step) -> None:
+        """Do an event; a member goes by its name here."""
+        arguments = dict(step.options)
+        if "member" in arguments:
+            arguments["member"] = self._cast.id_of(arguments["member"], step.place)
+        try:
+            self._ground.perform({"do": step.words[0], **arguments})
+        except ConfigError as error:
+            raise TranscriptError(f"{step.place}: {error}") from None
 
     def _wait_until(self, time_ms: int, step: Step) -> None:
         if time_ms < self._now_ms:

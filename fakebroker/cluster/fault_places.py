@@ -1,0 +1,334 @@
+"""Which errors each API gives, and where in its messages they stand: a table.
+
+What is possible is taken from Kafka's response classes, `KafkaApis` and `ReplicationControlManager`; where it stands,
+from `AbstractRequest.getErrorResponse` of each request. Knows the declarations of messages; no cluster and no fault.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.registry import Api
+from fakebroker.protocol.schema import Struct, Versions
+
+
+class Place(NamedTuple):
+    """Where an API puts some of its errors.
+
+    Attributes:
+        errors: Those that stand there.
+        asked: The way through the request to what the error is about: names of arrays, none for the request as a whole.
+        told: The way through the response to the structs that carry the error.
+        versions: The versions of the API that have this place.
+    """
+
+    errors: frozenset[ErrorCode]
+    asked: tuple[str, ...]
+    told: tuple[str, ...]
+    versions: Versions
+
+
+def _place(errors: str, asked: str = "", told: str | None = None, versions: str = "0+") -> Place:
+    codes = frozenset(ErrorCode[name] for name in f"{errors} UNKNOWN_SERVER_ERROR".split())
+    way = asked if told is None else told
+    return Place(
+        codes, tuple(filter(None, asked.split("."))), tuple(filter(None, way.split("."))), Versions.parse(versions)
+    )
+
+
+_COORDINATOR = "COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR "
+_GROUP = _COORDINATOR + "INVALID_GROUP_ID GROUP_AUTHORIZATION_FAILED "
+_MEMBER = "UNKNOWN_MEMBER_ID FENCED_INSTANCE_ID "
+_GENERATION = _MEMBER + "ILLEGAL_GENERATION REBALANCE_IN_PROGRESS "
+_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION TOPIC_AUTHORIZATION_FAILED "
+_LOG = _TOPIC + "NOT_LEADER_OR_FOLLOWER KAFKA_STORAGE_ERROR REPLICA_NOT_AVAILABLE "
+_EPOCH = _LOG + "FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH "
+_CONTROLLER = "NOT_CONTROLLER REQUEST_TIMED_OUT "
+_CLUSTER = "CLUSTER_AUTHORIZATION_FAILED "
+_PRODUCER = "INVALID_PRODUCER_EPOCH INVALID_PRODUCER_ID_MAPPING INVALID_TXN_STATE "
+_TOPIC_CHANGE = (
+    _CONTROLLER
+    + _CLUSTER
+    + "INVALID_REQUEST INVALID_TOPIC_EXCEPTION POLICY_VIOLATION THROTTLING_QUOTA_EXCEEDED TOPIC_AUTHORIZATION_FAILED "
+)
+_CONFIGS = (
+    _CLUSTER
+    + "INVALID_REQUEST INVALID_CONFIG INVALID_TOPIC_EXCEPTION TOPIC_AUTHORIZATION_FAILED UNKNOWN_TOPIC_OR_PARTITION "
+)
+_COMMIT = _GROUP + _GENERATION + "GROUP_ID_NOT_FOUND STALE_MEMBER_EPOCH OFFSET_METADATA_TOO_LARGE "
+_METADATA = "LEADER_NOT_AVAILABLE INVALID_TOPIC_EXCEPTION UNKNOWN_TOPIC_ID " + _TOPIC
+_PARTITION_METADATA = "LEADER_NOT_AVAILABLE LISTENER_NOT_FOUND REPLICA_NOT_AVAILABLE"
+_OFFSETS = _TOPIC + "UNSTABLE_OFFSET_COMMIT UNKNOWN_TOPIC_ID "
+_FETCHED_GROUP = _GROUP + "UNKNOWN_MEMBER_ID STALE_MEMBER_EPOCH GROUP_ID_NOT_FOUND UNSUPPORTED_VERSION "
+
+PLACES: Mapping[str, tuple[Place, ...]] = {
+    # Of each API from the whole to its parts.
+    "Produce": (
+        _place(
+            _LOG
+            + _CLUSTER
+            + _PRODUCER
+            + "CORRUPT_MESSAGE MESSAGE_TOO_LARGE RECORD_LIST_TOO_LARGE NOT_ENOUGH_REPLICAS INVALID_TOPIC_EXCEPTION "
+            "NOT_ENOUGH_REPLICAS_AFTER_APPEND INVALID_REQUIRED_ACKS INVALID_TIMESTAMP REQUEST_TIMED_OUT INVALID_RECORD "
+            "OUT_OF_ORDER_SEQUENCE_NUMBER DUPLICATE_SEQUENCE_NUMBER UNKNOWN_PRODUCER_ID UNSUPPORTED_COMPRESSION_TYPE "
+            "UNSUPPORTED_FOR_MESSAGE_FORMAT TRANSACTIONAL_ID_AUTHORIZATION_FAILED TRANSACTION_ABORTABLE "
+            "UNKNOWN_TOPIC_ID INVALID_REQUEST UNSUPPORTED_VERSION ",
+            "topic_data.partition_data",
+            "responses.partition_responses",
+        ),
+    ),
+    "Fetch": (
+        _place("FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH FETCH_SESSION_TOPIC_ID_ERROR", versions="7+"),
+        _place(
+            _EPOCH
+            + "OFFSET_OUT_OF_RANGE CORRUPT_MESSAGE UNSUPPORTED_COMPRESSION_TYPE UNKNOWN_TOPIC_ID INCONSISTENT_TOPIC_ID "
+            "OFFSET_MOVED_TO_TIERED_STORAGE UNSUPPORTED_VERSION ",
+            "topics.partitions",
+            "responses.partitions",
+        ),
+    ),
+    "ListOffsets": (
+        _place(
+            _EPOCH + "OFFSET_NOT_AVAILABLE LEADER_NOT_AVAILABLE UNSUPPORTED_FOR_MESSAGE_FORMAT INVALID_REQUEST "
+            "UNSUPPORTED_VERSION REQUEST_TIMED_OUT",
+            "topics.partitions",
+        ),
+    ),
+    "Metadata": (
+        _place("REBOOTSTRAP_REQUIRED", versions="13+"),
+        _place(_METADATA, "topics"),
+        _place(_PARTITION_METADATA, "topics", "topics.partitions"),
+    ),
+    "OffsetCommit": (
+        _place(
+            _COMMIT
+            + _TOPIC
+            + "INVALID_COMMIT_OFFSET_SIZE UNKNOWN_TOPIC_ID REQUEST_TIMED_OUT UNSUPPORTED_VERSION INVALID_TXN_STATE "
+            "INVALID_PRODUCER_ID_MAPPING",
+            "topics.partitions",
+        ),
+    ),
+    "OffsetFetch": (
+        _place(_FETCHED_GROUP, versions="2-7"),
+        _place(_FETCHED_GROUP + _OFFSETS, "topics.partition_indexes", "topics.partitions", "0-1"),
+        _place(_OFFSETS, "topics.partition_indexes", "topics.partitions", "2-7"),
+        _place(_FETCHED_GROUP, "groups", versions="8+"),
+        _place(_OFFSETS, "groups.topics.partition_indexes", "groups.topics.partitions", "8+"),
+    ),
+    "FindCoordinator": tuple(
+        _place(
+            "COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE GROUP_AUTHORIZATION_FAILED INVALID_REQUEST "
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            asked,
+            told,
+            versions,
+        )
+        for asked, told, versions in (("", "", "0-3"), ("coordinator_keys", "coordinators", "4+"))
+    ),
+    "JoinGroup": (
+        _place(
+            _GROUP
+            + _GENERATION
+            + "INCONSISTENT_GROUP_PROTOCOL INVALID_SESSION_TIMEOUT MEMBER_ID_REQUIRED GROUP_MAX_SIZE_REACHED "
+            "UNSUPPORTED_VERSION"
+        ),
+    ),
+    "Heartbeat": (_place(_GROUP + _GENERATION),),
+    "LeaveGroup": (
+        _place(_GROUP + _MEMBER, versions="0-2"),
+        _place(_GROUP, versions="3+"),
+        _place(_MEMBER, "members", versions="3+"),
+    ),
+    "SyncGroup": (_place(_GROUP + _GENERATION + "INCONSISTENT_GROUP_PROTOCOL UNSUPPORTED_VERSION"),),
+    "DescribeGroups": (_place(_GROUP + "GROUP_ID_NOT_FOUND", "groups"),),
+    "ListGroups": (_place(_COORDINATOR + _CLUSTER + "GROUP_AUTHORIZATION_FAILED"),),
+    "ApiVersions": (_place("UNSUPPORTED_VERSION INVALID_REQUEST"),),
+    "CreateTopics": (
+        _place(
+            _TOPIC_CHANGE
+            + "TOPIC_ALREADY_EXISTS INVALID_PARTITIONS INVALID_REPLICATION_FACTOR INVALID_REPLICA_ASSIGNMENT "
+            "INVALID_CONFIG",
+            "topics",
+        ),
+    ),
+    "DeleteTopics": tuple(
+        _place(
+            _TOPIC_CHANGE + "UNKNOWN_TOPIC_OR_PARTITION UNKNOWN_TOPIC_ID TOPIC_DELETION_DISABLED",
+            asked,
+            "responses",
+            versions,
+        )
+        for asked, versions in (("topic_names", "0-5"), ("topics", "6+"))
+    ),
+    "DeleteRecords": (
+        _place(
+            _LOG + "OFFSET_OUT_OF_RANGE POLICY_VIOLATION REQUEST_TIMED_OUT INVALID_TOPIC_EXCEPTION", "topics.partitions"
+        ),
+    ),
+    "InitProducerId": (
+        _place(
+            _COORDINATOR
+            + _CLUSTER
+            + _PRODUCER
+            + "PRODUCER_FENCED CONCURRENT_TRANSACTIONS TRANSACTIONAL_ID_AUTHORIZATION_FAILED INVALID_REQUEST "
+            "INVALID_TRANSACTION_TIMEOUT"
+        ),
+    ),
+    "OffsetForLeaderEpoch": (_place(_EPOCH, "topics.partitions"),),
+    "DescribeConfigs": (_place(_CONFIGS + "GROUP_AUTHORIZATION_FAILED", "resources", "results"),),
+    "AlterConfigs": (_place(_CONFIGS + _CONTROLLER + "POLICY_VIOLATION", "resources", "responses"),),
+    "DescribeLogDirs": (
+        _place(_CLUSTER, versions="3+"),
+        _place("KAFKA_STORAGE_ERROR LOG_DIR_NOT_FOUND", "topics.partitions", "results"),
+    ),
+    "CreatePartitions": (
+        _place(
+            _TOPIC_CHANGE
+            + "UNKNOWN_TOPIC_OR_PARTITION INVALID_PARTITIONS INVALID_REPLICA_ASSIGNMENT REASSIGNMENT_IN_PROGRESS "
+            "INVALID_REPLICATION_FACTOR",
+            "topics",
+            "results",
+        ),
+    ),
+    "DeleteGroups": (_place(_GROUP + "NON_EMPTY_GROUP GROUP_ID_NOT_FOUND", "groups_names", "results"),),
+    "ElectLeaders": (
+        _place(_CLUSTER + _CONTROLLER + "INVALID_REQUEST", versions="1+"),
+        _place(
+            _TOPIC + "PREFERRED_LEADER_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE ELECTION_NOT_NEEDED NOT_CONTROLLER "
+            "REQUEST_TIMED_OUT",
+            "topic_partitions.partitions",
+            "replica_election_results.partition_result",
+        ),
+    ),
+    "IncrementalAlterConfigs": (_place(_CONFIGS + _CONTROLLER + "POLICY_VIOLATION", "resources", "responses"),),
+    "AlterPartitionReassignments": (
+        _place(_CLUSTER + _CONTROLLER + "INVALID_REQUEST"),
+        _place(
+            _TOPIC + "NO_REASSIGNMENT_IN_PROGRESS INVALID_REPLICA_ASSIGNMENT INVALID_REPLICATION_FACTOR",
+            "topics.partitions",
+            "responses.partitions",
+        ),
+    ),
+    "ListPartitionReassignments": (_place(_CLUSTER + _CONTROLLER),),
+    "OffsetDelete": (
+        _place(_GROUP + "GROUP_ID_NOT_FOUND NON_EMPTY_GROUP"),
+        _place(_TOPIC + "GROUP_SUBSCRIBED_TO_TOPIC", "topics.partitions"),
+    ),
+    "DescribeCluster": (_place(_CLUSTER + "INVALID_REQUEST UNSUPPORTED_ENDPOINT_TYPE MISMATCHED_ENDPOINT_TYPE"),),
+    "DescribeProducers": (
+        _place(
+            _TOPIC + "NOT_LEADER_OR_FOLLOWER INVALID_TOPIC_EXCEPTION", "topics.partition_indexes", "topics.partitions"
+        ),
+    ),
+    "DescribeTopicPartitions": (
+        _place(_METADATA, "topics"),
+        _place(_PARTITION_METADATA, "topics", "topics.partitions"),
+    ),
+}
+
+# What a field says: of which group, topic, partition or member a request or a part of it is.
+_KINDS = {
+    "group_id": "group",
+    "key": "group",
+    "name": "topic",
+    "topic": "topic",
+    "topic_id": "topic",
+    "resource_name": "topic",
+    "index": "partition",
+    "partition": "partition",
+    "partition_index": "partition",
+    "partition_id": "partition",
+    "member_id": "member_id",
+    "group_instance_id": "instance_id",
+}
+# The same of what stands in an array by itself, by the array's name.
+_BARE_KINDS = {
+    "coordinator_keys": "group",
+    "groups": "group",
+    "groups_names": "group",
+    "topic_names": "topic",
+    "partition_indexes": "partition",
+    "partitions": "partition",
+}
+_TOPIC_RESOURCE, _GROUP_KEY = 2, 0
+
+Part = Mapping[str, Any]
+"""What a request, or a part of it, is about: kinds of things (group, topic, partition ...) with their names."""
+
+TopicName = Callable[[bytes], str | None]
+"""Tells the name of the topic with an id."""
+
+
+def is_identity(field_name: str) -> bool:
+    """Whether a field says what its struct is about; an answer repeats it."""
+    return field_name in _KINDS or field_name == "resource_type"
+
+
+def kind_of(field_name: str) -> str | None:
+    """Of what kind the thing is that a field names."""
+    return _KINDS.get(field_name)
+
+
+def part_of(struct: Struct, version: int, topic_name: TopicName) -> dict[str, Any]:
+    """What one struct is about, by its own fields; None of a kind that it has no name for."""
+    part: dict[str, Any] = {}
+    for field in struct.FIELDS:
+        kind = _KINDS.get(field.name)
+        if kind is None or part.get(kind) is not None:
+            continue
+        value = getattr(struct, field.name) if version in field.versions else None
+        if field.name == "topic_id" and value is not None:
+            value = topic_name(value)
+        elif field.name == "resource_name" and getattr(struct, "resource_type", None) != _TOPIC_RESOURCE:
+            value = None
+        part[kind] = value
+    return part
+
+
+def bare_part(array: str, value: object) -> dict[str, Any]:
+    """What a bare value is about, by the array that it stands in."""
+    return {_BARE_KINDS[array]: value}
+
+
+def asked_parts(api: Api, request: Any, version: int, topic_name: TopicName) -> Iterator[Part]:
+    """All that a request is about: each partition, group or member that it names."""
+    if getattr(request, "key_type", _GROUP_KEY) == _GROUP_KEY:
+        way = [place.asked for place in PLACES[api.name] if version in place.versions][-1]
+        yield from _parts(request, way, version, topic_name, {})
+
+
+def _parts(struct: Struct, way: tuple[str, ...], version: int, topic_name: TopicName, outer: Part) -> Iterator[Part]:
+    part = {**outer, **part_of(struct, version, topic_name)}
+    entries = getattr(struct, way[0]) if way else None
+    if entries is None:  # Null is all that there is.
+        yield part
+    elif not entries:
+        yield dict.fromkeys(_KINDS.values()) | part
+    for entry in entries or ():
+        if isinstance(entry, Struct):
+            yield from _parts(entry, way[1:], version, topic_name, part)
+        else:
+            yield part | bare_part(way[0], entry)
+
+
+@cache
+def kinds_of(api: Api) -> tuple[str, ...]:
+    """The kinds of things that an API names."""
+    found: dict[str, None] = {}
+    for place in PLACES[api.name]:
+        for message, way in ((api.request, place.asked), (api.response, place.told)):
+            found |= dict.fromkeys(_kinds_on(message, way))
+    return tuple(found)
+
+
+def _kinds_on(message: type[Struct], way: tuple[str, ...]) -> Iterator[str]:
+    struct: Any = message
+    yield from _own_kinds(struct)
+    for array in way:
+        struct = next(field.type for field in struct.FIELDS if field.name == array)
+        yield from _own_kinds(struct) if isinstance(struct, type) else [_BARE_KINDS[array]]
+
+
+def _own_kinds(struct: Any) -> list[str]:
+    return [_KINDS[field.name] for field in struct.FIELDS if field.name in _KINDS]

@@ -1,0 +1,60 @@
+"""Requests as the lines of a table, for a person whose test has failed. Judges nothing."""
+
+from collections.abc import Mapping, Sequence
+
+from fakebroker.cluster.call import Call
+
+NEIGHBORS = 2
+MAX_LINES = 30
+
+_HEAD = ("", "#", "api", "client", "connection", "broker", "error", "came", "answered")
+_GAP = "  ..."
+
+Numbered = tuple[int, Call]
+"""A call and its number: the first that came has 1."""
+
+
+def table(calls: Sequence[Numbered], marks: Mapping[int, str]) -> str:
+    """The calls that are marked, with their neighbors.
+
+    Args:
+        calls: The calls to choose from, with their numbers.
+        marks: What stands in front of some of them, by their index in `calls`.
+    """
+    shown = sorted({near for index in marks for near in range(index - NEIGHBORS, index + NEIGHBORS + 1)})
+    shown = [index for index in shown if 0 <= index < len(calls)]
+    lines, more = _lines(calls, shown[:MAX_LINES], marks), len(shown) - MAX_LINES
+    return "\n".join([*lines, f"{_GAP} and {more} more"] if more > 0 else lines)
+
+
+def tail(calls: Sequence[Numbered], count: int) -> str:
+    """The last so many calls."""
+    return "\n".join(_lines(calls, range(max(0, len(calls) - count), len(calls)), {}))
+
+
+def _lines(calls: Sequence[Numbered], shown: Sequence[int], marks: Mapping[int, str]) -> list[str]:
+    if not shown:
+        return ["  (no requests)"]
+    start_ms = calls[0][1].received_ms
+    rows = [_HEAD, *(_cells(*calls[index], marks.get(index, ""), start_ms) for index in shown)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    for at in range(len(shown) - 1, 0, -1):
+        if shown[at] != shown[at - 1] + 1:
+            lines.insert(at + 1, _GAP)
+    return lines
+
+
+def _cells(number: int, call: Call, mark: str, start_ms: float) -> tuple[str, ...]:
+    return (
+        mark,
+        str(number),
+        f"{call.api.name} v{call.api_version}",
+        repr(call.client_id),
+        str(call.connection_id),
+        str(call.broker.node_id),
+        ", ".join(error.name for error in call.errors) or "-",
+        f"+{call.received_ms - start_ms:.1f} ms",
+        ("not yet" if call.latency_ms is None else f"after {call.latency_ms:.1f} ms")
+        + (" (fault)" if call.fault else ""),
+    )

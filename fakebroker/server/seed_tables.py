@@ -1,0 +1,128 @@
+"""Tables of groups: a row for each committed offset, or for each group without any.
+
+Columns:
+    group: The group's id.
+    topic, partition: A partition; both empty in a row that has no offset.
+    offset: What is committed for it.
+    lag: In its place, how far that is behind the end of the partition's log.
+    members, generation, state, protocol: As in `GroupSeed`; they say the same in all rows of a group, or nothing.
+
+Only `group` has to be there. Knows of pandas and pyarrow no more than how their tables become plain columns.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from os import PathLike, fspath
+from typing import Any, Protocol, runtime_checkable
+
+from fakebroker.cluster.group_seed import GroupSeed
+from fakebroker.errors import ConfigError
+
+_OF_GROUP = {"members": int, "generation": int, "state": str, "protocol": str}
+_COLUMNS = ("group", "topic", "partition", "offset", "lag", *_OF_GROUP)
+
+
+@runtime_checkable
+class PandasTable(Protocol):
+    """A pandas.DataFrame."""
+
+    def to_dict(self, orient: Any = ..., /) -> Any: ...
+
+
+@runtime_checkable
+class ArrowTable(Protocol):
+    """A pyarrow.Table."""
+
+    def to_pydict(self) -> Any: ...
+
+
+Table = PandasTable | ArrowTable
+
+
+def seeds_from(source: Iterable[GroupSeed] | Table | str | PathLike[str]) -> list[GroupSeed]:
+    """The groups that somebody means: with seeds, with a table, or with the path of a Parquet file.
+
+    Raises:
+        ConfigError: There is no such file, or pyarrow is not installed; or a column or a value cannot be.
+    """
+    if isinstance(source, str | PathLike):
+        source = _read_parquet(source)
+    if isinstance(source, ArrowTable):
+        return _seeds_of(source.to_pydict())
+    if isinstance(source, PandasTable):
+        return _seeds_of(source.to_dict("list"))
+    return list(source)
+
+
+def _read_parquet(path: str | PathLike[str]) -> ArrowTable:
+    try:
+        # By its name, when it is needed: everything else works without it.
+        parquet = import_module("pyarrow.parquet")
+    except ImportError:
+        raise ConfigError("reading Parquet needs pyarrow: pip install pyarrow") from None
+    try:
+        table: ArrowTable = parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{fspath(path)!r}: expected a Parquet file: {error}") from None
+    return table
+
+
+def _seeds_of(columns: Mapping[str, Sequence[Any]]) -> list[GroupSeed]:
+    """The groups of a table, in the order in which they come up."""
+    unknown = [name for name in columns if name not in _COLUMNS]
+    if unknown or "group" not in columns:
+        what = f"column {unknown[0]!r}" if unknown else "no column 'group'"
+        raise ConfigError(f"{what}: expected 'group', and of {', '.join(_COLUMNS[1:])} those that are needed")
+    drafts: dict[str, _Draft] = {}
+    for number, values in enumerate(zip(*columns.values(), strict=True), 1):
+        row = {name: value for name, value in zip(columns, values, strict=True) if not _is_missing(value)}
+        if "group" not in row:
+            raise ConfigError(f"row {number}: expected a value in the column 'group'")
+        drafts.setdefault(str(row["group"]), _Draft()).add(row, number)
+    return [draft.seed(group_id) for group_id, draft in drafts.items()]
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a table has no value here: pandas says so with NaN, which is not equal to itself."""
+    return value is None or bool(value != value)
+
+
+class _Draft:
+    """What the rows of one group have said of it so far."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[tuple[str, int], int] = {}
+        self._lags: dict[tuple[str, int], int] = {}
+        self._group: dict[str, Any] = {}
+
+    def add(self, row: Mapping[str, Any], number: int) -> None:
+        """Take a row in; its number is for whom it is wrong."""
+        for name, kind in _OF_GROUP.items():
+            if name in row:
+                value = _whole(row, name, number) if kind is int else str(row[name])
+                if self._group.setdefault(name, value) != value:
+                    told = f"{self._group[name]!r}, as in the rows before"
+                    raise ConfigError(f"row {number}: {name}={value!r} of group {row['group']!r}: expected {told}")
+        if "topic" not in row and "partition" not in row:
+            return
+        given = [name for name in ("offset", "lag") if name in row]
+        if "topic" not in row or "partition" not in row or len(given) != 1:
+            raise ConfigError(f"row {number}: expected topic, partition, and offset or lag; it has {', '.join(row)}")
+        place = str(row["topic"]), _whole(row, "partition", number)
+        found = self._offsets if given == ["offset"] else self._lags
+        found[place] = _whole(row, given[0], number)
+
+    def seed(self, group_id: str) -> GroupSeed:
+        return GroupSeed(group_id=group_id, offsets=self._offsets, lag=self._lags, **self._group)
+
+
+def _whole(row: Mapping[str, Any], name: str, number: int) -> int:
+    """A number of a row; pandas has fractions where a column has gaps."""
+    try:
+        value = int(row[name])
+        is_whole = value == float(row[name])
+    except (TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise ConfigError(f"row {number}: {name}={row[name]!r}: expected a whole number")
+    return value

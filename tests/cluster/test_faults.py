@@ -1,0 +1,532 @@
+"""Faults in the core: which requests they meet, what the answers then are, and what took effect."""
+
+from typing import Any
+
+import pytest
+
+from fakebroker.cluster.fault import Fault
+from fakebroker.cluster.fault_places import PLACES, kinds_of
+from fakebroker.cluster.fault_responses import Injection, put_error, refusal
+from fakebroker.cluster.faults import READS, Rule
+from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
+from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from fakebroker.protocol.messages.fetch import FetchRequest
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from fakebroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fakebroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fakebroker.protocol.registry import APIS
+from tests.cluster.harness import Harness, batch, carried, response
+from tests.cluster.test_fetch_sessions import Client
+from tests.strategies import filled
+
+TOPICS = {"orders": 2, "news": 2}
+BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+@pytest.fixture
+def h() -> Harness:
+    return Harness(topics=TOPICS, config={"group.initial.rebalance.delay.ms": 0})
+
+
+def fail(h: Harness, api: str | None, **options: Any) -> Rule:
+    return h.cluster.faults.add(Fault(api=api, **options), h.now_ms)
+
+
+def beats(h: Harness, count: int, **how: Any) -> list[str]:
+    """What so many heartbeats of nobody are answered; UNKNOWN_MEMBER_ID is the truth."""
+    return [ErrorCode(h.ask(BEAT, 4, **how).error_code).name for _ in range(count)]
+
+
+TRUE, FALSE = "UNKNOWN_MEMBER_ID", "NOT_COORDINATOR"
+
+
+def commit(offset: int, *places: tuple[str, int], group_id: str = "g") -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        group_id=group_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="")
+                    for name, index in places
+                    if name == topic
+                ],
+            )
+            for topic in dict.fromkeys(topic for topic, _ in places)
+        ],
+    )
+
+
+def errors(answer: Any) -> dict[tuple[str, int], str]:
+    """The error of each partition in an answer."""
+    return {
+        (topic.name, partition.partition_index): ErrorCode(partition.error_code).name
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
+
+
+def committed(h: Harness, group_id: str = "g") -> dict[tuple[str, int], int]:
+    offsets = h.cluster.brokers[1].coordinator.fetch_offsets(group_id, None, h.now_ms)[1]
+    return {(topic, index): offset.offset for topic, index, offset in offsets if offset is not None}
+
+
+# The table
+
+
+def test_every_api_has_its_errors() -> None:
+    assert set(PLACES) == {api.name for api in APIS}
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_every_refusal_can_be_told(api: Any) -> None:
+    for place in PLACES[api.name]:
+        for version in [each for each in api.request.VERSIONS if each in place.versions]:
+            request, told = filled(api.request, version), filled(api.response, version)
+            for error in sorted(place.errors):
+                injection = Injection(error, place, version, {}, lambda topic_id: None)
+                refused = (
+                    put_error(injection, told)
+                    if api.name in READS and place.told
+                    else refusal(injection, api.response, request)
+                )
+                answer: Any = carried(refused, version)
+                for array in place.told:
+                    (answer,) = getattr(answer, array)
+                assert answer.error_code == error, (version, error)
+
+
+# What is met
+
+
+def test_the_first_so_many(h: Harness) -> None:
+    rule = fail(h, "Heartbeat", error="NOT_COORDINATOR", times=2)
+    assert beats(h, 3) == [FALSE, FALSE, TRUE]
+    assert rule.hits == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "met"),
+    [
+        ({"nth": 2}, "-x--"),
+        ({"every": 2}, "-x-x"),
+        ({"every": 2, "times": 1}, "-x--"),
+        ({"client_id": "client"}, "xxxx"),
+        ({"client_id": "other"}, "----"),
+        ({"versions": "0-3"}, "----"),
+        ({"versions": "4+"}, "xxxx"),
+        ({"group": "g", "member_id": "m"}, "xxxx"),
+        ({"group": "h"}, "----"),
+        ({"instance_id": "i"}, "----"),
+        ({"broker": 1}, "xxxx"),
+    ],
+)
+def test_which_requests_are_met(h: Harness, options: dict[str, Any], met: str) -> None:
+    rule = fail(h, "Heartbeat", error=ErrorCode.NOT_COORDINATOR, **options)
+    assert "".join("x" if error == FALSE else "-" for error in beats(h, 4)) == met
+    assert rule.hits == met.count("x")
+
+
+def test_another_broker_is_not_met() -> None:
+    h = Harness(brokers=2)
+    fail(h, "Heartbeat", error="NOT_COORDINATOR", broker=2)
+    fail(h, "Heartbeat", error="COORDINATOR_NOT_AVAILABLE", broker=1)
+    assert beats(h, 1, broker=2) == [FALSE]
+    assert beats(h, 1, broker=1) == ["COORDINATOR_NOT_AVAILABLE"]
+
+
+def test_chance_repeats_with_its_source(h: Harness) -> None:
+    runs = []
+    for harness in (h, Harness(topics=TOPICS)):
+        rule = fail(harness, "Heartbeat", error="NOT_COORDINATOR", probability=0.5)
+        runs.append(beats(harness, 40))
+        assert rule.seen == 40
+        assert 10 < rule.hits < 30
+    assert runs[0] == runs[1]
+
+
+def test_a_window_of_the_brokers_time(h: Harness) -> None:
+    fail(h, "Heartbeat", error="NOT_COORDINATOR", after_s=1, for_s=2)
+    found = []
+    for _ in range(4):
+        found += beats(h, 1)
+        h.advance(1000)
+    assert found == [TRUE, FALSE, FALSE, TRUE]
+
+
+def test_the_first_fault_that_meets_a_request_hides_the_others(h: Harness) -> None:
+    fail(h, "Heartbeat", error="NOT_COORDINATOR", times=1)
+    second = fail(h, "Heartbeat", error="COORDINATOR_NOT_AVAILABLE", nth=1)
+    assert beats(h, 3) == [FALSE, "COORDINATOR_NOT_AVAILABLE", TRUE]
+    assert second.seen == 2
+
+
+def test_a_fault_that_is_removed_is_over(h: Harness) -> None:
+    rule = fail(h, "Heartbeat", error="NOT_COORDINATOR")
+    h.cluster.faults.remove(rule)
+    h.cluster.faults.remove(rule)
+    assert beats(h, 1) == [TRUE]
+
+
+def test_the_call_names_its_fault(h: Harness) -> None:
+    rule = fail(h, "Heartbeat", error="NOT_COORDINATOR", times=1)
+    calls = [h.send(BEAT, 4) for _ in range(2)]
+    assert [call.fault for call in calls] == [rule.fault, None]
+
+
+def test_any_api_that_names_the_group(h: Harness) -> None:
+    fail(h, None, group="g", throttle_time_ms=7)
+    assert h.ask(BEAT, 4).throttle_time_ms == 7
+    assert h.ask(commit(1, ("orders", 0)), 8).throttle_time_ms == 7
+    assert h.ask(DescribeGroupsRequest(groups=["other", "g"]), 5).throttle_time_ms == 7
+    assert h.ask(DescribeGroupsRequest(groups=["other"]), 5).throttle_time_ms == 0
+    assert h.ask(MetadataRequest(topics=[]), 9).throttle_time_ms == 0
+
+
+# Where the error stands, and what takes effect
+
+
+def test_a_commit_that_is_refused_does_not_take_effect(h: Harness) -> None:
+    fail(h, "OffsetCommit", error="COORDINATOR_LOAD_IN_PROGRESS")
+    answer = h.ask(commit(5, ("orders", 0), ("news", 1)), 8)
+    assert set(errors(answer).values()) == {"COORDINATOR_LOAD_IN_PROGRESS"}
+    assert set(errors(answer)) == {("orders", 0), ("news", 1)}
+    assert committed(h) == {}
+
+
+def test_an_error_that_is_told_though_the_commit_took_effect(h: Harness) -> None:
+    fail(h, "OffsetCommit", error="REQUEST_TIMED_OUT", handles=True)
+    assert errors(h.ask(commit(5, ("orders", 0)), 8)) == {("orders", 0): "REQUEST_TIMED_OUT"}
+    assert committed(h) == {("orders", 0): 5}
+
+
+@pytest.mark.parametrize("version", [8, 10])
+def test_one_partition_of_a_commit_is_refused(h: Harness, version: int) -> None:
+    fail(h, "OffsetCommit", error="UNKNOWN_TOPIC_OR_PARTITION", partition="orders-1")
+    request = commit(5, ("orders", 0), ("orders", 1), ("news", 1))
+    for topic in request.topics:
+        topic.topic_id = h.topic(topic.name).topic_id
+    answer = h.ask(request, version)
+    assert [[(each.partition_index, each.error_code) for each in topic.partitions] for topic in answer.topics] == [
+        [(0, 0), (1, 3)],
+        [(1, 0)],
+    ]
+    assert committed(h) == {("orders", 0): 5, ("news", 1): 5}
+
+
+def test_one_partition_of_a_commit_took_effect_and_tells_an_error(h: Harness) -> None:
+    fail(h, "OffsetCommit", error="UNKNOWN_TOPIC_OR_PARTITION", topic="news", handles=True)
+    answer = h.ask(commit(5, ("orders", 0), ("news", 1)), 8)
+    assert errors(answer) == {("orders", 0): "NONE", ("news", 1): "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert committed(h) == {("orders", 0): 5, ("news", 1): 5}
+
+
+@pytest.mark.parametrize(("handles", "offsets"), [(True, {("orders", 0): 5}), (None, {})])
+def test_a_connection_that_is_dropped(h: Harness, handles: bool | None, offsets: dict[Any, int]) -> None:
+    fail(h, "OffsetCommit", drop=True, handles=handles)
+    call = h.send(commit(5, ("orders", 0)), 8)
+    assert h.cluster.answered == [call]
+    assert (call.response, call.answered_ms) == (None, None)
+    assert committed(h) == offsets
+
+
+@pytest.mark.parametrize(("handles", "offsets"), [(True, {("orders", 0): 5}), (None, {})])
+def test_an_answer_that_never_comes(h: Harness, handles: bool | None, offsets: dict[Any, int]) -> None:
+    fail(h, "OffsetCommit", silent=True, handles=handles)
+    call = h.send(commit(5, ("orders", 0)), 8)
+    h.advance(3_600_000)
+    assert h.cluster.answered == []
+    assert call.response is None
+    assert committed(h) == offsets
+
+
+def offset_fetch(version: int) -> OffsetFetchRequest:
+    if version < 8:
+        topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
+        return OffsetFetchRequest(group_id="g", topics=[topic])
+    many = [OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 1])]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=many) for name in ("g", "h")])
+
+
+def test_the_error_of_a_group_stands_where_the_version_puts_it(h: Harness) -> None:
+    fail(h, "OffsetFetch", error="NOT_COORDINATOR", group="g")
+    partitions = h.ask(offset_fetch(1), 1).topics[0].partitions
+    assert [(each.partition_index, each.committed_offset, each.error_code) for each in partitions] == [
+        (0, -1, 16),
+        (1, -1, 16),
+    ]
+    assert h.ask(offset_fetch(7), 7).error_code == ErrorCode.NOT_COORDINATOR
+    first, second = h.ask(offset_fetch(8), 8).groups
+    assert (first.group_id, first.error_code, first.topics) == ("g", 16, [])
+    assert (second.group_id, second.error_code, len(second.topics[0].partitions)) == ("h", 0, 2)
+
+
+def test_the_error_of_a_partition_of_fetched_offsets(h: Harness) -> None:
+    fail(h, "OffsetFetch", error="UNSTABLE_OFFSET_COMMIT", partition="orders-1")
+    assert list(errors(h.ask(offset_fetch(7), 7)).values()) == ["NONE", "UNSTABLE_OFFSET_COMMIT"]
+    everything = OffsetFetchRequest(group_id="g", topics=None)
+    h.ask(commit(5, ("orders", 0), ("orders", 1)), 8)
+    assert list(errors(h.ask(everything, 7)).values()) == ["NONE", "UNSTABLE_OFFSET_COMMIT"]
+
+
+def test_one_key_of_a_look_up(h: Harness) -> None:
+    fail(h, "FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", group="g")
+    old = h.ask(FindCoordinatorRequest(key="g"), 3)
+    assert (old.error_code, old.node_id, old.host, old.port) == (15, -1, "", -1)
+    found = h.ask(FindCoordinatorRequest(coordinator_keys=["f", "g"]), 4).coordinators
+    assert [(each.key, each.error_code, each.node_id) for each in found] == [("f", 0, 1), ("g", 15, -1)]
+    transactional = h.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["g"]), 4).coordinators
+    assert [each.error_code for each in transactional] == [0]
+
+
+def test_metadata_keeps_its_brokers(h: Harness) -> None:
+    fail(h, "Metadata", error="LEADER_NOT_AVAILABLE", topic="orders", times=2)
+    for topics in (None, [MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="news")]):
+        answer = h.ask(MetadataRequest(topics=topics), 9)
+        told = {topic.name: (topic.error_code, len(topic.partitions)) for topic in answer.topics}
+        assert told == {"orders": (5, 0), "news": (0, 2)}
+        assert [broker.node_id for broker in answer.brokers] == [1]
+
+
+def test_metadata_fails_as_a_whole_or_for_a_topic(h: Harness) -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+    fail(h, "Metadata", error="UNKNOWN_SERVER_ERROR", topic="orders", times=1)
+    fail(h, "Metadata", error="UNKNOWN_SERVER_ERROR")
+    answers = [h.ask(request, version) for version in (13, 13, 12)]
+    told = [(each.error_code, [topic.error_code for topic in each.topics]) for each in answers]
+    assert told == [(0, [-1]), (-1, []), (0, [-1])]
+
+
+def test_the_metadata_of_one_partition(h: Harness) -> None:
+    fail(h, "Metadata", error="LEADER_NOT_AVAILABLE", partition="orders-1")
+    (topic,) = h.ask(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9).topics
+    assert topic.error_code == 0
+    assert [(each.error_code, each.leader_id) for each in topic.partitions] == [(0, 1), (5, -1)]
+
+
+def produce(acks: int) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=index, records=batch(b"a")) for index in range(2)]
+    return ProduceRequest(
+        acks=acks, timeout_ms=0, topic_data=[TopicProduceData(name="orders", partition_data=partitions)]
+    )
+
+
+def test_one_partition_of_a_produce(h: Harness) -> None:
+    fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER", partition="orders-0")
+    (topic,) = h.ask(produce(-1), 9).responses
+    assert [(each.index, each.error_code, each.base_offset) for each in topic.partition_responses] == [
+        (1, 0, 0),
+        (0, 6, -1),
+    ]
+    assert [h.partition(index, "orders").log.log_end_offset for index in range(2)] == [0, 1]
+
+
+def test_a_produce_without_acks_cannot_be_told(h: Harness) -> None:
+    fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER")
+    call = h.send(produce(0), 9)
+    assert h.cluster.answered == [call]
+    assert (call.response, call.closes_connection) == (None, True)
+    assert h.partition(0, "orders").log.log_end_offset == 0
+
+
+def test_one_partition_of_a_produce_without_acks(h: Harness) -> None:
+    fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER", partition="orders-0")
+    call = h.send(produce(0), 9)
+    assert h.cluster.answered == [call]
+    assert (call.response, call.closes_connection) == (None, True)
+    assert [h.partition(index, "orders").log.log_end_offset for index in range(2)] == [0, 1]
+
+
+def test_a_fetch_session_tells_the_error_of_a_partition_without_news(h: Harness) -> None:
+    client = Client(h)
+    client.fetch({0: 0, 1: 0})
+    rule = fail(h, "Fetch", error="NOT_LEADER_OR_FOLLOWER", partition="news-1", times=1)
+    (topic,) = client.fetch().responses
+    assert [(each.partition_index, each.error_code, each.records) for each in topic.partitions] == [(1, 6, b"")]
+    assert client.fetch().responses == []
+    assert rule.hits == 1
+
+
+def test_a_fetch_that_fails_does_not_wait(h: Harness) -> None:
+    fail(h, "Fetch", error="OFFSET_OUT_OF_RANGE")
+    request = Client(h).request({0: 0})
+    request.max_wait_ms = 60_000
+    answer = h.ask(request, 12)
+    assert [each.error_code for each in answer.responses[0].partitions] == [1]
+
+
+def test_an_error_of_the_fetch_session(h: Harness) -> None:
+    fail(h, "Fetch", error="FETCH_SESSION_ID_NOT_FOUND", versions="7+")
+    answer = h.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), 12)
+    assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+
+def join(member_id: str) -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=protocols,
+    )
+
+
+def test_a_parked_join_takes_effect_and_is_told_an_error() -> None:
+    h = Harness()
+    member_id = h.ask(join(""), 9).member_id
+    fail(h, "JoinGroup", error="COORDINATOR_NOT_AVAILABLE", handles=True)
+    call = h.send(join(member_id), 9)
+    assert call.response is None
+    h.advance(10_000)
+    answer = response(call)
+    assert (answer.error_code, answer.members, answer.generation_id) == (15, [], -1)
+    group = h.cluster.brokers[1].coordinator.group("g")
+    assert group is not None
+    assert group.generation_id == 1
+
+
+def test_one_member_that_leaves_is_refused(h: Harness) -> None:
+    fail(h, "LeaveGroup", error="FENCED_INSTANCE_ID", instance_id="i")
+    members = [MemberIdentity(member_id="m"), MemberIdentity(member_id="", group_instance_id="i")]
+    answer = h.ask(LeaveGroupRequest(group_id="g", members=members), 4)
+    assert [(each.group_instance_id, each.error_code) for each in answer.members] == [(None, 25), ("i", 82)]
+    fail(h, "LeaveGroup", error="NOT_COORDINATOR", member_id="m")
+    answer = h.ask(LeaveGroupRequest(group_id="g", members=members[:1]), 4)
+    assert (answer.error_code, answer.members) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+def test_an_unsupported_version_is_told_in_version_0(h: Harness) -> None:
+    fail(h, "ApiVersions", error="UNSUPPORTED_VERSION")
+    call = h.send(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
+    assert call.response_version == 0
+    answer: Any = carried(call.response, 0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+# When the answer comes, and its bytes
+
+
+def test_an_answer_is_held_back(h: Harness) -> None:
+    fail(h, "OffsetCommit", delay_s=2)
+    call = h.send(commit(5, ("orders", 0)), 8)
+    assert committed(h) == {("orders", 0): 5}
+    assert call.response is None
+    assert h.cluster.next_deadline() == h.now_ms + 2000
+    h.advance(1999)
+    assert call.response is None
+    h.advance(1)
+    assert errors(response(call)) == {("orders", 0): "NONE"}
+    assert call.answered_ms == h.now_ms
+
+
+def test_a_delay_is_drawn_from_a_range(h: Harness) -> None:
+    fail(h, "Heartbeat", delay_s=(1, 2))
+    calls = [h.send(BEAT, 4) for _ in range(20)]
+    h.advance(999)
+    assert h.cluster.answered == []
+    while (deadline_ms := h.cluster.next_deadline()) is not None and deadline_ms <= h.now_ms + 1001:
+        h.advance(deadline_ms - h.now_ms)
+    waits = [(call.answered_ms or 0) - call.received_ms for call in calls]
+    assert all(1000 <= wait <= 2000 for wait in waits)
+    assert len(set(waits)) > 10
+
+
+def test_an_answer_is_throttled_and_shared_answers_are_not(h: Harness) -> None:
+    fail(h, "Heartbeat", throttle_time_ms=300, times=1)
+    assert [h.ask(BEAT, 4).throttle_time_ms for _ in range(2)] == [300, 0]
+
+
+def spoiled(h: Harness, **options: Any) -> bytes:
+    return bytes(h.cluster.faults.spoiled(Fault(api=None, **options), bytearray(range(20))))
+
+
+def test_the_bytes_of_an_answer(h: Harness) -> None:
+    frame = bytes(range(20))
+    assert spoiled(h, delay_s=1) == frame
+    assert spoiled(h, twice=True) == frame * 2
+    assert spoiled(h, cut_bytes=5) == frame[:5]
+    assert spoiled(h, cut_bytes=500) == frame[:19]
+    garbled = spoiled(h, garble_bytes=10)
+    assert garbled[:8] == frame[:8]
+    assert sum(one != other for one, other in zip(garbled, frame, strict=True)) == 10
+    assert spoiled(Harness(), garble_bytes=10) == garbled
+    everything = spoiled(h, garble_bytes=500)
+    assert all(one != other for one, other in zip(everything[8:], frame[8:], strict=True))
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"api": "Heartbeats", "drop": True}, "unknown API 'Heartbeats', expected one of Produce, "),
+        ({"api": "Heartbeat", "drop": True, "versions": "5-7"}, "Heartbeat versions 5-7, expected some of 0-4"),
+        ({"api": "Heartbeat", "drop": True, "versions": "new"}, "versions='new', expected such as '0-3'"),
+        ({"api": "Heartbeat", "drop": True, "broker": 7}, "no broker 7, expected one of 1"),
+        (
+            {"api": "Heartbeat", "error": "OFFSET_OUT_OF_RANGE"},
+            "never gives 'OFFSET_OUT_OF_RANGE', expected one of UNK",
+        ),
+        ({"api": "Heartbeat", "error": ErrorCode.NONE, "drop": True}, "never gives NONE"),
+        ({"api": "Fetch", "error": "FETCH_SESSION_ID_NOT_FOUND", "versions": "4-6"}, "Fetch never gives 'FETCH_SESS"),
+        ({"api": "Metadata", "group": "g", "drop": True}, "Metadata names no group, expected topic or partition"),
+        ({"api": "ApiVersions", "group": "g", "drop": True}, "names no group, expected nothing of it"),
+        ({"api": "Fetch", "partition": "orders", "drop": True}, "partition='orders', expected topic and number"),
+        ({"api": "Fetch", "partition": "o-1", "topic": "o", "drop": True}, "partition and topic contradict"),
+        ({"api": "Heartbeat"}, "nothing goes wrong, expected one of error, delay_s, drop"),
+        ({"api": "Heartbeat", "drop": True, "error": "NOT_COORDINATOR"}, "drop and error contradict each other"),
+        ({"api": "Heartbeat", "silent": True, "delay_s": 1}, "silent and delay_s contradict"),
+        ({"api": "Heartbeat", "cut_bytes": 4, "twice": True}, "cut_bytes and twice contradict"),
+        ({"api": "Heartbeat", "drop": True, "nth": 2, "times": 3}, "nth and times contradict"),
+        ({"api": "Heartbeat", "delay_s": 1, "handles": False}, "handles=False leaves nothing to answer"),
+        ({"api": "Heartbeat", "delay_s": (2, 1)}, "delay_s=(2, 1), expected seconds of 0 or more"),
+        ({"api": "Heartbeat", "delay_s": -1}, "delay_s=-1"),
+        ({"api": "Heartbeat", "delay_s": (1,)}, "delay_s=(1,)"),
+        ({"api": "Heartbeat", "drop": True, "times": 0}, "times=0, expected a whole number of 1 or more"),
+        ({"api": "Heartbeat", "drop": True, "probability": 1.5}, "probability=1.5, expected more than 0"),
+        ({"api": "Heartbeat", "drop": True, "for_s": 0}, "for_s=0"),
+        ({"api": None, "error": "NOT_COORDINATOR"}, "expected api to name it"),
+    ],
+)
+def test_a_fault_that_can_do_nothing_is_refused(h: Harness, fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        h.cluster.faults.add(Fault(**fields), h.now_ms)
+    assert complaint in str(caught.value)
+    assert h.cluster.faults.rules == []
+
+
+def test_an_api_that_no_broker_has_is_refused() -> None:
+    h = Harness(as_version="2.0")
+    with pytest.raises(ConfigError, match="OffsetDelete versions at all, expected some of none"):
+        fail(h, "OffsetDelete", drop=True)
+
+
+def test_what_apis_name() -> None:
+    named = {api.name: set(kinds_of(api)) for api in APIS}
+    assert named["OffsetCommit"] == {"group", "member_id", "instance_id", "topic", "partition"}
+    assert named["Metadata"] == {"topic", "partition"}
+    assert named["ListGroups"] == set()
+
+
+def test_a_call_without_faults_goes_the_plain_way(h: Harness) -> None:
+    call = h.send(BEAT, 4)
+    assert call.fault is None
+    assert h.cluster.answered == []

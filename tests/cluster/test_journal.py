@@ -1,0 +1,254 @@
+"""The journal of the pure cluster: its modes and limits, and what a call tells of itself."""
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.journal import Journal, new_journal
+from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from fakebroker.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from fakebroker.protocol.registry import api_of
+from fakebroker.protocol.schema import Message
+from tests.cluster.harness import Harness
+
+BODY_BYTES = 100
+
+
+def heartbeat(generation_id: int = 1) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=generation_id, member_id="m")
+
+
+def join(member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"x")],
+    )
+
+
+def call_of(request: Message, response: Message | None = None, version: int | None = None) -> Call:
+    api = api_of(request)
+    call = Call(Harness().peer(), api, api.versions.last if version is None else version, 1, "app", request, BODY_BYTES)
+    call.response = response
+    return call
+
+
+def harness(mode: str, max_calls: int = 100, **config: Any) -> Harness:
+    made = Harness(config=config)
+    made.cluster.journal = new_journal(mode, max_calls, 10_000)
+    return made
+
+
+# Limits
+
+
+def test_the_oldest_go_first_and_are_counted() -> None:
+    journal = Journal(max_calls=3)
+    calls = [call_of(heartbeat(number)) for number in range(5)]
+    for call in calls:
+        journal.add(call)
+    assert (list(journal), journal.dropped, journal.added, journal.bytes) == (calls[2:], 2, 5, 3 * BODY_BYTES)
+
+
+def test_bytes_are_limited_too() -> None:
+    journal = Journal(max_bytes=2 * BODY_BYTES)
+    calls = [call_of(heartbeat(number)) for number in range(5)]
+    for call in calls:
+        journal.add(call)
+    assert (list(journal), journal.dropped, journal.bytes) == (calls[3:], 3, 2 * BODY_BYTES)
+
+
+def test_a_journal_of_no_calls_drops_each() -> None:
+    journal = Journal(max_calls=0)
+    journal.add(call_of(heartbeat()))
+    assert (len(journal), journal.dropped, journal.bytes) == (0, 1, 0)
+
+
+# Modes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("none", 1, 1), "journal='none': expected one of 'off', 'headers', 'full'"),
+        (("full", -1, 1), "journal_calls=-1: expected 0 or more"),
+        (("full", 1, -1), "journal_bytes=-1: expected 0 or more"),
+    ],
+)
+def test_bad_arguments(arguments: tuple[str, int, int], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        new_journal(*arguments)
+
+
+def test_off_keeps_nothing() -> None:
+    cluster = harness("off")
+    cluster.ask(heartbeat(), 4)
+    assert (list(cluster.cluster.journal), cluster.cluster.journal.dropped) == ([], 0)
+
+
+def test_headers_keep_all_but_the_messages() -> None:
+    cluster = harness("headers")
+    answer = cluster.ask(join(), 9)
+    cluster.ask(heartbeat(), 3)
+    first, second = cluster.cluster.journal
+    assert (first.request, first.response, first.has_response) == (None, None, True)
+    assert (first.api.name, first.api_version, first.client_id) == ("JoinGroup", 9, "client")
+    assert (first.group_ids, first.member_ids) == (("g",), (answer.member_id,))
+    assert (first.errors, first.latency_ms) == ((ErrorCode.MEMBER_ID_REQUIRED,), 0.0)
+    assert (second.api_version, second.member_ids, second.errors) == (3, ("m",), (ErrorCode.UNKNOWN_MEMBER_ID,))
+
+
+def test_headers_of_a_parked_call_get_its_answer() -> None:
+    cluster = harness("headers", **{"group.initial.rebalance.delay.ms": 3000})
+    call = cluster.send(join(), 3)
+    (kept,) = cluster.cluster.journal
+    assert (kept.answered_ms, kept.latency_ms, kept.has_response, kept.member_ids) == (None, None, False, ())
+    cluster.advance(3000)
+    assert call.response.member_id  # it was handled with its messages
+    (kept,) = cluster.cluster.journal
+    assert (kept.latency_ms, kept.has_response, kept.errors) == (3000, True, ())
+    assert (kept.member_ids, kept.response) == ((call.response.member_id,), None)
+
+
+class _Heartbeat(HeartbeatRequest):
+    """A request that can be watched going away."""
+
+
+def test_headers_let_go_of_messages_without_a_look() -> None:
+    journal = new_journal("headers", 1000, 1_000_000)
+    watched = []
+    for number in range(300):
+        request = _Heartbeat(group_id="g", generation_id=number, member_id="m")
+        call = call_of(heartbeat())
+        call.request = request
+        watched.append(weakref.ref(request))
+        journal.add(call)
+        if number % 100:  # the others stay owed
+            call.answered_ms = 0.0
+    del request, call
+    gc.collect()
+    alive = [number for number, reference in enumerate(watched) if reference() is not None]
+    assert alive[:3] == [0, 100, 200]
+    assert len(alive) < 25
+    assert len(journal) == 300
+
+
+def test_headers_do_not_wait_for_calls_that_are_forgotten() -> None:
+    journal = new_journal("headers", 2, 1_000_000)
+    watched = []
+    for number in range(100):
+        call = call_of(heartbeat())
+        call.request = _Heartbeat(group_id="g", generation_id=number, member_id="m")
+        watched.append(weakref.ref(call.request))
+        journal.add(call)
+    del call
+    assert len(list(journal)) == 2
+    gc.collect()
+    assert [number for number, reference in enumerate(watched) if reference() is not None] == [98, 99]
+
+
+def test_headers_count_the_bytes_of_their_names() -> None:
+    journal = new_journal("headers", 1000, BODY_BYTES * 20)
+    for _ in range(1000):
+        call = call_of(heartbeat())
+        journal.add(call)
+        call.answered_ms = 0.0
+    kept = list(journal)
+    assert len(kept) > 100  # 20 would be as many as fit with their messages
+    assert (journal.bytes, journal.added) == (len(kept) * len("appgm"), 1000)
+
+
+def test_messages_that_are_still_needed_count_in_full() -> None:
+    journal = new_journal("headers", 1000, BODY_BYTES * 20)
+    for _ in range(100):
+        journal.add(call_of(heartbeat()))
+    assert (len(list(journal)), journal.bytes, journal.dropped) == (20, BODY_BYTES * 20, 80)
+
+
+# Answers
+
+
+def test_a_call_tells_after_how_many_it_was_answered() -> None:
+    cluster = harness("full", **{"group.initial.rebalance.delay.ms": 3000})
+    parked = cluster.send(join(), 3)
+    at_once = cluster.send(heartbeat(), 4)
+    cluster.advance(3000)
+    assert (parked.answered_after, at_once.answered_after) == (2, 0)
+
+
+# What a call tells of itself
+
+
+@pytest.mark.parametrize(
+    ("request_message", "group_ids", "member_ids"),
+    [
+        (heartbeat(), ("g",), ("m",)),
+        (join(), ("g",), ()),
+        (join("m"), ("g",), ("m",)),
+        (FindCoordinatorRequest(key="a"), ("a",), ()),
+        (FindCoordinatorRequest(coordinator_keys=["a", "b"]), ("a", "b"), ()),
+        (FindCoordinatorRequest(key="a", key_type=1), (), ()),
+        (OffsetFetchRequest(group_id="a"), ("a",), ()),
+        (
+            OffsetFetchRequest(
+                groups=[
+                    OffsetFetchRequestGroup(group_id="a", member_id="m", topics=None),
+                    OffsetFetchRequestGroup(group_id="b", topics=None),
+                ]
+            ),
+            ("a", "b"),
+            ("m",),
+        ),
+        (LeaveGroupRequest(group_id="g", member_id="m"), ("g",), ("m",)),
+        (
+            LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m"), MemberIdentity(member_id="n")]),
+            ("g",),
+            ("m", "n"),
+        ),
+    ],
+)
+def test_groups_and_members(request_message: Message, group_ids: tuple[str, ...], member_ids: tuple[str, ...]) -> None:
+    call = call_of(request_message)
+    assert (call.group_ids, call.member_ids) == (group_ids, member_ids)
+
+
+def test_a_join_without_a_member_id_is_that_of_the_one_given() -> None:
+    answer = JoinGroupResponse(
+        error_code=79, generation_id=-1, protocol_name=None, leader="", member_id="given", members=[]
+    )
+    assert call_of(join(), answer).member_ids == ("given",)
+    assert call_of(join("own"), answer).member_ids == ("own",)
+
+
+def test_errors_are_found_wherever_they_stand() -> None:
+    leave = LeaveGroupRequest(group_id="g", members=[])
+    members = [
+        MemberResponse(member_id="m", group_instance_id=None, error_code=code)
+        for code in (0, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID)
+    ]
+    response = LeaveGroupResponse(error_code=0, members=members)
+    assert call_of(leave, response).errors == (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+    found = FindCoordinatorResponse(
+        coordinators=[Coordinator(key="g", node_id=-1, host="", port=-1, error_code=15, error_message=None)]
+    )
+    assert call_of(FindCoordinatorRequest(), found).errors == (ErrorCode.COORDINATOR_NOT_AVAILABLE,)
+    assert call_of(leave).errors == ()

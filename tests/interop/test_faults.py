@@ -1,0 +1,63 @@
+"""Real clients that meet faults: an answer that is lost, a coordinator that is none for a while, throttling."""
+
+import pytest
+
+from fakebroker import FakeCluster
+from tests.interop.clients import Client, Consumer, StartConsumer
+from tests.interop.confluent import CONFLUENT
+from tests.interop.helpers import numbered, poll_records, values
+from tests.interop.python import KAFKA_PYTHON
+
+pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1)]
+
+with_both = pytest.mark.parametrize("client", [CONFLUENT, KAFKA_PYTHON], ids=lambda client: client.name)
+
+
+def reading(cluster: FakeCluster, client: Client, start_consumer: StartConsumer) -> Consumer:
+    """A consumer of a group that has read ten records and committed nothing."""
+    client.produce(cluster.bootstrap_servers, "orders", numbered(range(10)), None)
+    consumer = start_consumer(client, group_id="g")
+    consumer.assign(("orders", 0))
+    poll_records(cluster, 10, consumer)
+    return consumer
+
+
+@with_both
+def test_a_commit_is_applied_and_its_answer_lost(
+    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    consumer = reading(fake_cluster, client, start_consumer)
+    fake_cluster.fail("OffsetCommit", drop=True, handles=True, times=1)
+    # The client asks again, and is refused: what it was told last is not what is.
+    with fake_cluster.fail("OffsetCommit", error="GROUP_AUTHORIZATION_FAILED") as refusal:
+        with pytest.raises(Exception, match=r"(?i)authorization"):
+            consumer.commit()
+        assert refusal.hits == 1
+    assert fake_cluster.offsets("g")["orders", 0].offset == 10
+    consumer.commit()
+
+
+@with_both
+def test_the_coordinator_is_none_twice(
+    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    consumer = reading(fake_cluster, client, start_consumer)
+    with fake_cluster.fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2) as fault:
+        consumer.commit()
+    assert fault.hits == 2
+    assert [call.fault for call in fake_cluster.requests("OffsetCommit")] == [fault.fault, fault.fault, None]
+    assert consumer.committed(("orders", 0)) == 10
+
+
+@with_both
+def test_a_throttled_client_waits(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+    with fake_cluster.fail("Fetch", client_id="interop", throttle_time_ms=300, nth=1) as fault:
+        consumer = reading(fake_cluster, client, start_consumer)
+        client.produce(fake_cluster.bootstrap_servers, "orders", numbered([10]), None)
+        assert values(poll_records(fake_cluster, 1, consumer)) == [b"value 10"]
+        assert fault.hits == 1
+    fetches = fake_cluster.requests("Fetch")
+    throttled = next(call for call in fetches if call.fault is not None)
+    after = next(call for call in fetches[fetches.index(throttled) + 1 :] if call.peer is throttled.peer)
+    assert throttled.answered_ms is not None
+    assert after.received_ms - throttled.answered_ms >= 300

@@ -1,0 +1,259 @@
+"""The brokers' time: standing still, at another pace, and as trio's; and that clients' waits never depend on it."""
+
+import struct
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+import fakebroker
+from fakebroker import ConfigError, FakeCluster, Scaled
+from fakebroker.client.connection import Connection
+from fakebroker.client.shapes import LAST_VERSION_WITH_TOPIC_NAMES
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from fakebroker.server.clock import ManualClock, RealClock, ScaledClock
+from tests.server.wire import Wire, until
+
+SESSION_S = 45.0
+LAST_VERSION_BEFORE_KIP_394 = 3
+
+
+def join(group_id: str = "g") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=60_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def sync(member_id: str, group_id: str = "g") -> SyncGroupRequest:
+    assignments = [SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")]
+    return SyncGroupRequest(
+        group_id=group_id,
+        generation_id=1,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=assignments,
+    )
+
+
+def heartbeat(member_id: str, group_id: str = "g") -> HeartbeatRequest:
+    return HeartbeatRequest(group_id=group_id, generation_id=1, member_id=member_id)
+
+
+def fetch(max_wait_ms: int) -> FetchRequest:
+    """A Fetch of a topic without records, which therefore waits."""
+    partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, topics=[FetchTopic(topic="orders", partitions=partitions)]
+    )
+
+
+def stable(cluster: FakeCluster, group_id: str = "g") -> str:
+    """Make a group of one member, which has said all that it will."""
+    with Wire(cluster.coordinator_of(group_id)) as wire:
+        joined = wire.ask(join(group_id), JoinGroupResponse, LAST_VERSION_BEFORE_KIP_394)
+        assert wire.ask(sync(joined.member_id, group_id), SyncGroupResponse).assignment == b"all"
+    return joined.member_id
+
+
+def beat(cluster: FakeCluster, member_id: str, group_id: str = "g") -> ErrorCode:
+    with Wire(cluster.coordinator_of(group_id)) as wire:
+        return ErrorCode(wire.ask(heartbeat(member_id, group_id), HeartbeatResponse).error_code)
+
+
+# The manual clock
+
+
+@pytest.mark.fake_cluster(clock="manual")
+def test_one_member_beats_on_and_the_other_does_not(fake_cluster: FakeCluster) -> None:
+    steady, silent = stable(fake_cluster, "steady"), stable(fake_cluster, "silent")
+    fake_cluster.advance(30)
+    assert beat(fake_cluster, steady, "steady") is ErrorCode.NONE
+    assert sessions(fake_cluster) == {silent: 15.0, steady: SESSION_S}
+    fake_cluster.advance(15)
+    assert beat(fake_cluster, silent, "silent") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert beat(fake_cluster, steady, "steady") is ErrorCode.NONE
+
+
+def sessions(cluster: FakeCluster) -> dict[str, float]:
+    """How long each member's session still lasts."""
+    return {each.member_ids[0]: each.in_s for each in cluster.pending_deadlines() if each.kind == "session"}
+
+
+@pytest.mark.fake_cluster(clock="manual")
+def test_going_from_one_deadline_to_the_next(fake_cluster: FakeCluster) -> None:
+    assert fake_cluster.advance_to_next_deadline() is None
+    member_ids = tuple(stable(fake_cluster, group_id) for group_id in ("a", "b"))
+    happened = fake_cluster.advance_to_next_deadline() or []
+    assert [(each.kind, each.in_s) for each in happened] == [("session", SESSION_S)] * 2
+    assert {each.member_ids for each in happened} == {(member_id,) for member_id in member_ids}
+    assert [group.state for group in fake_cluster.groups()] == ["Empty", "Empty"]
+    assert [each.kind for each in fake_cluster.advance_to_next_deadline() or []] == ["offsets_expiry"] * len(
+        {fake_cluster.cluster.offsets_partition_of(group_id).index for group_id in ("a", "b")}
+    )
+    assert fake_cluster.groups() == []
+    assert fake_cluster.advance_to_next_deadline() is None
+
+
+def test_deadlines_come_true_in_a_cluster_that_has_stopped() -> None:
+    with FakeCluster(clock="manual") as cluster:
+        stable(cluster)
+    assert [each.kind for each in cluster.advance_to_next_deadline() or []] == ["session"]
+    assert cluster.group("g").state == "Empty"
+
+
+@pytest.mark.fake_cluster(topics={"orders": 1}, brokers=1, clock="manual")
+def test_a_fetch_waits_by_the_clients_time(fake_cluster: FakeCluster) -> None:
+    with Wire(fake_cluster.brokers[0]) as wire:
+        answer = wire.ask(fetch(max_wait_ms=20), FetchResponse, LAST_VERSION_WITH_TOPIC_NAMES[FetchRequest])
+    assert [each.topic for each in answer.responses] == ["orders"]
+    assert fake_cluster.pending_deadlines() == []
+
+
+@pytest.mark.fake_cluster(brokers=1, clock="manual", partial_frame_timeout_s=0.02)
+def test_half_a_request_is_waited_for_by_the_clients_time(fake_cluster: FakeCluster) -> None:
+    with Wire(fake_cluster.brokers[0]) as wire:
+        wire.socket.sendall(struct.pack(">i", 100) + b"half")
+        assert wire.is_closed_by_broker()
+
+
+# Clocks that run
+
+
+@pytest.mark.fake_cluster(clock=Scaled(1_000))
+def test_a_session_at_another_pace(fake_cluster: FakeCluster) -> None:
+    with Wire(fake_cluster.coordinator_of("g")) as wire:
+        assert wire.ask(join(), JoinGroupResponse, LAST_VERSION_BEFORE_KIP_394).generation_id == 1
+    until(lambda: fake_cluster.group("g").state == "Empty", fake_cluster)
+
+
+def test_the_pace_is_the_brokers_alone() -> None:
+    clock, real_s = ScaledClock(10), 100.0
+    clock.wire.follow(lambda: real_s)
+    broker_ms, wire_ms = clock.now_ms(), clock.wire.now_ms()
+    real_s += 3
+    assert clock.now_ms() - broker_ms == pytest.approx(30_000)
+    assert clock.wire.now_ms() - wire_ms == pytest.approx(3_000)
+    assert clock.seconds_until(clock.now_ms() + 45_000) == pytest.approx(4.5)
+    assert clock.seconds_until(clock.now_ms() - 1) == 0
+
+
+def test_a_real_clock_goes_on_from_where_it_is() -> None:
+    clock, other_s = RealClock(), 5.0
+    before_ms = clock.now_ms()
+    clock.follow(lambda: other_s)
+    followed_ms = clock.now_ms()
+    assert followed_ms >= before_ms
+    other_s += 1.5
+    assert clock.now_ms() - followed_ms == pytest.approx(1_500)
+
+
+@pytest.mark.parametrize("clock", ["real", Scaled(2)])
+def test_deadlines_can_be_seen_with_every_clock(clock: Any) -> None:
+    with FakeCluster(clock=clock) as cluster:
+        member_id = stable(cluster)
+        session, look = cluster.pending_deadlines()
+        assert (session.kind, session.member_ids, look.kind) == ("session", (member_id,), "offsets_expiry")
+        assert 0 < session.in_s <= SESSION_S
+        for move in (cluster.advance_to_next_deadline, lambda: cluster.advance(1)):
+            with pytest.raises(ConfigError, match=r'only FakeCluster\(clock="manual"\) can be advanced'):
+                move()
+
+
+def test_what_cannot_be_is_said() -> None:
+    for factor in (0, -1, float("inf"), float("nan"), "fast"):
+        with pytest.raises(ConfigError, match=r"^Scaled\(.*\): expected a number above 0$"):
+            Scaled(factor)  # type: ignore[arg-type]  # a word is none on purpose
+    with pytest.raises(ConfigError, match=r"clock='slow': expected 'real' or 'manual', or a pace such as Scaled\(10\)"):
+        FakeCluster(clock="slow")  # type: ignore[arg-type]  # that it is none is the point
+    for seconds in (-1, float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match="expected 0 or more seconds"):
+            ManualClock().advance(seconds)
+
+
+def test_the_package_has_it() -> None:
+    assert fakebroker.Scaled is Scaled
+
+
+# trio's clock
+
+
+def in_mock_time(test: Any, **how: float) -> trio.testing.MockClock:
+    """Run an async test on a clock of trio's own.
+
+    With a threshold above 0 it jumps only when the sockets have been silent for so long.
+    """
+    clock = trio.testing.MockClock(**how)
+    trio.run(test, clock, clock=clock)
+    return clock
+
+
+async def async_stable(cluster: FakeCluster, nursery: trio.Nursery) -> Connection:
+    """Make a group of one member inside of trio."""
+    broker = cluster.coordinator_of("g")
+    connection = await Connection.open(broker.host, broker.port, "app", nursery)
+    told = await connection.request(join())
+    request = join()
+    request.member_id = told.member_id
+    joined = await connection.request(request)
+    assert (await connection.request(sync(joined.member_id))).assignment == b"all"
+    return connection
+
+
+@pytest.mark.parametrize("clock", ["real", Scaled(10)])
+def test_a_session_ends_in_trios_time(clock: Any) -> None:
+    cluster = FakeCluster(clock=clock)
+    real_s = SESSION_S if clock == "real" else SESSION_S / 10
+
+    async def main(_: trio.testing.MockClock) -> None:
+        async with cluster, trio.open_nursery() as nursery:
+            connection = await async_stable(cluster, nursery)
+            await trio.sleep(real_s * 0.99)
+            assert cluster.group("g").state == "Stable"
+            await trio.sleep(real_s * 0.02)
+            assert cluster.group("g").state == "Empty"
+            await connection.aclose()
+
+    in_mock_time(main, autojump_threshold=0.02)
+    assert cluster.group("g").state == "Empty", "all can be looked at afterwards"
+    assert [each.kind for each in cluster.pending_deadlines()] == ["offsets_expiry"]
+
+
+def test_a_test_moves_trios_clock_by_hand() -> None:
+    async def main(clock: trio.testing.MockClock) -> None:
+        async with FakeCluster() as cluster, trio.open_nursery() as nursery:
+            connection = await async_stable(cluster, nursery)
+            (session, _) = cluster.pending_deadlines()
+            assert session.in_s == SESSION_S
+            clock.jump(SESSION_S)
+            await trio.testing.wait_all_tasks_blocked()
+            assert cluster.group("g").state == "Empty"
+            await connection.aclose()
+
+    in_mock_time(main)
+
+
+@pytest.mark.parametrize("clock", ["real", "manual", Scaled(10)])
+def test_a_fetch_waits_in_trios_time(clock: Any) -> None:
+    waited_s: list[float] = []
+
+    async def main(_: trio.testing.MockClock) -> None:
+        async with FakeCluster(brokers=1, topics={"orders": 1}, clock=clock) as cluster, trio.open_nursery() as nursery:
+            connection = await Connection.open(cluster.brokers[0].host, cluster.brokers[0].port, "app", nursery)
+            started_s = trio.current_time()
+            await connection.request(fetch(max_wait_ms=500_000))
+            waited_s.append(trio.current_time() - started_s)
+            await connection.aclose()
+
+    in_mock_time(main, autojump_threshold=0.02)
+    assert waited_s == pytest.approx([500])

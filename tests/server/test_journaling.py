@@ -1,0 +1,288 @@
+"""The journal as a test author uses it: picking requests, asserting their order, modes and limits."""
+
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from fakebroker import ConfigError, ErrorCode, FakeCluster
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.server.test_reactor import join
+from tests.server.wire import Wire, until
+
+JOIN_VERSION = 3
+"""The last version in which one JoinGroup is enough."""
+
+
+def beat(wire: Wire, group_id: str = "g", member_id: str = "m", generation_id: int = 1) -> int:
+    """A heartbeat; gives the error."""
+    request = HeartbeatRequest(group_id=group_id, generation_id=generation_id, member_id=member_id)
+    return wire.ask(request, HeartbeatResponse).error_code
+
+
+def member(wire: Wire, group_id: str = "g") -> str:
+    """Join a group that nobody else is in, sync, and beat once."""
+    joined = wire.ask(join(group_id), JoinGroupResponse, JOIN_VERSION)
+    member_id, generation_id = joined.member_id, joined.generation_id
+    sync = SyncGroupRequest(group_id=group_id, generation_id=generation_id, member_id=member_id, assignments=[])
+    wire.ask(sync, SyncGroupResponse, JOIN_VERSION)
+    assert beat(wire, group_id, member_id, generation_id) == 0
+    return member_id
+
+
+def names(calls: list[Any]) -> list[str]:
+    return [call.api.name for call in calls]
+
+
+@pytest.fixture
+def filled() -> Any:
+    """A cluster with a manual clock, and what two clients have asked: a is in group g, b is in none."""
+    with (
+        FakeCluster(brokers=1, clock="manual", seed=1) as cluster,
+        Wire(cluster.brokers[0], "a") as a,
+        Wire(cluster.brokers[0], "b") as b,
+    ):
+        member(a)
+        cluster.clock.advance(1)
+        assert beat(b, "other") == ErrorCode.UNKNOWN_MEMBER_ID
+        yield cluster
+
+
+# Picking
+
+
+def test_filters(filled: FakeCluster) -> None:
+    joined = filled.requests("JoinGroup")[0].response
+    last_ms = filled.clock.now_ms()
+    every = ["JoinGroup", "SyncGroup", "Heartbeat", "Heartbeat"]
+    assert names(filled.requests()) == every
+    assert names(filled.requests(client_id="a")) == every[:3]
+    assert names(filled.requests(group="g")) == every[:3]
+    assert names(filled.requests(member=joined.member_id)) == every[:3]
+    assert names(filled.requests(connection=filled.requests(client_id="b")[0].connection_id)) == every[3:]
+    assert names(filled.requests(broker=1)) == every
+    assert names(filled.requests(error="UNKNOWN_MEMBER_ID")) == every[3:]
+    assert names(filled.requests(error=ErrorCode.UNKNOWN_MEMBER_ID)) == every[3:]
+    assert names(filled.requests(error="NONE")) == every[:3]
+    assert names(filled.requests(since=last_ms)) == every[3:]
+    assert filled.requests("Heartbeat", "a", error="UNKNOWN_MEMBER_ID") == []
+    assert (filled.count(), filled.count("Heartbeat"), filled.count("Heartbeat", group="nowhere")) == (4, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("filters", "why"),
+    [
+        ({"api": "Join"}, "unknown API 'Join': expected one of Produce, Fetch, "),
+        ({"broker": 4}, "unknown broker 4: expected one of 1, 2, 3$"),
+        ({"broker": "1"}, "unknown broker '1': expected one of 1, 2, 3$"),
+        ({"error": "BAD"}, "unknown error 'BAD': expected one of UNKNOWN_SERVER_ERROR, NONE, "),
+        ({"since": "now"}, "since='now': expected milliseconds since the epoch"),
+        ({"topic": "t"}, "unknown filter 'topic': expected one of client_id, group, member, "),
+    ],
+)
+def test_what_is_unknown_is_refused(filters: dict[str, Any], why: str, fake_cluster: FakeCluster) -> None:
+    for ask in (fake_cluster.requests, fake_cluster.responses, fake_cluster.count, fake_cluster.assert_never):
+        with pytest.raises(ConfigError, match=why):
+            ask(**filters)
+
+
+@pytest.mark.parametrize(
+    ("steps", "why"),
+    [
+        ([], "an order without steps"),
+        (["Heartbeat", "Join"], "unknown API 'Join'"),
+        ([("Heartbeat", {"client": "a"})], "unknown filter 'client': expected one of client_id"),
+        ([("Heartbeat", {"api": "Fetch"})], "unknown filter 'api'"),
+        ([7], "step 7: expected the name of an API, or a pair"),
+        ([("Heartbeat", "a")], "step .*: expected the name of an API, or a pair"),
+    ],
+)
+def test_steps_that_cannot_be_are_refused(steps: list[Any], why: str, fake_cluster: FakeCluster) -> None:
+    with pytest.raises(ConfigError, match=why):
+        fake_cluster.assert_order(*steps)
+
+
+def test_a_broker_that_is_gone_can_still_be_asked_for(fake_cluster: FakeCluster) -> None:
+    with Wire(fake_cluster.brokers[2]) as wire:
+        beat(wire)
+    fake_cluster.remove_broker(3)
+    assert fake_cluster.count(broker=3) == 1
+
+
+def test_responses_come_in_their_own_order() -> None:
+    config = {"group.initial.rebalance.delay.ms": 3000}
+    with FakeCluster(brokers=1, clock="manual", config=config) as cluster:
+        with Wire(cluster.brokers[0], "a") as a, Wire(cluster.brokers[0], "b") as b:
+            a.send(join("g"), JOIN_VERSION)
+            until_asked(cluster, 1)
+            beat(b)
+            cluster.clock.advance(3)
+            a.receive()
+            beat(b)
+        assert names(cluster.requests()) == ["JoinGroup", "Heartbeat", "Heartbeat"]
+        assert names(cluster.responses()) == ["Heartbeat", "JoinGroup", "Heartbeat"]
+        assert [call.latency_ms for call in cluster.responses()] == [0, 3000, 0]
+
+
+def test_the_order_of_responses_holds_while_time_stands_still() -> None:
+    with FakeCluster(brokers=1, clock="manual") as cluster:
+        with Wire(cluster.brokers[0], "a") as a, Wire(cluster.brokers[0], "b") as b:
+            first = a.ask(join("g"), JoinGroupResponse, JOIN_VERSION).member_id
+            b.send(join("g"), JOIN_VERSION)  # parked until the first one rejoins
+            until_asked(cluster, 2)
+            assert names(cluster.responses()) == ["JoinGroup"]
+            leave = LeaveGroupRequest(group_id="g", member_id=first)
+            assert a.ask(leave, LeaveGroupResponse, 1).error_code == 0
+            b.receive()
+        assert names(cluster.requests()) == ["JoinGroup", "JoinGroup", "LeaveGroup"]
+        assert names(cluster.responses()) == ["JoinGroup", "LeaveGroup", "JoinGroup"]
+        assert {call.latency_ms for call in cluster.responses()} == {0}
+
+
+def until_asked(cluster: FakeCluster, count: int) -> None:
+    until(lambda: cluster.count() == count, cluster)
+
+
+# Asserting
+
+
+def test_an_order_that_was(filled: FakeCluster) -> None:
+    filled.assert_order("JoinGroup", "SyncGroup", "Heartbeat", group="g")
+    filled.assert_order("JoinGroup", ("Heartbeat", {"client_id": "b"}))
+    filled.assert_order("Heartbeat", "Heartbeat")
+    filled.assert_order(("Heartbeat", {"error": "NONE"}), ("Heartbeat", {"error": "UNKNOWN_MEMBER_ID"}))
+    filled.assert_never("LeaveGroup")
+    filled.assert_never("Heartbeat", "a", error="UNKNOWN_MEMBER_ID")
+
+
+def table(text: str) -> str:
+    return dedent(text).strip("\n")
+
+
+def test_an_order_that_was_not_is_shown(filled: FakeCluster) -> None:
+    with pytest.raises(AssertionError) as caught:
+        filled.assert_order("JoinGroup", "Heartbeat", "SyncGroup", group="g")
+    assert str(caught.value) == table(
+        """
+        no SyncGroup with group='g' after #3, step 3 of: JoinGroup, Heartbeat, SyncGroup:
+             #  api           client  connection  broker  error  came     answered
+          1  1  JoinGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
+             2  SyncGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
+          2  3  Heartbeat v4  'a'     0           1       -      +0.0 ms  after 0.0 ms
+        """
+    )
+
+
+def test_an_order_shows_what_came_in_place_of_a_step(filled: FakeCluster) -> None:
+    with pytest.raises(AssertionError) as caught:
+        filled.assert_order("SyncGroup", ("Heartbeat", {"client_id": "c"}), error="NONE")
+    assert "no Heartbeat with error='NONE', client_id='c' after #2, step 2 of: SyncGroup, Heartbeat with" in str(
+        caught.value
+    )
+    assert "     3  Heartbeat v4" in str(caught.value)
+
+
+def test_an_order_of_nothing_shows_the_last_requests(filled: FakeCluster) -> None:
+    with pytest.raises(AssertionError) as caught:
+        filled.assert_order("JoinGroup", group="nowhere")
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "no JoinGroup with group='nowhere', step 1 of: JoinGroup:"
+    assert [line.split()[1] for line in lines[2:]] == ["JoinGroup", "SyncGroup", "Heartbeat", "Heartbeat"]
+
+
+def test_what_should_never_have_been_is_shown_with_its_neighbors(filled: FakeCluster) -> None:
+    with Wire(filled.brokers[0], "c") as wire:
+        for _ in range(6):
+            beat(wire)
+    with pytest.raises(AssertionError) as caught:
+        filled.assert_never("JoinGroup", client_id="a")
+    assert str(caught.value) == table(
+        """
+        expected no JoinGroup with client_id='a', there are 1:
+             #  api           client  connection  broker  error  came     answered
+          >  1  JoinGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
+             2  SyncGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
+             3  Heartbeat v4  'a'     0           1       -      +0.0 ms  after 0.0 ms
+        """
+    )
+    with pytest.raises(AssertionError, match="there are 7:") as caught:
+        filled.assert_never(error="UNKNOWN_MEMBER_ID")
+    assert "  >  4   Heartbeat v4  'b'     1           1       UNKNOWN_MEMBER_ID  +1000.0 ms" in str(caught.value)
+
+
+def test_gaps_and_many_lines_are_cut() -> None:
+    with FakeCluster(brokers=1) as cluster, Wire(cluster.brokers[0], "a") as wire, Wire(cluster.brokers[0], "b") as b:
+        for number in range(60):
+            beat(b if number in (5, 50) else wire)
+        with pytest.raises(AssertionError) as caught:
+            cluster.assert_never(client_id="b")
+        lines = str(caught.value).splitlines()
+        assert [line.split()[0] for line in lines[2:]] == [
+            "4", "5", ">", "7", "8", "...", "49", "50", ">", "52", "53",
+        ]  # fmt: skip
+        with pytest.raises(AssertionError) as caught:
+            cluster.assert_never(client_id="a")
+        lines = str(caught.value).splitlines()
+        assert (len(lines), lines[-1]) == (33, "  ... and 30 more")
+
+
+def test_an_owed_answer_is_seen() -> None:
+    config = {"group.initial.rebalance.delay.ms": 60_000}
+    with FakeCluster(brokers=1, config=config) as cluster, Wire(cluster.brokers[0], "a") as wire:
+        wire.send(join("g"), JOIN_VERSION)
+        until_asked(cluster, 1)
+        assert cluster.responses() == []
+        assert cluster.count("JoinGroup", error="NONE") == 0
+        with pytest.raises(AssertionError, match=r"-      \+0.0 ms  not yet$"):
+            cluster.assert_never("JoinGroup")
+
+
+# Modes and limits
+
+
+@pytest.mark.parametrize("journal", ["full", "headers"])
+def test_what_was_dropped_is_said(journal: Any) -> None:
+    with FakeCluster(brokers=1, journal=journal, journal_calls=3) as cluster, Wire(cluster.brokers[0]) as wire:
+        for _ in range(5):
+            beat(wire)
+        assert (cluster.journal_dropped, cluster.count()) == (2, 3)
+        dropped = "The journal has dropped 2 older requests: journal_calls and journal_bytes limit it."
+        shown = r"  3  Heartbeat v4 .*\n.*\n.*  5  Heartbeat v4 .*\n" + dropped
+        with pytest.raises(AssertionError, match=shown):
+            cluster.assert_never("Heartbeat")
+        with pytest.raises(AssertionError, match=shown):
+            cluster.assert_order("JoinGroup")
+        assert cluster.report().endswith(dropped)
+
+
+def test_headers_can_be_asked_as_well() -> None:
+    with FakeCluster(brokers=1, journal="headers") as cluster, Wire(cluster.brokers[0], "a") as wire:
+        member_id = member(wire)
+        cluster.assert_order("JoinGroup", "SyncGroup", "Heartbeat", group="g", member=member_id, error="NONE")
+        assert [call.request for call in cluster.responses()] == [None] * 3
+
+
+def test_a_journal_that_is_off_is_not_asked() -> None:
+    with FakeCluster(brokers=1, journal="off") as cluster, Wire(cluster.brokers[0]) as wire:
+        beat(wire)
+        for ask in (cluster.requests, cluster.responses, cluster.count, cluster.assert_never):
+            with pytest.raises(ConfigError, match="journal='off' keeps no requests"):
+                ask()
+        with pytest.raises(ConfigError, match="journal='off' keeps no requests"):
+            cluster.assert_order("Heartbeat")
+        with pytest.raises(ConfigError, match="journal='off' keeps no requests"):
+            cluster.export_journal("never.jsonl")
+        assert cluster.report().endswith("no requests: the journal is off")
+
+
+def test_a_report_shows_the_last_requests(filled: FakeCluster) -> None:
+    assert "the last 4 of 4 requests:\n" in filled.report()
+    assert "   4  Heartbeat v4  'b'     1           1       UNKNOWN_MEMBER_ID" in filled.report()
+
+
+def test_an_unknown_mode() -> None:
+    with pytest.raises(ConfigError, match="journal='some': expected one of 'off', 'headers', 'full'"):
+        FakeCluster(journal="some")  # type: ignore[arg-type]  # that it is wrong is the point

@@ -1,0 +1,304 @@
+"""Groups that no client has made, as clients and tests then find them."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas  # type: ignore[import-untyped]  # It ships no types.
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from fakebroker import ConfigError, FakeCluster
+from fakebroker.client.subscription import decode_assignment, decode_subscription
+from fakebroker.cluster.consumer_offsets import read_records
+from fakebroker.cluster.group_seed import GroupSeed, MemberSeed
+from fakebroker.coordinator.invariants import check
+from fakebroker.coordinator.log import GroupRecord
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tests.cluster.harness import batch
+from tests.server.wire import Wire
+
+pytestmark = pytest.mark.fake_cluster(topics={"orders": 6, "news": 1}, clock="manual", seed=1)
+
+
+@pytest.fixture(autouse=True)
+def _invariants(fake_cluster: FakeCluster) -> Iterator[None]:
+    """All groups are in a shape that they can be in."""
+    yield
+    for broker in fake_cluster.cluster.brokers.values():
+        for group in broker.coordinator.groups():
+            check(group)
+
+
+def shares(cluster: FakeCluster, group_id: str = "g") -> list[list[tuple[str, int]]]:
+    return [list(decode_assignment(member.assignment)) for member in cluster.group(group_id).members]
+
+
+def offsets(cluster: FakeCluster, group_id: str = "g") -> dict[tuple[str, int], int]:
+    return {place: committed.offset for place, committed in cluster.offsets(group_id).items()}
+
+
+def beat(cluster: FakeCluster, generation_id: int = 1) -> ErrorCode:
+    member_id = cluster.group("g").members[0].member_id
+    with Wire(cluster.coordinator_of("g")) as wire:
+        request = HeartbeatRequest(group_id="g", generation_id=generation_id, member_id=member_id)
+        return ErrorCode(wire.ask(request, HeartbeatResponse).error_code)
+
+
+def fill(cluster: FakeCluster, records: int) -> None:
+    """Put records into partition 0 of orders."""
+    topic = cluster.cluster.topics.get("orders")
+    assert topic is not None
+    topic.partitions[0].log.append(batch(*[b"value"] * records), 0)
+
+
+# States
+
+
+def test_a_stable_group(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", members=4, topics=["orders"], generation=7, offsets={"orders-0": 5})
+    group = fake_cluster.group("g")
+    assert (group.state, group.generation_id, group.protocol_type, group.protocol_name) == (
+        "Stable", 7, "consumer", "range",
+    )  # fmt: skip
+    assert group.leader_id == group.members[0].member_id
+    assert [member.client_id for member in group.members] == [f"consumer-g-{number}" for number in range(1, 5)]
+    assert shares(fake_cluster) == [
+        [("orders", 0), ("orders", 1)],
+        [("orders", 2), ("orders", 3)],
+        [("orders", 4)],
+        [("orders", 5)],
+    ]
+    assert offsets(fake_cluster) == {("orders", 0): 5}
+    assert beat(fake_cluster, 7) is ErrorCode.NONE
+
+
+def test_subscriptions_are_what_consumers_send(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", members=1, topics=["orders", "news"])
+    broker = fake_cluster.cluster.coordinator_of("g")
+    assert broker is not None
+    group = broker.coordinator.group("g")
+    assert group is not None
+    (member,) = group.members.values()
+    told = decode_subscription(member.metadata_for("range"), "range", member.member_id, None)
+    assert (told.topics, group.subscribed_topics) == (("news", "orders"), frozenset({"news", "orders"}))
+
+
+def test_an_empty_group(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", offsets={("orders", 1): 5, ("news", 0): 6})
+    group = fake_cluster.group("g")
+    assert (group.state, group.generation_id, group.protocol_type, group.members) == ("Empty", 1, "consumer", ())
+    assert offsets(fake_cluster) == {("orders", 1): 5, ("news", 0): 6}
+
+
+def test_a_deleted_group(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", state="Dead", offsets={"orders-0": 5})
+    assert fake_cluster.group("g").state == "Dead"
+    partition = fake_cluster.cluster.offsets_partition_of("g")
+    assert read_records(partition.log, partition.index)[-1] == GroupRecord("g", None)
+    fake_cluster.seed_group("g")
+    assert offsets(fake_cluster) == {}
+
+
+def test_a_rebalance_that_has_just_begun(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", members=2, topics=["orders"], state="PreparingRebalance")
+    assert fake_cluster.group("g").state == "PreparingRebalance"
+    assert beat(fake_cluster) is ErrorCode.REBALANCE_IN_PROGRESS
+    fake_cluster.advance(45)
+    assert fake_cluster.group("g").state == "Empty"
+
+
+def test_a_rebalance_that_the_leader_has_to_complete(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", members=2, topics=["orders"], state="CompletingRebalance")
+    group = fake_cluster.group("g")
+    assert (group.state, group.generation_id, len(group.members)) == ("CompletingRebalance", 2, 2)
+    assert beat(fake_cluster, 2) is ErrorCode.NONE
+
+
+def test_a_seeded_group_is_in_the_log(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", members=2, topics=["orders"], offsets={"orders-3": 1})
+    before = fake_cluster.group("g"), fake_cluster.offsets("g")
+    fake_cluster.move_coordinator("g", to=fake_cluster.coordinator_of("g").node_id % 3 + 1)
+    assert (fake_cluster.group("g"), fake_cluster.offsets("g")) == before
+
+
+def test_a_group_whose_coordinator_comes_later(fake_cluster: FakeCluster) -> None:
+    fake_cluster.move_coordinator("g", to=None)
+    fake_cluster.seed_group("g", members=1)
+    with pytest.raises(ConfigError, match="expected a coordinator that is at work, not COORDINATOR_NOT_AVAILABLE"):
+        fake_cluster.seed_group("g", state="Dead")
+    fake_cluster.move_coordinator("g", to=1)
+    assert fake_cluster.group("g").state == "Stable"
+
+
+def test_sessions_of_seeded_members_run_out(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", members=[MemberSeed(session_timeout_ms=10_000), "b"])
+    fake_cluster.advance(10)
+    assert [member.client_id for member in fake_cluster.group("g").members] == ["b"]
+
+
+# Members
+
+
+def test_named_members_and_what_they_have(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group(
+        "g",
+        members=["a", MemberSeed(instance_id="i"), MemberSeed(client_id="c", member_id="c-1")],
+        assignment={"a": ["orders-5"], "i": [("news", 0)], "c-1": []},
+    )
+    assert shares(fake_cluster) == [[("orders", 5)], [("news", 0)], []]
+    _, second, third = fake_cluster.group("g").members
+    assert (second.instance_id, second.member_id[:2], third.member_id) == ("i", "i-", "c-1")
+
+
+def test_other_protocols_deal_partitions_out(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", members=4, topics=["orders", "news"], protocol="cooperative-sticky")
+    assert [len(share) for share in shares(fake_cluster)] == [2, 2, 2, 1]
+    assert fake_cluster.group("g").protocol_name == "cooperative-sticky"
+
+
+# Lag
+
+
+def test_lag_is_counted_from_the_end(fake_cluster: FakeCluster) -> None:
+    fill(fake_cluster, 10)
+    fake_cluster.seed_group("g", lag={"orders-0": 3})
+    fake_cluster.seed_group("none", topics=["orders"], lag=0, offsets={"orders-1": 4})
+    assert offsets(fake_cluster) == {("orders", 0): 7}
+    assert list(offsets(fake_cluster, "none").values()) == [10, 4, 0, 0, 0, 0]
+    partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    leader = fake_cluster.brokers[0]
+    with Wire(leader) as wire:
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=[partition])])
+        answer = wire.ask(request, ListOffsetsResponse, 5)
+    assert answer.topics[0].partitions[0].offset == 10
+
+
+# Many
+
+
+def test_many_groups_are_one_batch_a_partition(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_groups(
+        GroupSeed(group_id=f"g{number}", members=1, topics=["news"], offsets={"news-0": number})
+        for number in range(1_000)
+    )
+    assert len(fake_cluster.groups()) == 1_000
+    assert offsets(fake_cluster, "g999") == {("news", 0): 999}
+    logs = [fake_cluster.cluster.offsets_partition(index).log for index in range(50)]
+    assert sum(log.log_end_offset for log in logs) == 2_000
+    assert all(len(log._batches) == 1 for log in logs)
+
+
+def test_all_groups_or_none(fake_cluster: FakeCluster) -> None:
+    with pytest.raises(ConfigError, match="group 'bad': no topic 'x'"):
+        fake_cluster.seed_groups([GroupSeed(group_id="good"), GroupSeed(group_id="bad", topics=["x"], members=1)])
+    with pytest.raises(ConfigError, match="group 'good': it is seeded twice"):
+        fake_cluster.seed_groups([GroupSeed(group_id="good"), GroupSeed(group_id="good")])
+    assert fake_cluster.groups() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"state": "Busy"}, "group 'g': state 'Busy': expected one of Empty, PreparingRebalance, Completing"),
+        ({"state": "Stable"}, "group 'g': state Stable with 0 members: expected some"),
+        ({"state": "Empty", "members": 2}, "group 'g': state Empty with 2 members: expected none"),
+        ({"members": 1, "generation": 0}, "generation 0 in state Stable: expected 1 or more"),
+        ({"members": 1, "generation": 1, "state": "CompletingRebalance"}, "generation 1 .*: expected 2 or more"),
+        ({"offsets": {"orders": 1}}, "partition 'orders': expected a topic and a number, such as 'orders-0'"),
+        ({"offsets": {"orders-6": 1}}, "partition orders-6: expected 0 to 5"),
+        ({"offsets": {"x-0": 1}}, "no topic 'x': expected one of orders, news"),
+        ({"lag": 1}, "lag=1: expected topics with it, or a lag for each partition"),
+        ({"lag": {"orders-0": 1}}, "lag=1 of orders-0: expected 0 to 0, the end of its log"),
+        ({"members": 1, "assignment": {"x": []}}, "assignment of 'x': expected one member's client id"),
+        ({"members": [MemberSeed(instance_id="i")] * 2}, "id 'i': expected each member id and instance id once"),
+        ({"group_id": "", "members": 1}, "group '': members: expected a group id that is not empty"),
+    ],
+)
+def test_seeds_that_cannot_be(fake_cluster: FakeCluster, arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        fake_cluster.seed_group(**{"group_id": "g"} | arguments)
+
+
+def test_a_group_that_is_there(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g")
+    with pytest.raises(ConfigError, match="group 'g': it is there already"):
+        fake_cluster.seed_group("g")
+
+
+# Tables
+
+ROWS: dict[str, list[Any]] = {
+    "group": ["a", "b", "a", "c"],
+    "topic": ["orders", "orders", "news", None],
+    "partition": [0, 5, 0, None],
+    "offset": [7, None, 8, None],
+    "lag": [None, 0, None, None],
+    "members": [2, None, None, None],
+    "generation": [3, None, 3, None],
+}
+
+
+def check_rows(cluster: FakeCluster) -> None:
+    assert offsets(cluster, "a") == {("orders", 0): 7, ("news", 0): 8}
+    assert offsets(cluster, "b") == {("orders", 5): 0}
+    assert [cluster.group(group_id).state for group_id in "abc"] == ["Stable", "Empty", "Empty"]
+    assert (cluster.group("a").generation_id, len(cluster.group("a").members)) == (3, 2)
+
+
+def test_a_pandas_table(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_groups(pandas.DataFrame(ROWS))
+    check_rows(fake_cluster)
+
+
+def test_an_arrow_table(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_groups(pyarrow.table(ROWS))
+    check_rows(fake_cluster)
+
+
+def test_a_parquet_file(fake_cluster: FakeCluster, tmp_path: Path) -> None:
+    path = tmp_path / "groups.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(ROWS), path)
+    fake_cluster.seed_groups(path)
+    check_rows(fake_cluster)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"topic": ["orders"]}, "no column 'group': expected 'group', and of topic, partition"),
+        ({"group": ["a"], "size": [1]}, "column 'size': expected 'group', and of topic, partition"),
+        ({"group": [None]}, "row 1: expected a value in the column 'group'"),
+        ({"group": ["a"], "topic": ["orders"]}, "row 1: expected topic, partition, and offset or lag; it has group"),
+        ({"group": ["a"], "generation": [1.5]}, "row 1: generation=1.5: expected a whole number"),
+        ({"group": ["a"], "generation": ["x"]}, "row 1: generation='x': expected a whole number"),
+        ({"group": ["a", "a"], "state": ["Dead", "Empty"]}, "row 2: state='Empty' of group 'a': expected 'Dead'"),
+    ],
+)
+def test_tables_that_say_nothing(fake_cluster: FakeCluster, columns: dict[str, list[Any]], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        fake_cluster.seed_groups(pyarrow.table(columns))
+
+
+def test_a_file_that_is_none(fake_cluster: FakeCluster, tmp_path: Path) -> None:
+    path = tmp_path / "groups.parquet"
+    with pytest.raises(ConfigError, match=r"groups\.parquet': expected a Parquet file"):
+        fake_cluster.seed_groups(str(path))
+    path.write_bytes(b"no")
+    with pytest.raises(ConfigError, match=r"groups\.parquet': expected a Parquet file"):
+        fake_cluster.seed_groups(path)
+
+
+def test_pyarrow_is_missing(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ConfigError, match="reading Parquet needs pyarrow: pip install pyarrow"):
+        fake_cluster.seed_groups("groups.parquet")

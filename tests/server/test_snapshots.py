@@ -1,0 +1,298 @@
+"""One cluster for many tests: what comes back with a snapshot, and what is gone after a reset."""
+
+import pytest
+
+from fakebroker import ConfigError, FakeCluster
+from fakebroker.cluster.group_seed import GroupSeed
+from fakebroker.cluster.topics import Topic
+from fakebroker.coordinator.invariants import check
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from fakebroker.server.views import GroupView
+from tests.cluster.harness import batch
+from tests.server.test_fake_cluster import stable_group
+from tests.server.test_reactor import join
+from tests.server.wire import Wire, until
+
+pytestmark = pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=1)
+
+
+def topic(cluster: FakeCluster, name: str = "orders") -> Topic:
+    found = cluster.cluster.topics.get(name)
+    assert found is not None
+    return found
+
+
+def produce(cluster: FakeCluster, *values: bytes) -> None:
+    """Put records into partition 0 of orders."""
+    topic(cluster).partitions[0].log.append(batch(*values), 0)
+
+
+def end(cluster: FakeCluster) -> int:
+    return topic(cluster).partitions[0].log.log_end_offset
+
+
+def offsets(cluster: FakeCluster, group_id: str = "g") -> dict[tuple[str, int], int]:
+    return {place: committed.offset for place, committed in cluster.offsets(group_id).items()}
+
+
+def looks(cluster: FakeCluster) -> tuple[object, ...]:
+    """What one sees of a cluster from outside; groups in no order."""
+    groups = sorted(cluster.groups(), key=lambda group: group.group_id)
+    leaders = [
+        (each.name, each.topic_id, partition.index, partition.leader_id, partition.replicas, partition.log.size_bytes)
+        for each in cluster.cluster.topics
+        for partition in each.partitions
+    ]
+    return groups, [offsets(cluster, group.group_id) for group in groups], leaders, cluster.brokers
+
+
+def asks_metadata(cluster: FakeCluster, node_id: int) -> list[int]:
+    """The brokers that a broker tells of."""
+    broker = next(broker for broker in cluster.brokers if broker.node_id == node_id)
+    with Wire(broker) as wire:
+        answer = wire.ask(MetadataRequest(topics=None), MetadataResponse, 4)
+    return [each.node_id for each in answer.brokers]
+
+
+# Snapshots
+
+
+def test_everything_comes_back_twice(fake_cluster: FakeCluster) -> None:
+    produce(fake_cluster, b"a", b"b")
+    fake_cluster.seed_group("g", members=2, topics=["orders"], offsets={"orders-0": 1})
+    before, snapshot = looks(fake_cluster), fake_cluster.snapshot()
+    for _ in range(2):
+        produce(fake_cluster, b"c")
+        fake_cluster.seed_group("h")
+        fake_cluster.evict("g", "consumer-g-1")
+        fake_cluster.create_topic("news")
+        fake_cluster.create_partitions("orders", 7)
+        fake_cluster.move_coordinator("g", to=None)
+        assert looks(fake_cluster) != before
+        fake_cluster.restore(snapshot)
+        assert looks(fake_cluster) == before
+        assert end(fake_cluster) == 2
+
+
+def test_a_deleted_topic_comes_back_with_its_offsets(fake_cluster: FakeCluster) -> None:
+    produce(fake_cluster, b"a")
+    fake_cluster.seed_group("g", offsets={"orders-0": 1})
+    before, snapshot = looks(fake_cluster), fake_cluster.snapshot()
+    fake_cluster.delete_topic("orders")
+    fake_cluster.create_topic("orders", 1)
+    assert offsets(fake_cluster) == {}
+    fake_cluster.restore(snapshot)
+    assert looks(fake_cluster) == before
+
+
+def test_groups_come_back_as_their_log_has_them(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", members=2, topics=["orders"])
+    fake_cluster.force_rebalance("g")
+    snapshot = fake_cluster.snapshot()
+    fake_cluster.advance(40)
+    fake_cluster.restore(snapshot)
+    assert (fake_cluster.group("g").state, len(fake_cluster.group("g").members)) == ("Stable", 2)
+    fake_cluster.advance(40)
+    assert fake_cluster.group("g").state == "Stable"
+    fake_cluster.advance(5)
+    assert fake_cluster.group("g").state == "Empty"
+    for broker in fake_cluster.cluster.brokers.values():
+        for group in broker.coordinator.groups():
+            check(group)
+
+
+def test_logs_part_from_their_snapshot(fake_cluster: FakeCluster) -> None:
+    for number in range(600):  # So many that the log of the group is compacted meanwhile.
+        fake_cluster.seed_group("g", offsets={"orders-0": number})
+        if number == 200:
+            snapshot = fake_cluster.snapshot()
+        fake_cluster.cluster.brokers[fake_cluster.coordinator_of("g").node_id].coordinator.delete_group("g", 0)
+    fake_cluster.restore(snapshot)
+    assert offsets(fake_cluster) == {("orders", 0): 200}
+
+
+def test_brokers_come_back(fake_cluster: FakeCluster) -> None:
+    before, snapshot = looks(fake_cluster), fake_cluster.snapshot()
+    fake_cluster.stop_broker(1)
+    fake_cluster.remove_broker(2)
+    added = fake_cluster.add_broker()
+    fake_cluster.restore(snapshot)
+    assert looks(fake_cluster) == before
+    assert [asks_metadata(fake_cluster, node_id) for node_id in (1, 2, 3)] == [[1, 2, 3]] * 3
+    with pytest.raises(ConnectionRefusedError):
+        Wire(added)
+
+
+def test_brokers_are_stopped_again(fake_cluster: FakeCluster) -> None:
+    fake_cluster.stop_broker(1)
+    added = fake_cluster.add_broker()
+    before, snapshot = looks(fake_cluster), fake_cluster.snapshot()
+    first = fake_cluster.brokers[0]
+    fake_cluster.start_broker(1)
+    fake_cluster.remove_broker(added.node_id)
+    fake_cluster.restore(snapshot)
+    assert looks(fake_cluster) == before
+    assert asks_metadata(fake_cluster, added.node_id) == [2, 3, 4]
+    with pytest.raises(ConnectionRefusedError):
+        Wire(first)
+    fake_cluster.start_broker(1)
+    assert asks_metadata(fake_cluster, 1) == [1, 2, 3, 4]
+
+
+def test_a_broker_that_was_added_down(fake_cluster: FakeCluster) -> None:
+    snapshot = fake_cluster.snapshot()
+    added = fake_cluster.add_broker()
+    fake_cluster.stop_broker(added.node_id)
+    fake_cluster.set_broker(1, accept="refuse")
+    fake_cluster.restore(snapshot)
+    assert asks_metadata(fake_cluster, 1) == [1, 2, 3]
+
+
+def test_releases_come_back(fake_cluster: FakeCluster) -> None:
+    snapshot = fake_cluster.snapshot()
+    newest = fake_cluster.cluster.brokers[1].versions
+    fake_cluster.upgrade_broker(1, "2.0")
+    fake_cluster.restore(snapshot)
+    assert fake_cluster.cluster.brokers[1].versions == newest
+
+
+@pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, config={"group.initial.rebalance.delay.ms": 600_000})
+def test_whoever_waits_is_answered(fake_cluster: FakeCluster) -> None:
+    snapshot = fake_cluster.snapshot()
+    fetch = FetchRequest(
+        max_wait_ms=600_000,
+        min_bytes=1,
+        topics=[
+            FetchTopic(topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=9)])
+        ],
+    )
+    produce(fake_cluster, b"a")
+    with Wire(fake_cluster.brokers[0]) as joining, Wire(fake_cluster.brokers[0]) as fetching:
+        joining.send(join("g"), 3)
+        fetching.send(fetch, 11)
+        until(lambda: len(fake_cluster.requests()) == 2 and bool(fake_cluster.groups()), fake_cluster)
+        fake_cluster.restore(snapshot)
+        answer = joining.receive()
+        assert isinstance(answer, JoinGroupResponse)
+        assert answer.error_code == ErrorCode.NOT_COORDINATOR
+        fetched = fetching.receive()
+        assert isinstance(fetched, FetchResponse)
+        assert fetched.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fake_cluster.group("g").state == "Dead"
+
+
+def test_what_a_test_has_arranged_ends(fake_cluster: FakeCluster) -> None:
+    snapshot = fake_cluster.snapshot()
+    fake_cluster.hold("g", "PreparingRebalance")
+    fake_cluster.fail("JoinGroup", error="UNKNOWN_SERVER_ERROR")
+    fake_cluster.move_coordinator("g", to=1, load_ms=None)
+    fake_cluster.restore(snapshot)
+    assert fake_cluster.faults == []
+    stable_group(fake_cluster, "g")
+
+
+def test_leader_epochs_do_not_go_back(fake_cluster: FakeCluster) -> None:
+    partition = topic(fake_cluster).partitions[0]
+    snapshot = fake_cluster.snapshot()
+    fake_cluster.stop_broker(partition.leader_id)
+    moved = topic(fake_cluster).partitions[0].leader_epoch
+    fake_cluster.restore(snapshot)
+    again = topic(fake_cluster).partitions[0]
+    assert (again.leader_id, again.leader_epoch > moved) == (1, True)
+    assert topic(fake_cluster).partitions[1].leader_epoch == 0
+
+
+def test_producers_come_back(fake_cluster: FakeCluster) -> None:
+    def producer_id() -> int:
+        with Wire(fake_cluster.brokers[0]) as wire:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+            return wire.ask(request, InitProducerIdResponse).producer_id
+
+    snapshot = fake_cluster.snapshot()
+    first = producer_id()
+    fake_cluster.restore(snapshot)
+    assert producer_id() == first + 1  # The first one may still be at work.
+    fake_cluster.reset()
+    assert producer_id() == first
+
+
+def test_a_snapshot_of_another_cluster(fake_cluster: FakeCluster) -> None:
+    other = FakeCluster(seed=2).snapshot()
+    with pytest.raises(ConfigError, match=r"snapshot of cluster .*: expected one of cluster "):
+        fake_cluster.restore(other)
+
+
+def test_a_cluster_that_does_not_run() -> None:
+    cluster = FakeCluster(topics={"orders": 1}, seed=1)
+    cluster.seed_group("g", members=1, topics=["orders"])
+    snapshot = cluster.snapshot()
+    cluster.delete_topic("orders")
+    cluster.restore(snapshot)
+    assert [group.group_id for group in cluster.groups()] == ["g"]
+    cluster.reset()
+    assert cluster.groups() == []
+
+
+def test_many_groups(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_groups(GroupSeed(group_id=f"g{number}", members=2, topics=["orders"]) for number in range(1_000))
+    before, snapshot = looks(fake_cluster), fake_cluster.snapshot()
+    fake_cluster.seed_group("g")
+    fake_cluster.restore(snapshot)
+    assert looks(fake_cluster) == before
+
+
+# Starting over
+
+
+def one_test(cluster: FakeCluster) -> tuple[GroupView, bytes, list[str]]:
+    """What a test sees that does the same things in each run."""
+    cluster.seed_group("seeded", members=1, topics=["orders"])
+    stable_group(cluster, "g")
+    with Wire(cluster.brokers[0]) as wire:
+        new = CreatableTopic(name="news", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        wire.ask(CreateTopicsRequest(topics=[new], timeout_ms=1000), CreateTopicsResponse)
+    produce(cluster, b"a")
+    apis = [call.api.name for call in cluster.requests()]
+    return cluster.group("g"), topic(cluster, "news").topic_id, [*apis, cluster.group("seeded").members[0].member_id]
+
+
+def test_the_same_test_gives_the_same_ids(fake_cluster: FakeCluster) -> None:
+    before = looks(fake_cluster)
+    first = one_test(fake_cluster)
+    for _ in range(2):
+        fake_cluster.reset()
+        assert looks(fake_cluster) == before
+        assert fake_cluster.requests() == []
+        assert end(fake_cluster) == 0
+        assert one_test(fake_cluster) == first
+
+
+def test_a_reset_cuts_connections_and_keeps_ports(fake_cluster: FakeCluster) -> None:
+    ports = [broker.port for broker in fake_cluster.brokers]
+    fake_cluster.stop_broker(1)
+    fake_cluster.remove_broker(2)
+    fake_cluster.add_broker()
+    with Wire(fake_cluster.brokers[1]) as wire:
+        fake_cluster.reset()
+        assert wire.is_closed_by_broker()
+    assert [broker.port for broker in fake_cluster.brokers] == ports
+    assert [asks_metadata(fake_cluster, node_id) for node_id in (1, 2, 3)] == [[1, 2, 3]] * 3
+
+
+def test_a_reset_leaves_nothing(fake_cluster: FakeCluster) -> None:
+    fake_cluster.advance(60)
+    now_ms = fake_cluster.clock.now_ms()
+    stable_group(fake_cluster, "g")
+    fake_cluster.hold("g", "CompletingRebalance")
+    fake_cluster.fail("Metadata", error="UNKNOWN_SERVER_ERROR")
+    fake_cluster.set_broker(1, accept="half_open")
+    fake_cluster.reset()
+    assert (fake_cluster.groups(), fake_cluster.faults, fake_cluster.requests()) == ([], [], [])
+    assert asks_metadata(fake_cluster, 1) == [1, 2, 3]
+    assert fake_cluster.clock.now_ms() == now_ms
+    stable_group(fake_cluster, "g")

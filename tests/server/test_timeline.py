@@ -1,0 +1,160 @@
+"""Timelines of groups: as data, as a picture in text, as SVG."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from fakebroker import FakeCluster
+from fakebroker.coordinator.history import Moment
+from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from fakebroker.server.timeline import Timeline, short_names
+from fakebroker.server.views import BrokerView
+from tests.server.test_fake_cluster import stable_group
+from tests.server.test_reactor import join
+from tests.server.wire import Wire, until
+
+SVG = "{http://www.w3.org/2000/svg}"
+UUIDS = ("0a1b2c3d-0000-4000-8000-000000000000", "0a1b9999-0000-4000-8000-000000000000")
+
+GOLDEN = """\
+group g, since TIME UTC
+D Dead, E Empty, P PreparingRebalance, C CompletingRebalance, S Stable; + joined * rejoined - gone
+
+     time  state       gen  members  in and out            cause
+    0.000  D▸E           0        0                        first JoinGroup, at broker 1
+    0.000    E▸P         0        1  +app                  JoinGroup of app, a new member
+    0.000      P▸C       1        1                        JoinGroup of app, a new member
+    0.000        C▸S     1        1                        SyncGroup of the leader app
+   12.500      P◂──S     1        2  +late                 JoinGroup of late, a new member
+   30.000      P▸C       2        1  -app                  session of app expired
+   31.250  D◂────C       2        0  -late                 its coordinator resigned
+   31.250  D──────▸S     1        1  +app                  loaded from the log, at broker 2
+   31.250      P◂──S     1        0  -app                  LeaveGroup of app
+   31.250    E◂P         2        0                        LeaveGroup of app
+   31.250  D◂E           2        0                        DeleteGroups
+   91.250  D                                               now"""
+
+
+def leave(broker: BrokerView, member_id: str) -> None:
+    with Wire(broker) as wire:
+        request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
+        assert wire.ask(request, LeaveGroupResponse).error_code == 0
+
+
+def live_through_much(cluster: FakeCluster) -> None:
+    """A member, another one, the end of the first one's session, a move, and the end."""
+    member_id = stable_group(cluster, "g")
+    cluster.clock.advance(12.5)
+    with Wire(cluster.coordinator_of("g"), "late") as wire:
+        pending = wire.ask(join("g"), JoinGroupResponse).member_id
+        wire.send(join("g", pending))
+        until(lambda: cluster.group("g").state == "PreparingRebalance", cluster)
+        cluster.clock.advance(17.5)
+        wire.receive()
+        cluster.clock.advance(1.25)
+        cluster.move_coordinator("g", to=2)
+    leave(cluster.coordinator_of("g"), member_id)
+    with Wire(cluster.coordinator_of("g")) as wire:
+        wire.ask(DeleteGroupsRequest(groups_names=["g"]), DeleteGroupsResponse)
+    cluster.clock.advance(60)
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=7)
+def test_a_picture_in_text(fake_cluster: FakeCluster) -> None:
+    live_through_much(fake_cluster)
+    timeline = fake_cluster.timeline("g")
+    text = re.sub(r"since [\d-]+ [\d:.]+", "since TIME", str(timeline))
+    assert text == GOLDEN
+    # The group is gone; what it went through is still known.
+    assert fake_cluster.group("g").state == "Dead"
+    assert fake_cluster.group("g").timeline() == timeline
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=7)
+def test_a_picture_in_svg(fake_cluster: FakeCluster) -> None:
+    live_through_much(fake_cluster)
+    root = ElementTree.fromstring(fake_cluster.timeline("g").svg())
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert texts[0] == "group g"
+    assert {"app", "late", "gen 1", "gen 2", "0.000 s", "12.500 s", "91.250 s"} <= set(texts)
+    titles = [title.text or "" for title in root.iter(f"{SVG}title")]
+    assert "Stable: loaded from the log" in titles
+    assert "PreparingRebalance: JoinGroup of late, a new member" in titles
+    width = float(root.attrib["width"])
+    for rect in root.iter(f"{SVG}rect"):
+        assert 0 <= float(rect.attrib["x"]) <= float(rect.attrib["x"]) + float(rect.attrib["width"]) <= width
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_the_transitions_alone(fake_cluster: FakeCluster) -> None:
+    stable_group(fake_cluster, "g")
+    timeline = fake_cluster.group("g").timeline()
+    assert [moment.state_to for moment in timeline.transitions] == [
+        "Empty", "PreparingRebalance", "CompletingRebalance", "Stable",
+    ]  # fmt: skip
+    assert [timeline.group_id for timeline in (group.timeline() for group in fake_cluster.groups())] == ["g"]
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_a_zombie(fake_cluster: FakeCluster) -> None:
+    member_id = stable_group(fake_cluster, "g")
+    old = fake_cluster.coordinator_of("g")
+    fake_cluster.move_coordinator("g", to=old.node_id % 3 + 1, zombie=True)
+    leave(old, member_id)
+    fake_cluster.stop_zombies()
+    timeline = fake_cluster.timeline("g")
+    rows = str(timeline).splitlines()
+    assert rows[-4].endswith(f"LeaveGroup of app, at broker {old.node_id}")
+    assert rows[-2].endswith("its coordinator resigned")
+    assert rows[-1].split()[1:] == ["S", "now"]
+    assert "LeaveGroup" not in timeline.svg()
+
+
+def test_nothing_has_happened(fake_cluster: FakeCluster) -> None:
+    timeline = fake_cluster.timeline("g")
+    assert timeline.moments == ()
+    assert str(timeline) == "group g: nothing has happened to it"
+    assert ElementTree.fromstring(timeline.svg()).tag == f"{SVG}svg"
+
+
+def test_much_stays_within_100_columns_and_anything_is_xml() -> None:
+    ids = tuple(f"a long client id <{number}> \x00 & more-{UUIDS[number % 2]}" for number in range(10))
+    moments = tuple(
+        Moment(
+            at_ms=1_700_000_000_000.0 + 1_000_000 * number,
+            coordinator_id=number,
+            cause=f"LeaveGroup of {', '.join(ids)}",
+            state_from="Stable",
+            state_to="Stable",
+            generation_id=99_999,
+            leader_id=ids[0],
+            members=ids[:number],
+            joined=(ids[number],),
+            rejoined=ids[:number],
+            left=ids[number:],
+            parked_joins=(),
+            parked_syncs=(),
+        )
+        for number in range(10)
+    )
+    timeline = Timeline("<g>\x01", moments, moments[-1].at_ms)
+    lines = str(timeline).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any("and\N{NO-BREAK SPACE}3\N{NO-BREAK SPACE}more" in line for line in lines)
+    assert ElementTree.fromstring(timeline.svg()).findtext(f"{SVG}text") == "group <g>\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("ids", "names"),
+    [
+        ((f"a-{UUIDS[0]}", f"b-{UUIDS[1]}", "own"), ["a", "b", "own"]),
+        ((f"a-{UUIDS[0]}", f"a-{UUIDS[1]}"), ["a-0a1b2c3d", "a-0a1b9999"]),
+        ((f"a-{UUIDS[0]}", f"a-f{UUIDS[1][1:]}"), ["a-0a1b", "a-fa1b"]),
+        ((), []),
+    ],
+)
+def test_short_names(ids: tuple[str, ...], names: list[str]) -> None:
+    assert list(short_names(ids).values()) == names
