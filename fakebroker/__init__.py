@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fakebroker.cluster.dialect import Broker
     from fakebroker.cluster.fault import Fault
+    from fakebroker.cluster.group_seed import GroupSeed, MemberSeed
     from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, ListenError, ProtocolError, WaitTimeout
     from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
@@ -25,6 +26,8 @@ _HOMES = {
     "ListenError": "fakebroker.errors",
     "ProtocolError": "fakebroker.errors",
     "WaitTimeout": "fakebroker.errors",
+    "GroupSeed": "fakebroker.cluster.group_seed",
+    "MemberSeed": "fakebroker.cluster.group_seed",
     "Scaled": "fakebroker.server.clock",
 }
 
@@ -35,7 +38,9 @@ __all__ = [
     "FakeCluster",
     "FakebrokerError",
     "Fault",
+    "GroupSeed",
     "ListenError",
+    "MemberSeed",
     "ProtocolError",
     "Scaled",
     "WaitTimeout",

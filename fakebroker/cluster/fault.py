@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fakebroker.cluster.fault_places import PLACES, kinds_of
+from fakebroker.cluster.stale import STALE_APIS
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.registry import API_BY_NAME, Api
 from fakebroker.protocol.schema import Versions
@@ -40,6 +41,7 @@ class Fault:
         delay_s: The answer comes so many seconds of the brokers' time later; or a drawn number between two.
         drop: The connection is closed in place of an answer.
         silent: There is no answer, ever; what else the connection asks waits for it in vain.
+        stale: Metadata and FindCoordinator name the leaders and coordinators of when the fault was added.
         twice: The answer is sent twice.
         cut_bytes: So many bytes of the answer are sent, at least one too few; then the connection is closed.
         garble_bytes: So many bytes of the answer, behind its correlation id, are others than they should be; drawn.
@@ -68,6 +70,7 @@ class Fault:
     delay_s: float | tuple[float, float] | None = None
     drop: bool = False
     silent: bool = False
+    stale: bool = False
     twice: bool = False
     cut_bytes: int | None = None
     garble_bytes: int | None = None
@@ -95,12 +98,13 @@ class Fault:
         return named
 
 
-_ACTS = ("error", "delay_s", "drop", "silent", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms")
+_ACTS = ("error", "delay_s", "drop", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms")
 _CONTRADICTIONS = {
     # Without an answer there is nothing to do to it; one that is delayed may be lost then.
-    "drop": ("error", "silent", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
-    "silent": ("error", "delay_s", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
+    "drop": ("error", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
+    "silent": ("error", "delay_s", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
     "cut_bytes": ("twice", "throttle_time_ms"),
+    "stale": ("error",),
     "nth": ("every", "times"),
     "partition": ("topic",),
 }
@@ -124,6 +128,8 @@ def check(fault: Fault, spoken: Mapping[int, Mapping[int, Versions]]) -> None:
     _check_numbers(fault)
     _check_acts(fault)
     _check_partition(fault)
+    if fault.stale and fault.api not in STALE_APIS:
+        raise ConfigError(f"fault: stale with api={fault.api!r}, expected {' or '.join(STALE_APIS)}")
     if fault.api is None:
         if fault.error is not None or fault.versions is not None:
             raise ConfigError("fault: an error and versions are of one API, expected api to name it")

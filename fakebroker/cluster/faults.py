@@ -14,6 +14,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.fault import Fault, check, delay_range
 from fakebroker.cluster.fault_places import PLACES, Part, Place, asked_parts, kinds_of
 from fakebroker.cluster.fault_responses import Injection, failed, merge, put_error, refusal, split
+from fakebroker.cluster.stale import Past
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from fakebroker.protocol.schema import Message, Versions
@@ -37,12 +38,14 @@ class Rule:
         added_ms: Since when it is there, in the brokers' time.
         seen: How many requests its names and numbers met, whether chance, `nth` or `every` picked them or not.
         hits: How many requests it did its work on.
+        past: Of a fault that tells old things: how they were.
     """
 
-    __slots__ = ("_named", "_versions", "added_ms", "fault", "hits", "seen")
+    __slots__ = ("_named", "_versions", "added_ms", "fault", "hits", "past", "seen")
 
-    def __init__(self, fault: Fault, now_ms: float) -> None:
+    def __init__(self, fault: Fault, now_ms: float, past: Past | None = None) -> None:
         self.fault = fault
+        self.past = past
         self.added_ms = now_ms
         self.seen = self.hits = 0
         self._named: Part = fault.named
@@ -111,7 +114,7 @@ class Faults:
             ConfigError: It can never do anything.
         """
         check(fault, {node_id: broker.versions for node_id, broker in self._cluster.brokers.items()})
-        rule = Rule(fault, now_ms)
+        rule = Rule(fault, now_ms, Past(self._cluster) if fault.stale else None)
         self.rules.append(rule)
         return rule
 
@@ -150,7 +153,12 @@ class Faults:
         """Do what a fault makes of a real answer."""
         if response is not None and call.fault is not None and call.fault.error:
             response = self._with_error(call, response)
+        elif response is not None and call.fault is not None and call.fault.stale:
+            response = self._past(call.fault).told(call.request, response)
         self._finish(call, response, now_ms)
+
+    def _past(self, fault: Fault) -> Past:
+        return next(rule.past for rule in self.rules if rule.fault is fault and rule.past is not None)
 
     def _handled(self, call: Call, handler: Handler, now_ms: float) -> Message | None:
         if call.api.name != "Fetch" or not (call.fault and call.fault.error):

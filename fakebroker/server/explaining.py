@@ -22,11 +22,11 @@ class Explaining(RunningCluster):
 
     def timeline(self, group_id: str) -> Timeline:
         """What a group went through, with the causes; also one that is gone. `str()` of it is a picture."""
-        return self._call(lambda: timeline_of(self.cluster, group_id, self._clock.now_ms()))
+        return self._call(lambda: timeline_of(self.cluster, group_id, self.clock.now_ms()))
 
     def explain(self, group_id: str) -> str:
         """In words: the state of a group and why, who is waited for, and until when."""
-        return self._call(lambda: explain(self.cluster, group_id, self._clock.now_ms()))
+        return self._call(lambda: explain(self.cluster, group_id, self.clock.now_ms()))
 
 
 def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:

@@ -32,6 +32,7 @@ class FaultOptions(TypedDict, total=False):
     delay_s: float | tuple[float, float] | None
     drop: bool
     silent: bool
+    stale: bool
     twice: bool
     cut_bytes: int | None
     garble_bytes: int | None
@@ -94,7 +95,7 @@ class Faulting(RunningCluster):
         Raises:
             ConfigError: As `fail` does.
         """
-        return FaultHandle(self, self._call(lambda: self.cluster.faults.add(fault, self._clock.now_ms())))
+        return FaultHandle(self, self._call(lambda: self.cluster.faults.add(fault, self.clock.now_ms())))
 
     @property
     def faults(self) -> list[FaultHandle]:

@@ -54,7 +54,7 @@ class RunningCluster:
         if not 0 <= port <= 65535 or (port and port + brokers - 1 > 65535):
             raise ConfigError(f"port={port} with {brokers} brokers: expected ports of 0 to 65535")
         self.cluster = cluster
-        self._clock = clock
+        self.clock = clock
         self._host, self._first_port, self._advertised_host = host, port, advertised_host
         self._reactor_limits = (max_unsent_bytes, partial_frame_timeout_ms)
         self._token: trio.lowlevel.TrioToken | None = None
@@ -101,7 +101,7 @@ class RunningCluster:
 
     async def _run_in_nursery(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         # trio's clock may be one of a test, such as trio.testing.MockClock: real time is what trio takes for it.
-        self._clock.wire.follow(trio.lowlevel.current_clock().current_time)
+        self.clock.wire.follow(trio.lowlevel.current_clock().current_time)
         await self._run(task_status.started)
 
     async def _run(self, started: Callable[[], None]) -> None:
@@ -118,7 +118,7 @@ class RunningCluster:
     def _listen(self) -> None:
         """Bind every broker's port, before anything runs: clients can connect from here on."""
         unsent, partial = self._reactor_limits
-        self._reactor = Reactor(self.cluster, self._clock, max_unsent_bytes=unsent, partial_frame_timeout_ms=partial)
+        self._reactor = Reactor(self.cluster, self.clock, max_unsent_bytes=unsent, partial_frame_timeout_ms=partial)
         try:
             for index, broker in enumerate(self.cluster.brokers.values()):
                 self._open(broker, self._first_port + index if self._first_port else 0)

@@ -93,7 +93,7 @@ class Scripting(RunningCluster):
         for broker in self.cluster.brokers.values():
             group = broker.coordinator.group(group_id)
             if group is not None:
-                scripting.release(broker.coordinator, group, self._clock.now_ms())
+                scripting.release(broker.coordinator, group, self.clock.now_ms())
 
     # Rounds
 
@@ -195,7 +195,7 @@ class Scripting(RunningCluster):
             if broker is None:
                 raise ConfigError(f"group {group_id!r} has no coordinator now")
             group = scripting.group_of(broker.coordinator, group_id)
-            action(broker.coordinator, group, self._clock.now_ms())
+            action(broker.coordinator, group, self.clock.now_ms())
 
         self._call(act)
 

@@ -72,4 +72,4 @@ class Seeding(RunningCluster):
             ConfigError: A group is there already, or cannot be as it is said; or pyarrow is needed and missing.
         """
         seeds = seeds_from(groups)
-        self._call(lambda: seed_groups(self.cluster, seeds, self._clock.now_ms()))
+        self._call(lambda: seed_groups(self.cluster, seeds, self.clock.now_ms()))

@@ -40,7 +40,7 @@ class Snapshots(RunningCluster):
 
         def restore() -> None:
             with self._ports_for(snapshot.brokers, cuts_all=False):
-                snapshots.restore(self.cluster, snapshot, self._clock.now_ms())
+                snapshots.restore(self.cluster, snapshot, self.clock.now_ms())
 
         self._call(restore)
 
@@ -54,7 +54,7 @@ class Snapshots(RunningCluster):
         def reset() -> None:
             fresh = self._new_cluster()
             with self._ports_for(fresh.brokers, cuts_all=True):
-                snapshots.start_over(self.cluster, fresh, self._clock.now_ms())
+                snapshots.start_over(self.cluster, fresh, self.clock.now_ms())
 
         self._call(reset)
 

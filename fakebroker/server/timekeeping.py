@@ -12,7 +12,7 @@ class Timekeeping(RunningCluster):
 
         Exact as of now: each heartbeat moves its member's session.
         """
-        return self._call(lambda: pending_deadlines(self.cluster, self._clock.now_ms()))
+        return self._call(lambda: pending_deadlines(self.cluster, self.clock.now_ms()))
 
     def advance(self, seconds: float) -> None:
         """Let time pass for the brokers; see `fakebroker.server.clock.ManualClock.advance`.
@@ -20,7 +20,7 @@ class Timekeeping(RunningCluster):
         Raises:
             ConfigError: The clock is not the manual one, or time would go back.
         """
-        self._clock.advance(seconds)
+        self.clock.advance(seconds)
 
     def advance_to_next_deadline(self) -> list[Deadline] | None:
         """Let the manual clock go on until the next thing happens.
@@ -33,11 +33,11 @@ class Timekeeping(RunningCluster):
         """
 
         def advance() -> list[Deadline] | None:
-            pending = pending_deadlines(self.cluster, self._clock.now_ms())
+            pending = pending_deadlines(self.cluster, self.clock.now_ms())
             first = [deadline for deadline in pending if deadline.at_ms == pending[0].at_ms]
-            self._clock.advance(first[0].in_s if first else 0.0)
+            self.clock.advance(first[0].in_s if first else 0.0)
             # Here, for nothing else lets it happen in a cluster that does not run.
-            self.cluster.tick(self._clock.now_ms(), self.cluster.wire_ms)
+            self.cluster.tick(self.clock.now_ms(), self.cluster.wire_ms)
             return first or None
 
         return self._call(advance)

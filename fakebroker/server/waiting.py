@@ -209,7 +209,7 @@ class Waiting(Explaining, Journaling):
         def look() -> GroupView | None:
             if not holds(find_group(self.cluster, group_id)):
                 return None
-            return view_group(self.cluster, group_id, self._clock.now_ms())
+            return view_group(self.cluster, group_id, self.clock.now_ms())
 
         return _Wish(f"group {group_id} {what}", look, lambda: self._told(group_id))
 

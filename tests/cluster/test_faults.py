@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.fault import Fault
 from fakebroker.cluster.fault_places import PLACES, kinds_of
 from fakebroker.cluster.fault_responses import Injection, put_error, refusal
@@ -492,6 +493,8 @@ def test_the_bytes_of_an_answer(h: Harness) -> None:
         ({"api": "Fetch", "partition": "orders", "drop": True}, "partition='orders', expected topic and number"),
         ({"api": "Fetch", "partition": "o-1", "topic": "o", "drop": True}, "partition and topic contradict"),
         ({"api": "Heartbeat"}, "nothing goes wrong, expected one of error, delay_s, drop"),
+        ({"api": "Heartbeat", "stale": True}, "stale with api='Heartbeat', expected FindCoordinator or Metadata"),
+        ({"api": "Metadata", "stale": True, "drop": True}, "drop and stale contradict each other"),
         ({"api": "Heartbeat", "drop": True, "error": "NOT_COORDINATOR"}, "drop and error contradict each other"),
         ({"api": "Heartbeat", "silent": True, "delay_s": 1}, "silent and delay_s contradict"),
         ({"api": "Heartbeat", "cut_bytes": 4, "twice": True}, "cut_bytes and twice contradict"),
@@ -530,3 +533,40 @@ def test_a_call_without_faults_goes_the_plain_way(h: Harness) -> None:
     call = h.send(BEAT, 4)
     assert call.fault is None
     assert h.cluster.answered == []
+
+
+def leader(h: Harness, version: int) -> tuple[int, int]:
+    (topic,) = h.ask(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), version).topics
+    return topic.partitions[0].leader_id, topic.partitions[0].leader_epoch
+
+
+def test_stale_metadata() -> None:
+    h = Harness(topics=TOPICS, brokers=2)
+    before = leader(h, 9)
+    rule = fail(h, "Metadata", stale=True, times=2)
+    h.cluster.controller.set_leader(h.partition(0, "orders"), 2, h.now_ms, Failover())
+    h.cluster.create_new_topic("late", 1)
+    assert leader(h, 9) == before == (1, 0)
+    told = {topic.name: topic.partitions[0].leader_id for topic in h.ask(MetadataRequest(topics=None), 9).topics}
+    assert told == {"orders": 1, "news": 1, "late": 1}
+    assert rule.hits == 2
+    assert leader(h, 9) == (2, 1)
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 6])
+def test_a_stale_coordinator(version: int) -> None:
+    h = Harness(topics=TOPICS, brokers=2)
+    asked = FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest(key="g")
+
+    def coordinator() -> tuple[int, int, int]:
+        answer = h.ask(asked, version)
+        found = answer.coordinators[0] if version >= 4 else answer
+        return found.error_code, found.node_id, found.port
+
+    partition = h.cluster.offsets_partition_of("g")
+    before, other = coordinator(), 3 - partition.leader_id
+    fail(h, "FindCoordinator", stale=True, for_s=5)
+    h.cluster.controller.set_leader(partition, other, h.now_ms, Failover())
+    assert coordinator() == before
+    h.advance(5_000)
+    assert coordinator() == (0, other, 9000 + other)

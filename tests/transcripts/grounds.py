@@ -113,7 +113,7 @@ class Core:
         # Never entered: what does not need a socket can be done to a cluster that does not run.
         self._idle = FakeCluster(seed=1)
         self._idle.cluster = self._cluster
-        self._idle.clock = self._idle._clock = CoreClock(self._harness)
+        self._idle.clock = CoreClock(self._harness)
 
     def brokers(self) -> tuple[BrokerView, ...]:
         return tuple(BrokerView.of(broker) for broker in self._cluster.brokers.values())
