@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PARALLEL := --numprocesses auto --dist worksteal
+# More than the cores that there are at least, for many tests wait for clients.
+PARALLEL := --numprocesses 3 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check rewrite bench serve clean

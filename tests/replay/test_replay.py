@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 import trio
 from pyspark.sql import SparkSession
@@ -31,6 +30,10 @@ SMALL = Workload(
     groups=Groups(count=6, members=(1, 3)),
     members=Members(session_timeout_ms=6_000, heartbeat_interval_ms=300, commit_interval_ms=400),
     arrival=Arrival(kind="ramp", over_s=0.5),
+    event=(
+        {"at_s": 1.2, "do": "stop_broker", "node_id": 7},
+        {"at_s": 1, "do": "fail", "api": "Heartbeat", "error": "REBALANCE_IN_PROGRESS", "times": 1},
+    ),
     expect=(Expectation(metric="requests_per_s", comparison=">", value=10),),
 )
 AT_ONCE = Workload(
@@ -65,22 +68,11 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     assert json.loads((tmp_path / "summary.json").read_text()) == json.loads(json.dumps(summary))
     assert spark.read.parquet(str(tmp_path / "events.parquet")).count() == summary["total"]["requests"]
     assert all((tmp_path / name).exists() for name in summary["files"] if name != "spark.log")
+    log = (tmp_path / "cluster.log").read_text()
+    assert 'event done: {"do": "fail", "api": "Heartbeat"' in log
+    assert "event not done: no broker 7: expected one of 1, 2, 3" in log
     print_report(console, summary)
     assert max(map(len, text.getvalue().splitlines())) <= 80 + len(str(tmp_path))
-
-
-@pytest.mark.slow
-def test_events_happen_to_the_embedded_cluster(spark: SparkSession, tmp_path: Path) -> None:
-    events = ({"at_s": 0.6, "do": "stop_broker", "node_id": 7}, {"at_s": 0.5, "do": "rolling_restart"})
-    workload = msgspec.structs.replace(AT_ONCE, event=events)
-    with embedded_cluster(workload.cluster, 11, tmp_path) as cluster:
-        partitions = trio.run(ready_topics, cluster.bootstrap, workload.topics)
-        run = small_run(cluster.bootstrap, tmp_path, workload, cluster)
-        summary = play_on(spark, run, partitions, Console(file=io.StringIO()))
-    log = (tmp_path / "cluster.log").read_text()
-    assert 'event done: {"do": "rolling_restart"}' in log
-    assert "event not done: no broker 7: expected one of 1, 2, 3" in log
-    assert summary["total"]["unanswered"] > 0, "connections were cut"
 
 
 @pytest.mark.slow
