@@ -22,8 +22,7 @@ def _nothing_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """
     threads, sockets = set(threading.enumerate()), _sockets()
     yield
-    while gc.collect():  # What a coroutine holds is garbage only once that has been collected.
-        pass
+    gc.collect()
     assert set(threading.enumerate()) <= threads
     assert _sockets() <= sockets
     assert [record for record in caplog.get_records("call") if record.name == "fakebroker"] == []

@@ -1,10 +1,12 @@
 """kafka-python in the vocabulary of the tests: each consumer in a thread of its own."""
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.net.inet import KafkaNetSocket
 
 from tests.interop.clients import (
     CALL_TIMEOUT_S,
@@ -25,6 +27,20 @@ LONG_POLL_MS = 500
 
 So members that are polled in turn, each for a short time, would go on rebalancing for good.
 """
+
+_sock_connect = KafkaNetSocket.sock_connect
+
+
+async def _connect_or_close(factory: Any, net: Any, sock: socket.socket, *arguments: Any, **options: Any) -> Any:
+    """Connect as it does itself; but it leaves a socket open that was refused, and its log keeps that alive."""
+    try:
+        return await _sock_connect(factory, net, sock, *arguments, **options)
+    except BaseException:
+        sock.close()
+        raise
+
+
+KafkaNetSocket.sock_connect = _connect_or_close
 
 
 class PythonConsumer:
