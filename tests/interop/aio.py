@@ -20,6 +20,7 @@ from tests.interop.clients import (
     Record,
     Settings,
     StartAdmin,
+    record_of,
 )
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ class AioConsumer:
         self._thread.run(self.inner.seek_to_beginning())
 
     def poll(self) -> list[Record]:
-        return [_record(record) for batch in self._thread.run(self._poll()).values() for record in batch]
+        return [record_of(record) for batch in self._thread.run(self._poll()).values() for record in batch]
 
     async def _poll(self) -> dict[TopicPartition, list[ConsumerRecord]]:
         # Of itself `getmany` keeps its timeout only while its group does not rebalance.
@@ -139,16 +140,6 @@ class AioConsumer:
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
             await self.inner._client.close()
-
-
-def _record(record: ConsumerRecord) -> Record:
-    return Record(
-        value=record.value,
-        key=record.key,
-        headers=tuple(record.headers),
-        timestamp_ms=record.timestamp,
-        partition=record.partition,
-    )
 
 
 class AioAdmin:

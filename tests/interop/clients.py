@@ -5,7 +5,7 @@ Knows no client.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 CALL_TIMEOUT_S = 30
 """How long a call of a client may take; only a broken one takes so long."""
@@ -29,6 +29,17 @@ class Record:
     headers: Headers = ()
     timestamp_ms: int | None = None
     partition: int | None = None
+
+
+def record_of(consumed: Any) -> Record:
+    """A record as clients written in Python give it: they have the same names for what is in it."""
+    return Record(
+        value=consumed.value,
+        key=consumed.key,
+        headers=tuple(consumed.headers),
+        timestamp_ms=consumed.timestamp,
+        partition=consumed.partition,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from tests.interop.clients import (
     Record,
     Settings,
     StartAdmin,
+    record_of,
 )
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ class PythonConsumer:
         except TimeoutError:
             return []
         self._polling = None
-        return [_record(record) for batch in batches.values() for record in batch]
+        return [record_of(record) for batch in batches.values() for record in batch]
 
     def assignment(self) -> list[Place]:
         return sorted((place.topic, place.partition) for place in self.inner.assignment())
@@ -119,16 +120,6 @@ class PythonConsumer:
             self._is_closed = True
             self._call(self.inner.close)
             self._thread.shutdown()
-
-
-def _record(record: Any) -> Record:
-    return Record(
-        value=record.value,
-        key=record.key,
-        headers=tuple(record.headers),
-        timestamp_ms=record.timestamp,
-        partition=record.partition,
-    )
 
 
 class PythonAdmin:
