@@ -60,6 +60,10 @@ def serve(
         str | None,
         typer.Option(metavar="RELEASE", help="The release of Kafka to pass for, such as 2.8."),
     ] = None,
+    proposal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="What no Kafka has, such as batch-join; as often as needed."),
+    ] = None,
     events: Annotated[
         bool, typer.Option("--events", help='Do what comes on stdin, a JSON object a line: {"do": "stop_broker", ...}')
     ] = False,
@@ -72,6 +76,7 @@ def serve(
         {**KAFKA_DEFAULTS, **dict(_setting(text) for text in config or [])},
         seed,
         as_version=as_version,
+        proposals=proposal or (),
         host=host,
         port=port,
         advertised_host=advertised_host,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.registry import APIS
+from fakebroker.protocol.registry import API_BY_NAME, APIS, PROPOSALS
 from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import (
     BOOLEAN,
@@ -31,6 +31,16 @@ M = TypeVar("M", bound=Struct)
 
 MESSAGES: tuple[type[Message], ...] = tuple(cls for api in APIS for cls in (api.request, api.response))
 """Every request and response."""
+
+PROPOSED_VERSIONS = {
+    (cls, version)
+    for given in PROPOSALS.values()
+    for name, versions in given.items()
+    for cls in (API_BY_NAME[name].request, API_BY_NAME[name].response)
+    for version in versions
+    if version not in API_BY_NAME[name].advertised_versions
+}
+"""Versions of proposals: no Kafka has them, so no other codec does."""
 
 MESSAGE_VERSIONS = tuple((cls, version) for cls in MESSAGES for version in cls.VERSIONS)
 """Every version of every request and response."""

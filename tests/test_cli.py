@@ -53,6 +53,13 @@ def test_serve(number: signal.Signals) -> None:
         assert "Traceback" not in err
 
 
+def test_an_unknown_proposal_is_one_sentence() -> None:
+    with fakebroker("serve", "--port", "0", "--proposal", "batch-join", "--proposal", "x") as process:
+        _, err = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 1
+        assert err == "fakebroker: proposals: 'x', expected some of batch-join\n"
+
+
 def test_serve_does_what_comes_on_stdin() -> None:
     with fakebroker("serve", "--port", "0", "--brokers", "2", "--as-version", "2.8", "--events") as process:
         servers = first_line(process).partition("=")[2].strip().split(",")

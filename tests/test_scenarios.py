@@ -1,14 +1,13 @@
 """Every transcript, on the pure core in virtual time and over TCP: what comes of it is the file, letter by letter."""
 
-from collections.abc import Callable
 from difflib import unified_diff
 from pathlib import Path
 
 import pytest
 
 from tests.transcripts.files import example, readme, replay, transcript_files
-from tests.transcripts.grounds import Core, Ground, Tcp
-from tests.transcripts.language import Transcript, TranscriptError
+from tests.transcripts.grounds import Core, Tcp
+from tests.transcripts.language import TranscriptError, parse
 from tests.transcripts.rewrite import rewrite
 
 EXAMPLE = """\
@@ -26,7 +25,7 @@ C: join v3                               -> parked
 """
 
 grounds = pytest.mark.parametrize("ground", [Core, Tcp])
-GroundKind = Callable[[Transcript], Ground]
+GroundKind = type[Core] | type[Tcp]
 
 
 def check(text: str, name: str, ground: GroundKind) -> None:
@@ -36,10 +35,24 @@ def check(text: str, name: str, ground: GroundKind) -> None:
     assert text == got, f"{name}\n{diff}"
 
 
-@grounds
-@pytest.mark.parametrize("path", transcript_files(), ids=lambda path: path.stem)
+def grounds_of(path: Path) -> list[GroundKind]:
+    return [Core] if parse(path.read_text(), path.name).is_for_core else [Core, Tcp]
+
+
+@pytest.mark.parametrize(
+    ("path", "ground"),
+    [
+        pytest.param(path, ground, id=f"{path.stem}-{ground.__name__}")
+        for path in transcript_files()
+        for ground in grounds_of(path)
+    ],
+)
 def test_transcript(path: Path, ground: GroundKind) -> None:
     check(path.read_text(), path.name, ground)
+
+
+def test_only_what_is_long_is_left_to_the_core() -> None:
+    assert [path.stem for path in transcript_files() if grounds_of(path) == [Core]] == ["batch-join-scale-out"]
 
 
 @grounds

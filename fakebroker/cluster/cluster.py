@@ -125,7 +125,7 @@ class Cluster:
     def new_broker(self, node_id: int, dialect: Dialect) -> Broker:
         """A broker that nobody knows yet."""
         coordinator = Coordinator(
-            self.config.coordinator(dialect.release),
+            self.config.coordinator(dialect.release, dialect.expects_instances),
             lambda: uuid_text(self.new_id()),
             lambda partition, records: self._append(node_id, partition, records),
             note=lambda group, now_ms: self.history.note(group, now_ms, node_id),
@@ -267,7 +267,7 @@ class Cluster:
     def speak(self, broker: Broker, dialect: Dialect) -> None:
         """Let a broker be of another release, from its next connection on."""
         broker.release, broker.versions = dialect.release, dialect.versions
-        broker.coordinator.config = self.config.coordinator(dialect.release)
+        broker.coordinator.config = self.config.coordinator(dialect.release, dialect.expects_instances)
 
     def remove_broker(self, broker: Broker, now_ms: float, how: Failover) -> None:
         """Take a broker away for good; its replicas move to others."""

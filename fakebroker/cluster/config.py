@@ -81,15 +81,16 @@ class Config:
         """The value of a switch."""
         return bool(self._values[name])
 
-    def coordinator(self, release: Release = NEWEST) -> CoordinatorConfig:
-        """The part that the group coordinator of a broker of this release looks at."""
+    def coordinator(self, release: Release = NEWEST, expects_instances: bool = False) -> CoordinatorConfig:
+        """The part that the group coordinator of a broker of this release looks at, and whether it has `batch-join`."""
         older = older_defaults(release)
         if older:
-            return Config({**older, **self.overrides})._coordinator(release)
-        return self._coordinator(release)
+            return Config({**older, **self.overrides})._coordinator(release, expects_instances)
+        return self._coordinator(release, expects_instances)
 
-    def _coordinator(self, release: Release) -> CoordinatorConfig:
+    def _coordinator(self, release: Release, expects_instances: bool) -> CoordinatorConfig:
         return CoordinatorConfig(
+            expects_instances=expects_instances,
             is_before_kip_211=release < KIP_211,
             is_before_kip_848=release < KIP_848,
             group_min_session_timeout_ms=self.number("group.min.session.timeout.ms"),

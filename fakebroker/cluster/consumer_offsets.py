@@ -9,12 +9,15 @@ from collections.abc import Sequence
 
 from fakebroker.cluster.partition_log import PartitionLog
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.coordinator.log import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
+from fakebroker.coordinator.log import ExpectedValue, GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.coordinator.offsets import CommittedOffset
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol import records
-from fakebroker.protocol.codec import decode, encode_into
+from fakebroker.protocol.codec import decode, encode, encode_into
 from fakebroker.protocol.messages.consumer_offsets import (
+    EXPECTED_MEMBERS_TAG,
+    ExpectedMember,
+    ExpectedMembers,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
@@ -29,6 +32,7 @@ _GROUP_KEY_VERSION = 2
 _OFFSET_VALUE_VERSION = 3
 _EXPIRING_OFFSET_VALUE_VERSION = 1  # The only one that carries an expire timestamp; it has no leader epoch.
 _GROUP_VALUE_VERSION = 3
+_TAGGED_GROUP_VALUE_VERSION = 4  # Written only for those who are expected: what else it has, version 3 has too.
 _NO_TIMESTAMP = -1
 _READ_BYTES = 1024 * 1024
 
@@ -182,7 +186,20 @@ def _group_value(group: GroupValue) -> bytes:
             for member in group.members
         ],
     )
-    return _prefixed(value, _GROUP_VALUE_VERSION)
+    if not group.expected:
+        return _prefixed(value, _GROUP_VALUE_VERSION)
+    value.unknown_tags = ((EXPECTED_MEMBERS_TAG, _expected_members(group.expected)),)
+    return _prefixed(value, _TAGGED_GROUP_VALUE_VERSION)
+
+
+def _expected_members(expected: Sequence[ExpectedValue]) -> bytes:
+    members = [
+        ExpectedMember(
+            group_instance_id=each.instance_id, member_id=each.member_id, rebalance_timeout=each.rebalance_timeout_ms
+        )
+        for each in expected
+    ]
+    return encode(ExpectedMembers(members=members), 0)
 
 
 def _group_record(key: GroupMetadataKey, data: bytes | None) -> GroupRecord:
@@ -196,6 +213,12 @@ def _group_record(key: GroupMetadataKey, data: bytes | None) -> GroupRecord:
         leader=value.leader,
         state_timestamp_ms=value.current_state_timestamp,
         members=tuple(_member_value(member) for member in value.members),
+        expected=tuple(
+            ExpectedValue(each.group_instance_id, each.member_id, each.rebalance_timeout)
+            for tag, tagged in value.unknown_tags
+            if tag == EXPECTED_MEMBERS_TAG
+            for each in decode(ExpectedMembers, tagged, 0).members
+        ),
     )
     return GroupRecord(key.group, group)
 

@@ -24,6 +24,7 @@ DeadlineKind = Literal[
     "initial_delay",
     "join",
     "sync",
+    "expected",
     "offsets_expiry",
     "late_answer",
 ]
@@ -44,6 +45,8 @@ class Deadline:
             initial_delay: The first round of a group ends, or goes on for members that keep coming.
             join: The join phase ends; who has not joined is removed.
             sync: Who has not sent its SyncGroup is removed.
+            expected: Joins that wait for instances that are expected do so no longer; or, while none waits, an instance
+                is not expected any more (KAFKA-8397).
             offsets_expiry: A coordinator looks for offsets and groups that nobody has needed for too long.
             late_answer: An answer comes that a test has delayed. Of those that wait for the same reason the next one.
         node_id: The broker where it happens; of a stale look-up the one that is named. Not told of a late answer.
@@ -102,18 +105,19 @@ def _group_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 
 
 def _timers_of(group: Group) -> Iterator[tuple[DeadlineKind, float, tuple[str, ...]]]:
-    """A group's timers, in the order in which they run out at the same time (`rebalance.fire_earliest_timer`)."""
+    """A group's timers, in the order in which they run out at the same time (`timers.fire_earliest_timer`)."""
     for member in group.members.values():
         if not _outlives_its_session(group, member):
             yield "session", member.deadline_ms, (member.member_id,)
     for member_id, deadline_ms in group.pending_members.items():
         yield "pending_member", deadline_ms, (member_id,)
-    if is_held(group):  # It stays in its state even if the time is up.
-        return
-    missing = [member_id for member_id in group.members if member_id not in group.parked_joins]
-    kind: DeadlineKind = "initial_delay" if group.is_initial_rebalance else "join"
-    yield kind, group.join_deadline_ms, (*missing, *group.pending_members)
-    yield "sync", group.sync_deadline_ms, tuple(group.awaiting_sync)
+    if not is_held(group):  # Else it stays in its state even if the time is up.
+        missing = [member_id for member_id in group.members if member_id not in group.parked_joins]
+        kind: DeadlineKind = "initial_delay" if group.is_initial_rebalance else "join"
+        yield kind, group.join_deadline_ms, (*missing, *group.pending_members)
+        yield "sync", group.sync_deadline_ms, tuple(group.awaiting_sync)
+    missing = [expected.member_id for expected in group.expected.missing]
+    yield "expected", group.expected.deadline_ms(), tuple(missing)
 
 
 def _outlives_its_session(group: Group, member: Member) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fakebroker.errors import ConfigError
-from fakebroker.protocol.registry import API_BY_NAME, APIS, Api
+from fakebroker.protocol.registry import API_BY_NAME, APIS, PROPOSALS, Api
 from fakebroker.protocol.releases import NEWEST, RELEASES, Release, release
-from fakebroker.protocol.schema import Versions
+from fakebroker.protocol.schema import NO_VERSIONS, Versions
 
 MAX_BROKERS = 1000
 
@@ -45,20 +45,41 @@ class Dialect:
     versions: Mapping[int, Versions]
 
     @classmethod
-    def of(cls, broker: Broker) -> "Dialect":
+    def of(cls, broker: Broker, proposals: Sequence[str] = ()) -> "Dialect":
         """What a broker that is to be like this speaks.
 
+        Args:
+            broker: How it is to be.
+            proposals: Names of proposals for Kafka, which it speaks if it is of the newest release, as a broker that
+                has them would be.
+
         Raises:
-            ConfigError: There is no such release, API or version.
+            ConfigError: There is no such release, API, version or proposal.
         """
         named = None if broker.as_version is None else _release(broker.as_version)
-        ranges = {api.name: _range(api, named) for api in APIS}
+        ranges = {api.name: _range(api, named) for api in APIS} | _proposed(named or NEWEST, proposals)
         for name, cap in broker.api_versions.items():
             if name not in API_BY_NAME:
                 raise ConfigError(f"api_versions: unknown API {name!r}, expected one of {', '.join(API_BY_NAME)}")
             ranges[name] = _capped(API_BY_NAME[name], ranges[name], cap)
         versions = {api.key: spoken for api in APIS if (spoken := ranges[api.name]) is not None}
         return cls(named or NEWEST, versions)
+
+    @property
+    def expects_instances(self) -> bool:
+        """Whether it has the proposal `batch-join`."""
+        api = API_BY_NAME["JoinGroup"]
+        return PROPOSALS["batch-join"][api.name].last in self.versions.get(api.key, NO_VERSIONS)
+
+
+def _proposed(named: Release, proposals: Sequence[str]) -> dict[str, Versions | None]:
+    """The versions that proposals give APIs."""
+    for name in proposals:
+        if name not in PROPOSALS:
+            raise ConfigError(f"proposals: {name!r}, expected some of {', '.join(PROPOSALS)}")
+    if named != NEWEST:
+        return {}
+    return {api: versions for name in proposals for api, versions in PROPOSALS[name].items()}
 
 
 def _release(as_version: str) -> Release:
@@ -95,19 +116,23 @@ def _capped(api: Api, spoken: Versions | None, cap: VersionCap) -> Versions | No
 
 
 def dialects(
-    brokers: int | Sequence[Broker], as_version: str | None, api_versions: Mapping[str, VersionCap]
+    brokers: int | Sequence[Broker],
+    as_version: str | None,
+    api_versions: Mapping[str, VersionCap],
+    proposals: Sequence[str] = (),
 ) -> list[Dialect]:
     """What each broker of a new cluster speaks: what it says itself, and else what the cluster as a whole says.
 
     Raises:
-        ConfigError: There is no such release, API or version; or there cannot be so many brokers.
+        ConfigError: There is no such release, API, version or proposal; or there cannot be so many brokers.
     """
     count = brokers if isinstance(brokers, int) else len(brokers)
     if not 1 <= count <= MAX_BROKERS:
         raise ConfigError(f"brokers={count}: expected 1 to {MAX_BROKERS}")
     if isinstance(brokers, int):
-        return [Dialect.of(Broker(as_version=as_version, api_versions=api_versions))] * count
-    return [
-        Dialect.of(Broker(as_version=each.as_version or as_version, api_versions={**api_versions, **each.api_versions}))
+        return [Dialect.of(Broker(as_version=as_version, api_versions=api_versions), proposals)] * count
+    each_like = [
+        Broker(as_version=each.as_version or as_version, api_versions={**api_versions, **each.api_versions})
         for each in brokers
     ]
+    return [Dialect.of(like, proposals) for like in each_like]

@@ -37,12 +37,13 @@ class Exchange:
 
     @property
     def member_ids(self) -> tuple[str, ...]:
-        """The members that the request names; for a JoinGroup without a member id the one that its response gives."""
+        """The members that the request names; for a JoinGroup without member ids those that its response gives."""
         find = _MEMBER_IDS.get(type(self.request).__name__)
         found = [member_id for member_id in find(self.request) if member_id] if find else []
-        if not found and type(self.response).__name__ == "JoinGroupResponse" and self.response.member_id:
-            found = [self.response.member_id]
-        return tuple(found)
+        if type(self.response).__name__ == "JoinGroupResponse":
+            found = found or [self.response.member_id]
+            found += [each.member.member_id for each in self.response.member_join_response_list]
+        return tuple(dict.fromkeys(member_id for member_id in found if member_id))
 
     @property
     def has_response(self) -> bool:
@@ -121,7 +122,10 @@ _GROUP_IDS: Mapping[str, Callable[[Any], list[str]]] = {
 _MEMBER_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "OffsetCommitRequest": _member_id,
     "OffsetFetchRequest": lambda request: [group.member_id for group in request.groups],
-    "JoinGroupRequest": _member_id,
+    # From version 10 on it names many.
+    "JoinGroupRequest": lambda request: (
+        [member.member_id for member in request.join_group_members] or [request.member_id]
+    ),
     "HeartbeatRequest": _member_id,
     # Before version 3 it names one member.
     "LeaveGroupRequest": lambda request: [member.member_id for member in request.members] or [request.member_id],

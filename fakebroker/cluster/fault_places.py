@@ -62,6 +62,13 @@ _PARTITION_METADATA = "LEADER_NOT_AVAILABLE LISTENER_NOT_FOUND REPLICA_NOT_AVAIL
 _OFFSETS = _TOPIC + "UNSTABLE_OFFSET_COMMIT UNKNOWN_TOPIC_ID "
 _FETCHED_GROUP = _GROUP + "UNKNOWN_MEMBER_ID STALE_MEMBER_EPOCH GROUP_ID_NOT_FOUND UNSUPPORTED_VERSION "
 
+_JOIN = (
+    _GROUP
+    + _GENERATION
+    + "INCONSISTENT_GROUP_PROTOCOL INVALID_SESSION_TIMEOUT MEMBER_ID_REQUIRED GROUP_MAX_SIZE_REACHED "
+    "UNSUPPORTED_VERSION"
+)
+
 PLACES: Mapping[str, tuple[Place, ...]] = {
     # Of each API from the whole to its parts.
     "Produce": (
@@ -127,12 +134,8 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
         for asked, told, versions in (("", "", "0-3"), ("coordinator_keys", "coordinators", "4+"))
     ),
     "JoinGroup": (
-        _place(
-            _GROUP
-            + _GENERATION
-            + "INCONSISTENT_GROUP_PROTOCOL INVALID_SESSION_TIMEOUT MEMBER_ID_REQUIRED GROUP_MAX_SIZE_REACHED "
-            "UNSUPPORTED_VERSION"
-        ),
+        _place(_JOIN, versions="0-9"),
+        _place(_JOIN + " DUPLICATE_RESOURCE INVALID_REQUEST", "join_group_members", "member_join_response_list", "10+"),
     ),
     "Heartbeat": (_place(_GROUP + _GENERATION),),
     "LeaveGroup": (

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fakebroker.cluster.fault_places import Part, Place, TopicName, bare_part, is_identity, kind_of, part_of
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.schema import Field, Message, Struct
-from fakebroker.protocol.types import Primitive
+from fakebroker.protocol.types import BYTES, Primitive
 
 _BLANKS: dict[str, object] = {"node_id": -1, "port": -1, "metadata": "", "records": b""}
 """What Kafka puts beside an error where it is neither null, empty, -1 nor the field's default."""
@@ -76,7 +76,9 @@ def _value(field: Field, source: object, injection: Injection) -> object:
         known = _identity(field, source)
         if known is not None:
             return known
-    if field.name in _BLANKS:
+    if not isinstance(field.type, Primitive) and not field.is_array and field.default is MISSING:
+        return failed(injection, field.type, source)
+    if field.name in _BLANKS and field.type is not BYTES:
         return _BLANKS[field.name]
     if injection.version in field.nullable:
         return None

@@ -1,32 +1,24 @@
 """The group coordinator of one broker: all groups of the offsets partitions it leads.
 
-Finds the group, refuses what is not its own, lets the group's procedures do the rest, and keeps the time. Input in,
-effects out: no wire formats, versions, sockets, clocks or random numbers.
+Finds the group, refuses what is not its own, and lets the group's procedures do the rest. Input in, effects out: no
+wire formats, versions, sockets, clocks or random numbers. What groups there are, and their time, is `groups`' business.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from math import inf
+from collections.abc import Sequence
 
-from fakebroker.coordinator import committing, joining, leaving, log, syncing
-from fakebroker.coordinator.expiry import expired_records
-from fakebroker.coordinator.group import CONSUMER_PROTOCOL_TYPE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, Group
-from fakebroker.coordinator.history import Note, forget
-from fakebroker.coordinator.log import Append, GroupRecord, OffsetRecord, Record
+from fakebroker.coordinator import committing, expecting, joining, leaving, log, syncing
+from fakebroker.coordinator.batch import Batch
+from fakebroker.coordinator.group import CONSUMER_PROTOCOL_TYPE, EMPTY, PREPARING_REBALANCE, Group
+from fakebroker.coordinator.groups import Groups
 from fakebroker.coordinator.offsets import CommittedOffset
-from fakebroker.coordinator.partitions import LedPartition, Partitions
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.coordinator.rebalance import fire_earliest_timer, refuse_all, start_rebalance
-from fakebroker.coordinator.script import NO_WISHES, Wishes, script_for
 from fakebroker.coordinator.types import (
-    Answer,
-    CoordinatorConfig,
+    BatchJoin,
     JoinGroup,
     JoinResult,
     OffsetToCommit,
     SyncGroup,
     SyncResult,
 )
-from fakebroker.coordinator.wakeups import Wakeups
 from fakebroker.errors import ErrorCode
 
 # The heartbeat's answers and its one state, as globals: cheaper than attributes of their enumerations.
@@ -34,7 +26,7 @@ _NONE = ErrorCode.NONE
 _REBALANCE_IN_PROGRESS = ErrorCode.REBALANCE_IN_PROGRESS
 
 
-class Coordinator:
+class Coordinator(Groups):
     """All groups of the offsets partitions one broker leads.
 
     Joins and syncs are answered through `answers`, those that are answered at once too, so that there is one order: a
@@ -46,97 +38,6 @@ class Coordinator:
     would on a broker that was busy.
     """
 
-    def __init__(
-        self,
-        config: CoordinatorConfig,
-        new_uuid: Callable[[], str],
-        append: Append = lambda partition, records: _NONE,
-        wishes: Mapping[str, Wishes] = NO_WISHES,
-        note: Note = forget,
-    ) -> None:
-        """Starts without any partition.
-
-        Args:
-            new_uuid: Returns what a new member id ends in; never the same twice.
-            append: Writes one batch to the log of an offsets partition, before what it says takes effect or is
-                answered. By default nothing is kept.
-            wishes: By group id what somebody outside wants of its rebalances.
-            note: Is told of a group after each request or timer that may have changed it.
-        """
-        self.config = config
-        self._new_uuid = new_uuid
-        self._append = append
-        self._note = note
-        self._wishes = wishes
-        self.answers: list[Answer] = []
-        self._groups: dict[str, Group] = {}
-        self._partitions = Partitions()
-        self._wakeups: Wakeups[Group | LedPartition] = Wakeups()
-
-    # Partitions
-
-    def lead(self, partition: int, now_ms: float) -> None:
-        """Becomes the coordinator of the groups of an offsets partition, which starts out without any."""
-        self._partitions.lead(partition, now_ms)
-
-    def start_loading(self, partition: int) -> None:
-        """Will lead an offsets partition once its log is read: until then COORDINATOR_LOAD_IN_PROGRESS."""
-        self._partitions.start_loading(partition)
-
-    def finish_loading(self, partition: int, records: Iterable[Record], now_ms: float) -> None:
-        """Leads the partition with the groups that its log holds, oldest record first. All sessions start anew.
-
-        A group that has too many members rebalances at once. Should `records` raise, nothing has happened.
-        """
-        loaded = log.replay(records)
-        self._partitions.end_loading(partition)
-        self._partitions.lead(partition, now_ms)
-        self.add_groups(loaded, now_ms)
-
-    def add_groups(self, groups: log.LoadedGroups, now_ms: float) -> None:
-        """Takes up groups that the log of a partition led here holds."""
-        for group_id, (value, offsets) in groups.items():
-            group = self._create_group(group_id, now_ms, has_members=bool(value.members))
-            log.restore(group, value, offsets, now_ms)
-            if len(group.members) > self.config.group_max_size:
-                group.step.cause = "loaded with more members than it may have"
-                start_rebalance(group, now_ms)
-            self._settle(group, now_ms)
-
-    def fail_loading(self, partition: int) -> None:
-        """Gives up loading: NOT_COORDINATOR until the partition is loaded again or led."""
-        self._partitions.end_loading(partition)
-
-    def resign(self, partition: int, now_ms: float) -> None:
-        """Hands over the groups of an offsets partition: they are dropped, whoever is parked gets NOT_COORDINATOR."""
-        for group in self._groups_of(partition):
-            self._drop(group, "its coordinator resigned", now_ms)
-            refuse_all(group, ErrorCode.NOT_COORDINATOR)
-        self._partitions.resign(partition)
-
-    def error_for(self, group_id: str) -> ErrorCode:
-        """NONE if the group's partition is led here; else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
-        return self._partitions.error(self._partition_for(group_id))
-
-    def _partition_for(self, group_id: str) -> int:
-        return partition_for(group_id, self.config.offsets_topic_num_partitions)
-
-    def group(self, group_id: str) -> Group | None:
-        return self._groups.get(group_id)
-
-    def groups(self) -> Collection[Group]:
-        """All groups, in the order they were created."""
-        return self._groups.values()
-
-    @property
-    def is_loading(self) -> bool:
-        """Whether some offsets partition is being loaded, whose groups are not known yet."""
-        return self._partitions.is_loading
-
-    def led_partitions(self) -> Collection[LedPartition]:
-        """The offsets partitions whose groups are served here."""
-        return self._partitions.all_led()
-
     # Membership
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
@@ -147,7 +48,8 @@ class Coordinator:
             self._answer(token, refusal)
             return
         if group is not None:
-            joining.join(group, request, token, now_ms, self._new_uuid)
+            join = expecting.join if group.expected.instances else joining.join
+            join(group, request, token, now_ms, self._new_uuid)
         else:
             group = self._create_group(group_id, now_ms)
             group.begin("first JoinGroup", now_ms)
@@ -157,12 +59,38 @@ class Coordinator:
 
     def _store_new_group(self, group: Group, now_ms: float) -> None:
         """Stores that a join has created the group, whatever became of that join; only a parked one waits for it."""
-        if self.config.is_before_kip_848:
+        if self.config.is_before_kip_848 or group.stored is not None:
             return
-        if error := self._append(group.partition, (log.new_group_record(group),)):
+        if error := self._store_value(group, log.new_group_value(group)):
             for member_id in list(group.parked_joins):
                 group.answer_join(member_id, JoinResult(error))
             self._drop(group, f"it could not be stored: {error.name}", now_ms)
+
+    def join_batch(self, group_id: str, request: BatchJoin, token: object, now_ms: float) -> None:
+        """Answers, now or later, through `answers`: once all that join have their results (KAFKA-8397)."""
+        batch = Batch(token, request.members)
+        group = self._groups.get(group_id)
+        error = ErrorCode.INVALID_GROUP_ID if not group_id else self.error_for(group_id) if group is None else _NONE
+        passed = expecting.refuse(batch, request, self.config, error, is_there=group is not None)
+        if not passed:
+            self._answer(token, batch.result())
+            return
+        is_new = group is None
+        if group is None:
+            group = self._create_group(group_id, now_ms)
+            group.begin("first JoinGroup", now_ms)
+        expected = [(seat, member) for seat, member in passed if not member.protocols]
+        if error := expecting.register(group, expected, request.rebalance_timeout_ms, now_ms, self._new_uuid):
+            for seat, member in passed:
+                self._answer(seat, JoinResult(error, member_id=member.member_id))
+            if is_new:
+                self._drop(group, f"it could not be stored: {error.name}", now_ms)
+            return
+        joining = [(seat, member) for seat, member in passed if member.protocols]
+        expecting.join_batch(group, request, joining, now_ms, self._new_uuid)
+        if is_new:
+            self._store_new_group(group, now_ms)
+        self._settle(group, now_ms)
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         """Answers, now or later, through `answers`."""
@@ -292,50 +220,16 @@ class Coordinator:
     # Groups
 
     def delete_group(self, group_id: str, now_ms: float) -> ErrorCode:
-        """Deletes a group without members, and its offsets."""
+        """Deletes a group without members, and its offsets; a join that waits is as good as a member."""
         group = self._groups.get(group_id)
         if group is None:
             return self.error_for(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not EMPTY:
+        if group.state is not EMPTY or group.expected.waiting:
             return ErrorCode.NON_EMPTY_GROUP
         if error := self._append(group.partition, log.tombstones(group)):
             return error
         self._drop(group, "DeleteGroups", now_ms)
         return _NONE
-
-    def _groups_of(self, partition: int) -> list[Group]:
-        return [group for group in self._groups.values() if group.partition == partition]
-
-    def _create_group(self, group_id: str, now_ms: float, *, has_members: bool = False) -> Group:
-        state = STABLE if has_members else EMPTY
-        group = Group(group_id, self._partition_for(group_id), self.config, self._answer, self._store, now_ms, state)
-        group.script = script_for(self._wishes.get(group_id))
-        self._groups[group_id] = group
-        self._schedule_expiry(self._partitions.led(group.partition), now_ms)
-        return group
-
-    def _drop(self, group: Group, cause: str, now_ms: float) -> None:
-        del self._groups[group.group_id]
-        group.step.cause = cause
-        group.transition_to(DEAD, now_ms)
-        self._note(group, now_ms)
-        group.deadline_ms = group.wakeup_ms = inf
-
-    def _answer(self, token: object, result: JoinResult | SyncResult) -> None:
-        if token is not None:
-            self.answers.append((token, result))
-
-    # The log
-
-    def _store(self, group: Group) -> ErrorCode:
-        return self._append(group.partition, (log.group_record(group),))
-
-    def _append_all(self, partition: int, records: Sequence[Record]) -> ErrorCode:
-        return self._append(partition, tuple(records)) if records else _NONE
-
-    def _apply(self, records: Iterable[OffsetRecord]) -> None:
-        for record in records:
-            self._groups[record.group_id].offsets.apply(record.topic, record.partition, record.value)
 
     # Refusals
 
@@ -344,56 +238,3 @@ class Coordinator:
 
     def _error_without_group(self, group_id: str) -> ErrorCode:
         return self._refuse(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
-
-    def apply(self, group: Group, procedure: Callable[[Group, float], object], now_ms: float) -> None:
-        """Lets a procedure change a group without a request for it."""
-        procedure(group, now_ms)
-        group.deadline_ms = group.earliest_deadline()
-        self._settle(group, now_ms)
-
-    # Time
-
-    def tick(self, now_ms: float) -> None:
-        """Lets all timers run out that are due, in order of their deadlines across all groups and partitions.
-
-        Between those with the same deadline, the one whose wake-up was noted first comes first; inside a group see
-        `fire_earliest_timer`.
-        """
-        for due, wakeup_ms in self._wakeups.due(now_ms):
-            if isinstance(due, LedPartition):
-                self._expire(due, now_ms)
-                continue
-            if due.earliest_deadline() == wakeup_ms:
-                fire_earliest_timer(due, now_ms)
-            due.deadline_ms = due.earliest_deadline()
-            self._settle(due, now_ms)
-
-    def next_deadline(self) -> float | None:
-        """When to tick next, or `None` without timers. May be early, as sessions are extended silently; never late."""
-        return self._wakeups.next_ms()
-
-    def _settle(self, group: Group, now_ms: float) -> None:
-        """Ends what a request or a timer does to a group."""
-        self._note(group, now_ms)
-        self._schedule(group)
-
-    def _schedule(self, group: Group) -> None:
-        """Notes when to look at the group's timers, unless that is noted already or an earlier time is."""
-        self._wakeups.note(group, group.deadline_ms)
-
-    def _expire(self, partition: LedPartition, now_ms: float) -> None:
-        """Deletes what has expired, in one batch; if that cannot be stored, the next look will find it again."""
-        records = [record for group in self._groups_of(partition.index) for record in expired_records(group, now_ms)]
-        if not self._append_all(partition.index, records):
-            self._apply(record for record in records if isinstance(record, OffsetRecord))
-            for record in records:
-                if isinstance(record, GroupRecord):
-                    self._drop(self._groups[record.group_id], "its offsets expired", now_ms)
-        if self._groups_of(partition.index):
-            self._schedule_expiry(partition, now_ms)
-
-    def _schedule_expiry(self, partition: LedPartition, now_ms: float) -> None:
-        """Notes when to look for expired offsets, unless that is noted already."""
-        if partition.wakeup_ms == inf:
-            interval_ms = self.config.offsets_retention_check_interval_ms
-            self._wakeups.note(partition, partition.next_look_ms(interval_ms, now_ms))

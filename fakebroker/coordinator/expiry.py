@@ -11,12 +11,13 @@ from fakebroker.coordinator.offsets import CommittedOffset
 def expired_records(group: Group, now_ms: float) -> list[Record]:
     """Tombstones for what of the group has expired; its own comes last, if it is Empty and no offset is left.
 
-    See Kafka's `GroupCoordinatorShard.cleanupGroupMetadata`: so a group that never had offsets goes as well.
+    See Kafka's `GroupCoordinatorShard.cleanupGroupMetadata`: so a group that never had offsets goes as well. One in
+    which somebody is expected stays.
     """
     if not _may_expire(group):
         return []
     expired: list[Record] = []
-    is_anything_left = group.state is not EMPTY
+    is_anything_left = group.state is not EMPTY or bool(group.expected.instances)
     for topic, partition, committed in group.offsets:
         is_read = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
         if not is_read and _is_expired(group, committed, now_ms):

@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
+from typing import TYPE_CHECKING
 
+from fakebroker.coordinator.batch import drop
+from fakebroker.coordinator.expected import Expectations
 from fakebroker.coordinator.history import Step
 from fakebroker.coordinator.member import Member
 from fakebroker.coordinator.offsets import OffsetStore
@@ -17,6 +20,9 @@ from fakebroker.coordinator.selection import most_voted
 from fakebroker.coordinator.subscription import parse_subscribed_topics
 from fakebroker.coordinator.types import CoordinatorConfig, JoinedMember, JoinGroup, JoinResult, SyncResult
 from fakebroker.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fakebroker.coordinator.log import GroupValue
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -89,6 +95,7 @@ class Group:
         partition: The partition of `__consumer_offsets` the group belongs to.
         answer: Takes a token and the answer to it.
         store: Writes the group as it is now to the log; NONE, or why it is not there, as clients are told.
+        store_expected: The same, but only of who is expected now; all else stays in the log as it is.
         state_since_ms: Time of the last transition.
         generation_id: Never goes back.
         protocol_type: `None` until a member is added (a "simple" group). Outlives the members.
@@ -107,6 +114,8 @@ class Group:
         initial_remaining_ms: How much more an initial rebalance may wait.
         deadline_ms: No timer of the group runs out earlier. Only the coordinator raises it.
         wakeup_ms: When the coordinator will next look at the group's timers.
+        expected: Who is to become a member, and whose joins wait for that (KAFKA-8397).
+        stored: The group as the log has it, but for who is expected; `None` if there is no record of it.
         step: What the request or timer under way has changed.
         script: What somebody outside wants of the rebalances, if anybody does.
     """
@@ -116,6 +125,7 @@ class Group:
     config: CoordinatorConfig
     answer: Callable[[object, JoinResult | SyncResult], None]
     store: Callable[["Group"], ErrorCode]
+    store_expected: Callable[["Group"], ErrorCode]
     state_since_ms: float
     state: GroupState = EMPTY
     previous_state: GroupState = DEAD
@@ -139,6 +149,8 @@ class Group:
     sync_deadline_ms: float = inf
     deadline_ms: float = inf
     wakeup_ms: float = inf
+    expected: Expectations = field(default_factory=Expectations)
+    stored: "GroupValue | None" = None
     script: Script | None = None
     step: Step = field(default_factory=Step)
 
@@ -206,17 +218,18 @@ class Group:
         """Whether `group.max.size` lets this member join (Kafka's `acceptJoiningMember`); pending ids do not count.
 
         While members join, the places go to those whose joins are parked: so the last ones of a group that is too large
-        are the ones turned away.
+        are the ones turned away. Who is expected has a place.
         """
-        if self.state is EMPTY:
-            return True
+        places = self.config.group_max_size - len(self.expected.instances)
+        if self.state is EMPTY and not self.members:
+            return not self.expected.instances or places > 0
         if self.state is PREPARING_REBALANCE:
-            return member_id in self.parked_joins or len(self.parked_joins) < self.config.group_max_size
-        return member_id in self.members or len(self.members) < self.config.group_max_size
+            return member_id in self.parked_joins or len(self.parked_joins) < places
+        return member_id in self.members or len(self.members) < places
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
         """Whether somebody with these protocols can be a member: one of them is supported by all members there are."""
-        if self.state is EMPTY:
+        if self.state is EMPTY and not self.members:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
             self.protocol_counts.get(name, 0) == len(self.members) for name, _ in protocols
@@ -332,8 +345,8 @@ class Group:
     # Answers
 
     def park_join(self, member_id: str, token: object) -> None:
-        """An older parked join of the same member is dropped: Kafka never answers it."""
-        self.parked_joins.pop(member_id, None)
+        """An older parked join of the same member is dropped: Kafka never answers it, but in a batch others need it."""
+        drop(self.parked_joins.pop(member_id, None), self.answer)
         self.parked_joins[member_id] = token
         self.step.rejoined.append(member_id)
 
@@ -383,4 +396,5 @@ class Group:
             self.sync_deadline_ms,
             min(self.pending_members.values(), default=inf),
             min((member.deadline_ms for member in self.members.values()), default=inf),
+            self.expected.deadline_ms(),
         )

@@ -27,7 +27,8 @@ class Timer:
     """A timer that runs.
 
     Attributes:
-        what: "join", "sync", or whose it is: "session of" or "pending" with a member id.
+        what: "join", "sync", "expected" of instances that are (KAFKA-8397), or whose it is: "session of" or "pending"
+            with a member id.
         left_ms: How long until it runs out.
     """
 
@@ -135,6 +136,7 @@ def _timers(group: "Group", now_ms: float, *, with_members: bool) -> tuple[Timer
     if group.state.value == DEAD:
         return ()
     deadlines = [("join", group.join_deadline_ms), ("sync", group.sync_deadline_ms)]
+    deadlines.append(("expected", group.expected.deadline_ms()))
     if with_members and group.members:
         member = min(group.members.values(), key=attrgetter("deadline_ms"))
         deadlines.append((f"session of {member.member_id}", member.deadline_ms))

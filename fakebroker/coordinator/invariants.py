@@ -69,11 +69,21 @@ def _counts_match(group: Group) -> bool:
 
 
 def _is_cared_for(group: Group, member_id: str) -> bool:
-    is_waiting = member_id in group.parked_joins or member_id in group.parked_syncs
+    is_waiting = any(member_id in each for each in (group.parked_joins, group.parked_syncs, group.expected.waiting))
     return group.members[member_id].deadline_ms < inf or is_waiting
 
 
-_RULES: tuple[tuple[str, Callable[[Group], bool]], ...] = (
+def _are_expected_outside(group: Group) -> bool:
+    ids = [expected.member_id for expected in group.expected.instances.values()]
+    is_member = any(each in group.members or each in group.pending_members for each in ids)
+    return len(set(ids)) == len(ids) and not is_member and not group.static_members.keys() & group.expected.instances
+
+
+def _is_stored_before(group: Group) -> bool:
+    return group.stored is None or group.stored.generation_id <= group.generation_id
+
+
+_RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
     ("a group that can be found is not Dead", lambda g: g.state is not DEAD),
     (
         "an Empty group has no members and no protocol",
@@ -135,6 +145,24 @@ _RULES: tuple[tuple[str, Callable[[Group], bool]], ...] = (
         "a member's session runs, or an answer is owed to the member",
         lambda g: all(_is_cared_for(g, i) for i in g.members),
     ),
+    (
+        "who is expected is filed under its instance id",
+        lambda g: all(e.instance_id == i for i, e in g.expected.instances.items()),
+    ),
+    ("who is expected is no member yet", _are_expected_outside),
+    (
+        "joins wait only while somebody who is expected is missing",
+        lambda g: not g.expected.waiting or g.expected.missing,
+    ),
+    (
+        "the time of the waiting runs exactly while joins wait",
+        lambda g: (g.expected.gathering_deadline_ms < inf) == bool(g.expected.waiting),
+    ),
+    (
+        "a join that waits is not parked in the group too",
+        lambda g: not any(i in g.parked_joins for i in g.expected.waiting),
+    ),
+    ("what the log has of a group is not newer than the group", _is_stored_before),
     ("a group with members has a deadline", lambda g: not g.members or g.earliest_deadline() < inf),
     ("the coordinator wakes up before every deadline", lambda g: g.wakeup_ms <= g.earliest_deadline()),
 )

@@ -36,22 +36,36 @@ def refuse(
 
 def join(group: Group, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]) -> None:
     """Handles a JoinGroup for a group that exists; the answer comes now or later."""
+    if refusal := refusal_of(group, request):
+        group.answer(token, refusal)
+    elif not request.member_id:
+        _join_as(new_member_id(request, new_uuid), group, request, token, now_ms)
+    elif request.member_id in group.pending_members:
+        _add_member(request.member_id, group, request, token, now_ms)
+    else:
+        rejoin(group, request, token, now_ms)
+
+
+def new_member_id(request: JoinGroup, new_uuid: Callable[[], str]) -> str:
+    """What a member without an id is called from now on."""
+    return f"{request.client_id if request.instance_id is None else request.instance_id}-{new_uuid()}"
+
+
+def refusal_of(group: Group, request: JoinGroup) -> JoinResult | None:
+    """What a join is told that may not be; whom there is no room for is no member any more."""
     member_id = request.member_id
     if not group.has_room_for(member_id):
         group.step.cause = f"JoinGroup of {member_id}, for which there is no room"
         group.remove(member_id)
-        group.answer(token, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED))
-    elif not group.supports(request.protocol_type, request.protocols):
-        group.answer(token, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id))
-    elif not member_id:
-        new_member_id = f"{request.client_id if request.instance_id is None else request.instance_id}-{new_uuid()}"
-        _join_as(new_member_id, group, request, token, now_ms)
-    elif member_id in group.pending_members:
-        _join_pending(group, request, token, now_ms)
-    elif error := group.check_member(member_id, request.instance_id):
-        group.answer(token, JoinResult(error, member_id=member_id))
-    else:
-        _rejoin(group, request, token, now_ms)
+        return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if not group.supports(request.protocol_type, request.protocols):
+        return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id)
+    if member_id in group.pending_members:
+        # Only dynamic members are ever pending; Kafka fails with an IllegalStateException.
+        return None if request.instance_id is None else JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if member_id and (error := group.check_member(member_id, request.instance_id)):
+        return JoinResult(error, member_id=member_id)
+    return None
 
 
 def _join_as(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
@@ -60,20 +74,19 @@ def _join_as(new_member_id: str, group: Group, request: JoinGroup, token: object
         group.arm_pending(new_member_id, request.session_timeout_ms, now_ms)
         group.answer(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id=new_member_id))
     elif request.instance_id in group.static_members:
-        _replace_static_member(new_member_id, group, request, token, now_ms)
+        replace_static_member(new_member_id, group, request, token, now_ms)
     else:
         _add_member(new_member_id, group, request, token, now_ms)
 
 
-def _join_pending(group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
-    if request.instance_id is None:
-        _add_member(request.member_id, group, request, token, now_ms)
-    else:  # Only dynamic members are ever pending; Kafka fails with an IllegalStateException.
-        group.answer(token, JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR))
-
-
 def _add_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
     group.step.cause = f"JoinGroup of {member_id}, a new member"
+    enter_new(member_id, group, request, token, now_ms)
+    rebalance_or_complete(group, now_ms)
+
+
+def enter_new(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+    """Adds a member, and parks its join; the round is up to the caller."""
     if group.is_extended_by_a_new_member:
         group.new_member_added = True
     member = Member(
@@ -89,10 +102,9 @@ def _add_member(member_id: str, group: Group, request: JoinGroup, token: object,
     group.add(member, request.protocol_type)
     group.park_join(member_id, token)
     group.arm_session(member, NEW_MEMBER_JOIN_TIMEOUT_MS, now_ms)
-    rebalance_or_complete(group, now_ms)
 
 
-def _rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+def rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
     """A known member: answered at once when nothing changes, so that a lost answer costs no round.
 
     The leader of a stable group always gets a new round: it may have seen a change that no metadata shows.
@@ -118,7 +130,7 @@ def _described(member: Member, request: JoinGroup, *, is_leader: bool) -> str:
     return ", ".join(words)
 
 
-def _replace_static_member(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
+def replace_static_member(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
     """A static member that has come back without its id, under a new one.
 
     In a stable group no round is needed as long as the members would choose the same protocol, whatever else changed.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from fakebroker.coordinator import expecting
 from fakebroker.coordinator.group import EMPTY, PREPARING_REBALANCE, Group
 from fakebroker.coordinator.rebalance import rebalance_or_complete
 from fakebroker.errors import ErrorCode
@@ -17,9 +18,22 @@ def leave(group: Group, members: Iterable[tuple[str, str | None]], now_ms: float
     if group.config.is_before_kip_848:
         return ErrorCode.NONE, [_leave_alone(group, *member, now_ms) for member in members]
     group.step.cause = f"LeaveGroup of {', '.join(member_id or str(instance_id) for member_id, instance_id in members)}"
-    errors = [_leave_one(group, member_id, instance_id) for member_id, instance_id in members]
+    errors = []
+    has_left = is_expected_no_more = False
+    for member_id, instance_id in members:
+        expected = group.expected.find(member_id, instance_id)
+        if expected is not None:
+            errors.append(expecting.leave(group, expected, member_id))
+            is_expected_no_more |= not errors[-1]
+        else:
+            errors.append(_leave_one(group, member_id, instance_id))
+            has_left |= not errors[-1]
+    if is_expected_no_more:
+        group.store_expected(group)
+        if expecting.admit_if_complete(group, now_ms):
+            return ErrorCode.NONE, errors
     # A pending id that leaves starts a round as well, though no member is missing: Kafka does not tell the two apart.
-    if ErrorCode.NONE in errors and group.state is not EMPTY and (error := rebalance_or_complete(group, now_ms)):
+    if has_left and group.state is not EMPTY and (error := rebalance_or_complete(group, now_ms)):
         return error, []
     return ErrorCode.NONE, errors
 

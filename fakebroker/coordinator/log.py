@@ -6,8 +6,9 @@ each member's protocols only the one that was chosen.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fakebroker.coordinator.expecting import expect
 from fakebroker.coordinator.group import Group
 from fakebroker.coordinator.member import Member
 from fakebroker.coordinator.offsets import CommittedOffset, OffsetStore
@@ -29,6 +30,15 @@ class MemberValue:
 
 
 @dataclass(slots=True)
+class ExpectedValue:
+    """One instance that is expected, in the record of its group (KAFKA-8397)."""
+
+    instance_id: str
+    member_id: str
+    rebalance_timeout_ms: int
+
+
+@dataclass(slots=True)
 class GroupValue:
     """A classic group (Kafka's `GroupMetadataValue`).
 
@@ -43,6 +53,7 @@ class GroupValue:
     leader: str | None
     state_timestamp_ms: int
     members: tuple[MemberValue, ...]
+    expected: tuple[ExpectedValue, ...] = ()
 
 
 @dataclass(slots=True)
@@ -73,10 +84,10 @@ Append = Callable[[int, tuple[Record, ...]], ErrorCode]
 # Writing
 
 
-def group_record(group: Group) -> GroupRecord:
-    """The group as it is now."""
+def group_value(group: Group) -> GroupValue:
+    """The group as it is now, but for who is expected."""
     members = tuple(_member_value(member, group.protocol_name or "") for member in group.members.values())
-    value = GroupValue(
+    return GroupValue(
         protocol_type=group.protocol_type or "",
         generation_id=group.generation_id,
         protocol_name=group.protocol_name,
@@ -84,7 +95,6 @@ def group_record(group: Group) -> GroupRecord:
         state_timestamp_ms=int(group.state_since_ms),
         members=members,
     )
-    return GroupRecord(group.group_id, value)
 
 
 def _member_value(member: Member, protocol_name: str) -> MemberValue:
@@ -100,9 +110,18 @@ def _member_value(member: Member, protocol_name: str) -> MemberValue:
     )
 
 
-def new_group_record(group: Group) -> GroupRecord:
+def new_group_value(group: Group) -> GroupValue:
     """A group that a join has just created, as if it had not begun its first round (`newEmptyGroupMetadataRecord`)."""
-    return GroupRecord(group.group_id, GroupValue("", 0, None, None, int(group.state_since_ms), ()))
+    return GroupValue("", 0, None, None, int(group.state_since_ms), ())
+
+
+def group_record(group: Group, value: GroupValue) -> GroupRecord:
+    """The record of a group: this value, with who is expected now."""
+    expected = tuple(
+        ExpectedValue(each.instance_id, each.member_id, each.rebalance_timeout_ms)
+        for each in group.expected.instances.values()
+    )
+    return GroupRecord(group.group_id, replace(value, expected=expected) if expected else value)
 
 
 def tombstones(group: Group) -> tuple[Record, ...]:
@@ -142,7 +161,8 @@ def replay(records: Iterable[Record]) -> LoadedGroups:
 def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:
     """Fills a group that has just been made, and is Stable if the value has members.
 
-    Nobody is waited for, and all sessions start anew, in full (Kafka's `GroupMetadataManager.replay` and `onLoaded`).
+    No round is under way, and all sessions start anew, in full (Kafka's `GroupMetadataManager.replay` and `onLoaded`).
+    So does the time of those who are expected, as many as there are places for.
     """
     group.offsets = offsets
     group.state_since_ms = value.state_timestamp_ms
@@ -154,6 +174,10 @@ def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float
         group.add(member, value.protocol_type)
         group.arm_session(member, member.session_timeout_ms, now_ms)
     group.leader_id = value.leader
+    group.stored = replace(value, expected=())
+    places = max(0, group.config.group_max_size - len(group.members)) if group.config.expects_instances else 0
+    for each in value.expected[:places]:
+        expect(group, each.instance_id, each.member_id, each.rebalance_timeout_ms, now_ms)
     group.subscribed_topics = group.compute_subscribed_topics()
     group.begin("loaded from the log", now_ms)
 

@@ -74,6 +74,8 @@ def refuse_all(group: Group, error: ErrorCode) -> None:
     """Answers every join and sync that waits with an error, for the group will not be here any more."""
     for member_id in list(group.parked_joins):
         group.answer_join(member_id, JoinResult(error, member_id=member_id))
+    for arrival in group.expected.waiting.values():
+        group.answer(arrival.token, JoinResult(error, member_id=arrival.member_id))
     for member_id in [*group.parked_syncs, group.leader_id or ""]:  # The leader's is not parked if it is held.
         group.answer_sync(member_id, SyncResult(error))
 
@@ -96,7 +98,7 @@ def _start_initial_delay(group: Group, now_ms: float) -> None:
     group.arm_join(delay_ms, now_ms)
 
 
-def _expire_join(group: Group, now_ms: float) -> None:
+def expire_join(group: Group, now_ms: float) -> None:
     """Completes the join phase; but an initial delay is extended while members keep coming.
 
     See Kafka's `tryCompleteInitialRebalanceElseSchedule`.
@@ -198,31 +200,14 @@ def _choose_leader(group: Group, wishes: Wishes) -> None:
 # Timers
 
 
-def fire_earliest_timer(group: Group, now_ms: float) -> None:
-    """Lets the one timer run out that is due first.
-
-    At the same deadline sessions come first, in the order the members were added, then pending ids in the order they
-    were told, then the join timer, then the sync timer.
-    """
-    deadline_ms = group.earliest_deadline()
-    for member in group.members.values():
-        if member.deadline_ms == deadline_ms:
-            return expire_session(group, member, now_ms)
-    for member_id, pending_deadline_ms in group.pending_members.items():
-        if pending_deadline_ms == deadline_ms:
-            return _expire_pending(group, member_id, now_ms)
-    if group.join_deadline_ms == deadline_ms:
-        return _expire_join(group, now_ms)
-    return expire_sync(group, now_ms)
-
-
 def expire_session(group: Group, member: Member, now_ms: float) -> None:
     """Removes a member, unless an answer is owed to it; a new member is removed even then."""
     member_id = member.member_id
     if is_sync_held(group, member_id):  # An answer is owed to it, too.
         group.arm_session(member, member.session_timeout_ms, now_ms)
         return
-    if not member.is_new and (member_id in group.parked_joins or member_id in group.parked_syncs):
+    is_owed = member_id in group.parked_joins or member_id in group.parked_syncs or member_id in group.expected.waiting
+    if is_owed and not member.is_new:
         member.deadline_ms = inf
         return
     group.step.cause = f"session of {member_id} expired"
@@ -233,7 +218,7 @@ def expire_session(group: Group, member: Member, now_ms: float) -> None:
         _complete_if_nobody_is_missing(group, now_ms)
 
 
-def _expire_pending(group: Group, member_id: str, now_ms: float) -> None:
+def expire_pending(group: Group, member_id: str, now_ms: float) -> None:
     group.step.cause = f"{member_id} was told its id and never joined with it"
     group.remove(member_id)
     if group.state is PREPARING_REBALANCE:

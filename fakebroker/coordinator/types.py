@@ -18,6 +18,7 @@ class CoordinatorConfig:
 
     Attributes:
         is_before_kip_848: The coordinator decides as that of Kafka before 4.0 does (`kafka.coordinator.group`).
+        expects_instances: The coordinator goes on expecting the instances that the log says are expected (KAFKA-8397).
         is_before_kip_211: Every commit expires so long after it was made, whoever is in the group; before Kafka 2.1.
     """
 
@@ -31,6 +32,7 @@ class CoordinatorConfig:
     offsets_retention_check_interval_ms: int = 600_000
     is_before_kip_848: bool = False
     is_before_kip_211: bool = False
+    expects_instances: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,6 +85,43 @@ class JoinResult:
 
 
 @dataclass(slots=True, kw_only=True)
+class BatchMember:
+    """One member of a batch; without protocols it does not join, but is to be expected."""
+
+    member_id: str
+    instance_id: str | None
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchJoin:
+    """One JoinGroup request that is that of many (KAFKA-8397). What is said once holds for each of its members."""
+
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    members: tuple[BatchMember, ...]
+
+
+@dataclass(slots=True)
+class BatchResult:
+    """The answer to a batch.
+
+    Attributes:
+        generation: What those are told that have joined a generation; it tells the members if the leader is among them.
+            Without anybody who has joined, one without a generation.
+        members: The members that were asked for.
+        results: What each of them is told, in that order.
+    """
+
+    generation: JoinResult
+    members: tuple[BatchMember, ...]
+    results: tuple[JoinResult, ...]
+
+
+@dataclass(slots=True, kw_only=True)
 class SyncGroup:
     """One SyncGroup request. `None` for a protocol type or name means that the version does not carry it."""
 
@@ -105,7 +144,7 @@ class SyncResult:
 
 
 # The token of a parked or just answered request, as the caller handed it in, and the answer to it.
-Answer = tuple[object, JoinResult | SyncResult]
+Answer = tuple[object, JoinResult | SyncResult | BatchResult]
 
 
 @dataclass(slots=True, kw_only=True)

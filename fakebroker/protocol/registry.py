@@ -5,6 +5,7 @@ of them than that.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -17,7 +18,7 @@ class Api:
 
     Attributes:
         name: Kafka's name.
-        request: Its request, of all versions that can be read.
+        request: Its request, of all versions that can be read, those of proposals too.
         response: Its response.
         versions: The versions that are answered, by a cluster that is of no certain release.
         advertised_versions: The versions that ApiVersions tells of then.
@@ -85,6 +86,11 @@ APIS = (
     _api("DescribeProducers", "0"),
     _api("DescribeTopicPartitions", "0"),
 )
+
+PROPOSALS: Mapping[str, Mapping[str, Versions]] = {
+    "batch-join": {"JoinGroup": Versions(0, 10)},  # KAFKA-8397, built by nobody else
+}
+"""What is no Kafka's: by the name of the proposal the versions that it gives APIs, where somebody asks for it."""
 
 API_BY_KEY = {api.key: api for api in APIS}
 API_BY_NAME = {api.name: api for api in APIS}

@@ -102,6 +102,7 @@ class _Words:
         if is_held(group):
             yield "It is held in this state."
         yield from _BY_STATE[group.state](self)
+        yield from self._expected()
 
     def empty(self) -> Iterator[str]:
         group = self.group
@@ -151,6 +152,17 @@ class _Words:
         for member_id, deadline_ms in list(self.group.pending_members.items())[:_NAMED_AT_MOST]:
             name, left = self.names[member_id], self._left(deadline_ms)
             yield f"{name} was told its id and has not joined with it; it has {left} more to do so."
+
+    def _expected(self) -> Iterator[str]:
+        """Who is to come that was registered beforehand, and until when."""
+        expectations = self.group.expected
+        missing = _listed(expected.instance_id for expected in expectations.missing)
+        left = self._left(expectations.deadline_ms())
+        if expectations.waiting:
+            waiting = _count(len(expectations.waiting), "join")
+            yield f"{waiting} kept aside: the group waits for instances {missing} for {left} more."
+        elif expectations.instances:
+            yield f"Instances {missing} are expected; the next one is not any more in {left} unless one joins."
 
     def _who(self, member: Member) -> str:
         """A member by name, and when it was last heard of; its client id too, where the name does not begin with it."""

@@ -54,6 +54,7 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         as_version: The release of Kafka that the brokers pass for, from "0.10.0" to "4.2"; if not given they answer all
             versions that there are, and behave as the newest.
         api_versions: For some APIs by name the first and the last version to answer, or None to lack it.
+        proposals: What no Kafka has, and brokers of the newest release are to have: "batch-join" (KAFKA-8397).
         clock: "real"; or "manual": the brokers' time stands still until `cluster.clock.advance(seconds)`; or, such as
             `Scaled(10)`, so many times as fast as real time. Clients' time is real whatever this is; inside of trio,
             real time is trio's, so a `trio.testing.MockClock` moves it.
@@ -67,7 +68,7 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         partial_frame_timeout_s: A client that stops in the middle of a request is closed after so long.
 
     Raises:
-        ConfigError: A setting, topic, release, version or number of brokers cannot be.
+        ConfigError: A setting, topic, release, version, proposal or number of brokers cannot be.
         ListenError: On entering: an address or port cannot be had.
     """
 
@@ -80,6 +81,7 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         *,
         as_version: str | None = None,
         api_versions: Mapping[str, VersionCap] | None = None,
+        proposals: Sequence[str] = (),
         clock: Literal["real", "manual"] | Scaled = "real",
         host: str = "127.0.0.1",
         port: int = 0,
@@ -93,7 +95,8 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
         self._like = Broker(as_version=as_version, api_versions=api_versions or {})
-        first_dialects = dialects(brokers, as_version, api_versions or {})
+        self._proposals = tuple(proposals)
+        first_dialects = dialects(brokers, as_version, api_versions or {}, proposals)
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
 
         def new_cluster() -> Cluster:
@@ -300,7 +303,7 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         Raises:
             ConfigError: There is no such broker, release, API or version; or an option cannot be.
         """
-        dialect = Dialect.of(Broker(as_version=as_version, api_versions=api_versions or {}))
+        dialect = Dialect.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
         broker = self._call(lambda: self._broker(node_id))
         if was_up := broker.up:
             self.stop_broker(node_id, **how)
@@ -317,7 +320,7 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         Raises:
             ConfigError: There is no such release, API or version.
         """
-        dialect = Dialect.of(like or self._like)
+        dialect = Dialect.of(like or self._like, self._proposals)
 
         def add() -> BrokerView:
             broker = self.cluster.add_broker(dialect)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.coordinator.expected import Expected
 from fakebroker.coordinator.group import Group, GroupState
 from fakebroker.coordinator.member import Member
 from fakebroker.server.journaling import JournalView
@@ -34,6 +35,7 @@ class MemberView:
         client_host: In Kafka's form, such as "/127.0.0.1".
         instance_id: `group.instance.id` of a static member, else None.
         assignment: The bytes that the leader gave it, as the group's protocol type lays them out.
+        is_expected: It is no member yet: others wait, or will wait, for it to join (KAFKA-8397).
     """
 
     member_id: str
@@ -43,6 +45,7 @@ class MemberView:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     assignment: bytes
+    is_expected: bool = False
 
     @classmethod
     def of(cls, member: Member) -> "MemberView":
@@ -56,6 +59,16 @@ class MemberView:
             member.assignment,
         )
 
+    @classmethod
+    def of_expected(cls, group: Group, expected: Expected) -> "MemberView":
+        """An instance that is to become a member; of its client something is known only while its join waits."""
+        arrival = group.expected.waiting.get(expected.member_id)
+        client_id, client_host = (arrival.request.client_id, arrival.request.client_host) if arrival else ("", "")
+        session_ms = arrival.request.session_timeout_ms if arrival else 0
+        rebalance_ms = arrival.request.rebalance_timeout_ms if arrival else expected.rebalance_timeout_ms
+        ids = expected.member_id, client_id, client_host, expected.instance_id
+        return cls(*ids, session_ms, rebalance_ms, b"", is_expected=True)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
@@ -66,7 +79,7 @@ class GroupView:
         protocol_type: `consumer` for consumers; None for a group that has only offsets.
         protocol_name: The assignor in use; None between generations and without members.
         leader_id: The member id of the leader.
-        members: In the order in which they joined first.
+        members: In the order in which they joined first; after them the instances that are expected.
         history: What it went through until then.
     """
 
@@ -85,6 +98,7 @@ class GroupView:
         if group is None:
             return cls(group_id, GroupState.DEAD.value, 0, None, None, None, (), history)
         members = tuple(MemberView.of(member) for member in group.members.values())
+        members += tuple(MemberView.of_expected(group, each) for each in group.expected.instances.values())
         state, generation = group.state.value, group.generation_id
         kind, protocol, leader_id = group.protocol_type, group.protocol_name, group.leader_id
         return cls(group_id, state, generation, kind, protocol, leader_id, members, history)
@@ -96,9 +110,10 @@ class GroupView:
     def __str__(self) -> str:
         head = f"{self.group_id}: {self.state}, generation {self.generation_id}, protocol {self.protocol_name or '-'}"
         lines = [
-            f"  {member.member_id} at {member.client_host[1:]}"
+            f"  {member.member_id} at {member.client_host[1:] or '-'}"
             + (", leader" if member.member_id == self.leader_id else "")
             + (f", static {member.instance_id!r}" if member.instance_id else "")
+            + (", expected" if member.is_expected else "")
             for member in self.members
         ]
         return "\n".join([head, *lines])

@@ -3,6 +3,7 @@
 Each request and response takes the way through the bytes of its version, so a field that it cannot carry is seen.
 """
 
+from collections.abc import Sequence
 from itertools import count
 from random import Random
 from typing import Any
@@ -53,6 +54,7 @@ class Harness:
         brokers: How many brokers.
         config: Settings by Kafka's names.
         as_version: The release of Kafka that all brokers pass for.
+        proposals: What no Kafka has and they are to have.
     """
 
     def __init__(
@@ -61,11 +63,12 @@ class Harness:
         brokers: int = 1,
         config: dict[str, object] | None = None,
         as_version: str | None = None,
+        proposals: Sequence[str] = (),
     ) -> None:
         ids = count(1)
         self.now_ms = START_MS
         self.cluster = Cluster(
-            dialects=dialects(brokers, as_version, {}),
+            dialects=dialects(brokers, as_version, {}, proposals),
             topics={"news": 1} if topics is None else topics,
             config=Config({"offsets.topic.num.partitions": 2} | (config or {})),
             new_id=lambda: next(ids).to_bytes(16, "big"),

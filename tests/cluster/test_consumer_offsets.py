@@ -1,5 +1,6 @@
 """Coordinators' records in the log of an offsets partition: written, read back, and what cannot be read."""
 
+import io
 from dataclasses import replace
 
 import pytest
@@ -8,12 +9,13 @@ from hypothesis import given, strategies as st
 from fakebroker.cluster.compacted_log import CompactedLog
 from fakebroker.cluster.consumer_offsets import append_records, parse_record, read_records, record_key, record_value
 from fakebroker.cluster.partition_log import PartitionLog
-from fakebroker.coordinator.log import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record, replay
+from fakebroker.coordinator.log import ExpectedValue, GroupRecord, GroupValue, MemberValue, OffsetRecord, Record, replay
 from fakebroker.coordinator.offsets import CommittedOffset
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol import records
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from tests.protocol.test_consumer_offsets import THEIR_CLASSES
 from tests.protocol.test_golden import layout
 
 MEMBER = MemberValue(
@@ -56,6 +58,7 @@ GROUPS = st.builds(
     leader=st.none() | TEXT,
     state_timestamp_ms=TIME_MS,
     members=st.lists(MEMBERS, max_size=3).map(tuple),
+    expected=st.lists(st.builds(ExpectedValue, TEXT, TEXT, INT32), max_size=3).map(tuple),
 )
 LASTING_OFFSETS = st.builds(
     CommittedOffset, offset=INT64, leader_epoch=INT32, metadata=TEXT, commit_timestamp_ms=TIME_MS
@@ -117,6 +120,24 @@ def prefixed(version: int, value: bytes) -> bytes:
             00 00 00 00              # members
             """,
         ),
+        (
+            GroupRecord("grp", GroupValue("", 4, None, None, 1_000, (), (ExpectedValue("x", "x-1", 60_000),))),
+            GROUP_KEY,
+            """
+            00 04                    # version: the one with tagged fields
+            01                       # protocol type
+            00 00 00 04              # generation
+            00  00                   # protocol and leader: null
+            00 00 00 00 00 00 03 e8  # state timestamp
+            01                       # members
+            01  cd 41  0d            # one tagged field: 8397, 13 bytes
+            02                       # one is expected
+            02 78                    # instance id
+            04 78 2d 31              # member id
+            00 00 ea 60              # rebalance timeout
+            00  00                   # no tagged fields in either
+            """,
+        ),
         (OffsetRecord("grp", "t", 5, None), OFFSET_KEY, None),
         (GroupRecord("grp", None), GROUP_KEY, None),
     ],
@@ -129,6 +150,18 @@ def test_what_is_written(record: Record, key: bytes, value: str | None) -> None:
 @given(record=RECORDS)
 def test_what_is_written_is_read(record: Record) -> None:
     assert parse_record(record_key(record), record_value(record)) == record
+
+
+def test_who_does_not_know_of_expectations_reads_the_group_all_the_same() -> None:
+    assert GROUP.value is not None
+    with_them = replace(GROUP, value=replace(GROUP.value, expected=(ExpectedValue("x", "x-1", 60_000),)))
+    key, value = record_key(with_them), record_value(with_them)
+    assert value is not None
+    read = THEIR_CLASSES[GroupMetadataValue].decode(io.BytesIO(value[2:]), version=4, compact=True, tagged=True)
+    assert (read.protocol_type, read.generation, read.leader) == ("consumer", 3, "m-1")
+    assert [member.member_id for member in read.members] == ["m-1", "m-1"]
+    assert parse_record(key, value) == with_them
+    assert parse_record(key, record_value(GROUP)) == GROUP, "without any, version 3 is written"
 
 
 def test_an_expiring_offset_loses_its_leader_epoch() -> None:

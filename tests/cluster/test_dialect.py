@@ -88,6 +88,29 @@ def test_what_cannot_be_is_one_sentence(broker: Broker, sentence: str) -> None:
     assert str(raised.value).startswith(sentence)
 
 
+@pytest.mark.parametrize("as_version", [None, "4.2", "4.2.1"])
+def test_a_proposal_is_spoken_by_the_newest_release(as_version: str | None) -> None:
+    dialect = Dialect.of(Broker(as_version=as_version), ["batch-join"])
+    join = API_BY_NAME["JoinGroup"].key
+    assert dialect.versions == {**Dialect.of(Broker(as_version=as_version)).versions, join: Versions(0, 10)}
+    assert dialect.expects_instances
+    assert not Dialect.of(Broker(as_version=as_version)).expects_instances
+
+
+def test_an_older_release_has_no_proposal_and_caps_hold() -> None:
+    assert Dialect.of(Broker(as_version="4.1"), ["batch-join"]) == Dialect.of(Broker(as_version="4.1"))
+    capped = Dialect.of(Broker(api_versions={"JoinGroup": (2, 9)}), ["batch-join"])
+    assert not capped.expects_instances
+    assert not Dialect.of(Broker(api_versions={"JoinGroup": None}), ["batch-join"]).expects_instances
+    old, new = dialects([Broker(as_version="3.9"), Broker()], None, {}, ["batch-join"])
+    assert [old.expects_instances, new.expects_instances] == [False, True]
+
+
+def test_an_unknown_proposal_is_one_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"^proposals: 'batch', expected some of batch-join$"):
+        dialects(1, None, {}, ["batch"])
+
+
 @pytest.mark.parametrize("brokers", [0, -1, 1001, 10**12, []])
 def test_there_cannot_be_so_many_brokers(brokers: Any) -> None:
     count = brokers if isinstance(brokers, int) else 0

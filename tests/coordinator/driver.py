@@ -10,6 +10,7 @@ from fakebroker.coordinator.group import Group
 from fakebroker.coordinator.invariants import History, check
 from fakebroker.coordinator.log import Record
 from fakebroker.coordinator.types import (
+    BatchResult,
     CoordinatorConfig,
     JoinGroup,
     JoinResult,
@@ -43,7 +44,7 @@ RANGE = protocols("range")
 class Call:
     """A JoinGroup or SyncGroup that was sent; it is its own token."""
 
-    result: JoinResult | SyncResult | None = None
+    result: JoinResult | SyncResult | BatchResult | None = None
 
     @property
     def is_parked(self) -> bool:
@@ -52,6 +53,7 @@ class Call:
     @property
     def error(self) -> ErrorCode:
         assert self.result is not None, "still parked"
+        assert not isinstance(self.result, BatchResult), "a batch has an error for each"
         return self.result.error
 
     @property

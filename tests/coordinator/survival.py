@@ -15,6 +15,7 @@ from fakebroker.coordinator.offsets import CommittedOffset
 from tests.coordinator.driver import Driver
 
 Membership = tuple[Any, ...]
+Expected = tuple[tuple[str, str, int], ...]
 Offsets = dict[tuple[str, int], CommittedOffset]
 NO_GENERATION: Membership = (0, None, None, None, ())
 
@@ -37,16 +38,23 @@ def membership(group: Group) -> Membership:
     return group.generation_id, group.protocol_type, group.protocol_name, group.leader_id, members
 
 
+def expected(group: Group) -> Expected:
+    """Who is expected, and for how long (KAFKA-8397)."""
+    instances = group.expected.instances.values()
+    return tuple((each.instance_id, each.member_id, each.rebalance_timeout_ms) for each in instances)
+
+
 def offsets(group: Group) -> Offsets:
     return {(topic, partition): committed for topic, partition, committed in group.offsets}
 
 
 @dataclass
 class Survivors:
-    """What would survive now, by group id. A group that survives has an entry in both."""
+    """What would survive now, by group id. A group that survives has an entry in each."""
 
     memberships: dict[str, Membership] = field(default_factory=dict)
     offsets: dict[str, Offsets] = field(default_factory=dict)
+    expected: dict[str, Expected] = field(default_factory=dict)
 
     def after(self, groups: Iterable[Group]) -> "Survivors":
         """What survives the next moment, in which these are the groups."""
@@ -56,19 +64,23 @@ class Survivors:
             former = self.memberships.get(group_id, NO_GENERATION)
             now = membership(group) if group.state in (EMPTY, STABLE) else former
             assert now[0] >= former[0], "a stored generation went back"
-            if group.config.is_before_kip_848 and now[0] == 0 and not offsets(group):
+            is_stored = not group.config.is_before_kip_848 or now[0] > 0 or group.stored is not None
+            if not is_stored and not offsets(group):
                 continue
+            later.expected[group_id] = expected(group)
             later.memberships[group_id], later.offsets[group_id] = now, offsets(group)
         return later
 
 
-def check_loaded(groups: Iterable[Group], expected: Survivors, now_ms: float) -> None:
+def check_loaded(groups: Iterable[Group], survivors: Survivors, now_ms: float) -> None:
     """Groups that have just been loaded are those that had to survive, and nothing more."""
     loaded = {group.group_id: group for group in groups}
-    assert set(loaded) == set(expected.memberships)
+    assert set(loaded) == set(survivors.memberships)
     for group_id, group in loaded.items():
-        assert membership(group) == expected.memberships[group_id]
-        assert offsets(group) == expected.offsets[group_id]
+        assert membership(group) == survivors.memberships[group_id]
+        assert offsets(group) == survivors.offsets[group_id]
+        places = max(0, group.config.group_max_size - len(group.members))
+        assert expected(group) == survivors.expected.get(group_id, ())[:places]
         check_fresh(group, now_ms)
 
 
@@ -76,7 +88,9 @@ def check_fresh(group: Group, now_ms: float) -> None:
     """Nobody is waited for, all sessions have just begun, and only the chosen protocol is known."""
     is_too_large = len(group.members) > group.config.group_max_size
     assert group.state is (EMPTY if not group.members else PREPARING_REBALANCE if is_too_large else STABLE)
-    assert not any([group.parked_joins, group.parked_syncs, group.pending_members, group.awaiting_sync])
+    assert not any(
+        [group.expected.waiting, group.parked_joins, group.parked_syncs, group.pending_members, group.awaiting_sync]
+    )
     for member in group.members.values():
         assert [name for name, _ in member.protocols] == [group.protocol_name]
         assert member.deadline_ms == now_ms + member.session_timeout_ms

@@ -5,8 +5,11 @@ from math import inf
 
 import pytest
 
+from fakebroker.coordinator.expected import Arrival, Expected
+from fakebroker.coordinator.expecting import expect
 from fakebroker.coordinator.group import TRANSITIONS, Group, GroupState
 from fakebroker.coordinator.invariants import History, InvariantError, check
+from fakebroker.coordinator.types import JoinGroup
 from tests.coordinator.driver import START_MS, Driver, protocols
 
 LEADER, FOLLOWER, STATIC = "client-uuid1", "client-uuid2", "i-uuid3"
@@ -44,6 +47,28 @@ def park_one_too_many(group: Group) -> None:
     group.parked_joins[FOLLOWER] = None
 
 
+def arrival(member_id: str) -> Arrival:
+    request = JoinGroup(
+        member_id=member_id,
+        instance_id=None,
+        client_id="c",
+        client_host="h",
+        session_timeout_ms=1,
+        rebalance_timeout_ms=1,
+        protocol_type="consumer",
+        protocols=(),
+        requires_member_id=False,
+        supports_skip_assignment=False,
+    )
+    return Arrival(request, None, "")
+
+
+def wait_and_be_parked(group: Group) -> None:
+    expect(group, "x", "x-1", 1, START_MS)
+    group.expected.waiting[LEADER] = arrival(LEADER)
+    group.expected.gathering_deadline_ms = 1.0
+
+
 SPOILED: list[tuple[str, Callable[[Group], object], str]] = [
     ("Stable", spoil("state", GroupState.DEAD), "can be found is not Dead"),
     ("Stable", spoil("state", GroupState.EMPTY), "Empty group has no members"),
@@ -77,6 +102,13 @@ SPOILED: list[tuple[str, Callable[[Group], object], str]] = [
     ("CompletingRebalance", spoil("sync_deadline_ms", inf), "while a sync is awaited"),
     ("PreparingRebalance", spoil("sync_deadline_ms", START_MS), "within a generation only"),
     ("Stable", lambda g: setattr(g.members[LEADER], "deadline_ms", inf), "session runs, or an answer is owed"),
+    ("Stable", lambda g: expect(g, "x", LEADER, 1, START_MS), "who is expected is no member yet"),
+    ("Stable", lambda g: expect(g, "i", "i-2", 1, START_MS), "who is expected is no member yet"),
+    ("Stable", lambda g: g.expected.instances.update(x=Expected("y", "y-1", 1, 1.0)), "filed under its instance id"),
+    ("Stable", lambda g: g.expected.waiting.update(x=arrival("x")), "only while somebody who is expected is missing"),
+    ("Stable", lambda g: setattr(g.expected, "gathering_deadline_ms", 1.0), "time of the waiting"),
+    ("PreparingRebalance", wait_and_be_parked, "is not parked in the group too"),
+    ("Stable", lambda g: setattr(g.stored, "generation_id", 9), "is not newer than the group"),
     ("Stable", spoil("wakeup_ms", inf), "wakes up before every deadline"),
 ]  # fmt: skip
 

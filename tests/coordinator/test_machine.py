@@ -20,10 +20,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from fakebroker.coordinator.batch import Seat
 from fakebroker.coordinator.group import Group
 from fakebroker.coordinator.placement import partition_for
 from fakebroker.coordinator.types import JoinResult, SyncResult
 from fakebroker.errors import ErrorCode
+from tests.coordinator.batches import BatchCall, batch, expected, joining
 from tests.coordinator.driver import Call, Driver, protocols
 from tests.coordinator.survival import Survivors, check_loaded, check_log
 
@@ -108,6 +110,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.clients: list[Client] = []
         self.joins: list[Sent] = []
         self.syncs: list[Sent] = []
+        self.batches: list[tuple[list[Client], BatchCall]] = []
         self.generations: dict[tuple[Group, int], Generation] = {}
         self.commits: dict[tuple[str, int], int] = {}
         for instance_id in instance_ids:
@@ -152,6 +155,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
         """What a client that works would do next."""
         if any(one.client is client for one in self.joins + self.syncs):
             return
+        if any(client in clients for clients, _ in self.batches):
+            return
         if client.has_to_join:
             self.send_join(client)
         elif client.has_to_sync:
@@ -165,12 +170,37 @@ class CoordinatorMachine(RuleBasedStateMachine):
             client.member_id, client.has_to_join = "", True
         return error
 
+    def send_batch(self, clients: list[Client]) -> None:
+        """The joins of several clients of one group as one request."""
+        options = {key: clients[0].options[key] for key in ("session_ms", "rebalance_ms")}
+        members = [joining(each.member_id, each.instance_id, each.options["protocols"]) for each in clients]
+        call = batch(self.driver, *members, group_id=clients[0].group_id, **options)
+        for client in clients:
+            if client.member_id:
+                self.excuse(self.joins, client.group_id, client.member_id)
+        self.batches.append((clients, call))
+
     # Rules
+
+    @rule(
+        group_id=st.sampled_from(GROUP_IDS),
+        instance_ids=st.lists(st.sampled_from(["i", "j", "k"]), min_size=1, max_size=3),
+        rebalance_ms=st.sampled_from([60_000, 5_000]),
+    )
+    def instances_are_registered(self, group_id: str, instance_ids: list[str], rebalance_ms: int) -> None:
+        call = batch(self.driver, *map(expected, instance_ids), group_id=group_id, rebalance_ms=rebalance_ms)
+        assert not call.is_parked
+
+    @precondition(lambda self: self.clients)
+    @rule(numbers=st.lists(st.integers(0, 7), min_size=1, max_size=3))
+    def clients_join_in_a_batch(self, numbers: list[int]) -> None:
+        clients = list(dict.fromkeys(map(self.pick, numbers)))
+        self.send_batch([each for each in clients if each.group_id == clients[0].group_id])
 
     @precondition(lambda self: len(self.clients) < 8)
     @rule(
         group_id=st.sampled_from(GROUP_IDS),
-        instance_id=st.sampled_from([None, None, "i", "j"]),
+        instance_id=st.sampled_from([None, None, "i", "j", "k"]),
         offer=st.sampled_from(OFFERS),
         two_step=st.booleans(),
         skip=st.booleans(),
@@ -322,15 +352,27 @@ class CoordinatorMachine(RuleBasedStateMachine):
         groups = list(self.driver.coordinator.groups())
         parked = [*(token for g in groups for token in g.parked_joins.values())]
         parked += [token for g in groups for token in g.parked_syncs.values()]
+        parked += [arrival.token for g in groups for arrival in g.expected.waiting.values()]
+        parked = [token.batch.token if isinstance(token, Seat) else token for token in parked]
+        self.hear_batches(parked)
         for sent in self.joins + self.syncs:
             if sent.call.result is None:
                 assert sent.is_excused or sent.call in parked, "forgotten"
             elif isinstance(sent.call.result, JoinResult):
                 self.hear_join(sent.client, sent.call.result)
             else:
-                self.hear_sync(sent.client, sent.generation_id, sent.call.result)
+                self.hear_sync(sent.client, sent.generation_id, sent.call.synced)
         self.joins = [sent for sent in self.joins if sent.call in parked]
         self.syncs = [sent for sent in self.syncs if sent.call in parked]
+
+    def hear_batches(self, parked: list[object]) -> None:
+        for clients, call in self.batches:
+            assert (call.result is None) == (call in parked), "forgotten, or a member of it is"
+            if call.result is not None:
+                assert len({each.generation_id for each in call.results if not each.error}) <= 1, "one round for all"
+                for client, result in zip(clients, call.results, strict=True):
+                    self.hear_join(client, result)
+        self.batches = [(clients, call) for clients, call in self.batches if call.result is None]
 
     def hear_join(self, client: Client, result: JoinResult) -> None:
         if result.error is ErrorCode.MEMBER_ID_REQUIRED:

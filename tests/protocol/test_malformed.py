@@ -12,6 +12,7 @@ from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.fetch import FetchRequest, FetchTopic
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fakebroker.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Bytes, Int32, Int64, Records, String, unsigned_varint
 from tests.strategies import MESSAGE_VERSIONS, MESSAGES, filled, messages
@@ -252,8 +253,8 @@ def test_the_field_of_a_value_that_cannot_be_written_is_named_with_the_value() -
 
 
 def test_a_version_that_is_not_there() -> None:
-    for version in (-1, 10):
-        with pytest.raises(ProtocolError, match=f"JoinGroupRequest v{version}: there are versions 0-9"):
-            decode(JoinGroupRequest, b"", version)
-        with pytest.raises(ProtocolError, match=f"JoinGroupRequest v{version}: there are versions 0-9"):
-            encode(filled(JoinGroupRequest, 9), version)
+    for version in (-1, 6):
+        with pytest.raises(ProtocolError, match=f"SyncGroupRequest v{version}: there are versions 0-5"):
+            decode(SyncGroupRequest, b"", version)
+        with pytest.raises(ProtocolError, match=f"SyncGroupRequest v{version}: there are versions 0-5"):
+            encode(filled(SyncGroupRequest, 5), version)

@@ -11,9 +11,10 @@ from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubsc
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
+    JoinGroupRequestMember,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
@@ -35,12 +36,13 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from fakebroker.protocol.schema import Message
-from tests.transcripts.language import Step, TranscriptError
+from tests.transcripts.language import Step, TranscriptError, numbered
 
 NEWEST = {
     "join": 9,
+    "batch": 10,
     "sync": 5,
     "beat": 4,
     "leave": 5,
@@ -54,12 +56,23 @@ NEWEST = {
 }
 """The version of a request that says none."""
 
+_AFTER = {
+    ErrorCode.NONE: "beat",
+    ErrorCode.REBALANCE_IN_PROGRESS: "join",
+    ErrorCode.ILLEGAL_GENERATION: "join",
+}
+"""What a client does after this answer to its sync or heartbeat."""
+
 _STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7}
 
 
 @dataclass(slots=True)
 class Member:
-    """One member: what it was told, and what it said last in its joins, which it says again."""
+    """One member: what it was told, and what it said last in its joins, which it says again.
+
+    Attributes:
+        next_verb: What its client would do next; "" if that is up to the transcript.
+    """
 
     name: str
     group_id: str = "g"
@@ -72,12 +85,13 @@ class Member:
     metadata: bytes = b"-"
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 60_000
+    next_verb: str = ""
 
     def learn(self, step: Step) -> None:
         """Take over what a step says about the member itself."""
         options = step.options
         self.group_id = options.get("group", self.group_id)
-        if step.verb != "join":
+        if step.verb not in ("join", "batch"):
             return
         if "static" in options:
             self.instance_id = None if options["static"] == "none" else options["static"]
@@ -97,12 +111,21 @@ class Cast:
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._labels: dict[str, str] = {}
+        self._batches: dict[str, list[list[str]]] = {}
+
+    def members(self) -> list[Member]:
+        return list(self._members.values())
 
     def member(self, name: str) -> Member:
         return self._members.setdefault(name, Member(name))
 
     def label(self, member_id: str, instance_id: str | None = None) -> str:
-        """What a member id is called: by who got it, with its instance id; `A#2` is the second id of A."""
+        """What a member id is called: by who got it, with its instance id; `A#2` is the second id of A.
+
+        One that an instance will have, which is expected, is called by the instance alone.
+        """
+        if self._labels.get(member_id, "").startswith("@"):
+            return self._labels[member_id]
         return self._labels.get(member_id, member_id) + (f"@{instance_id}" if instance_id else "")
 
     def knows(self, member_id: str) -> bool:
@@ -111,14 +134,30 @@ class Cast:
 
     def hear(self, member: Member, response: Message) -> None:
         """A member takes note of what an answer tells it: its id, the generation, the protocol."""
-        if not isinstance(response, JoinGroupResponse):
+        match response:
+            case SyncGroupResponse() | HeartbeatResponse():
+                member.next_verb = _AFTER.get(ErrorCode(response.error_code), "")
+            case JoinGroupResponse() if response.member_join_response_list:
+                for name, told in zip(
+                    self._batches[member.name].pop(0), response.member_join_response_list, strict=True
+                ):
+                    self._hear_one(name, told.member.member_id, told.error_code, response)
+            case JoinGroupResponse():
+                self._hear_one(member.name, response.member_id, response.error_code, response)
+
+    def _hear_one(self, name: str, member_id: str, error_code: int, response: JoinGroupResponse) -> None:
+        """A member, or for one that is expected its instance by the name `@instance`, hears of its join."""
+        label = self._labels.get(member_id, "@")
+        if member_id not in ("", "unknown") and label.startswith("@"):
+            earlier = sum(label.partition("#")[0] == name for label in self._labels.values())
+            self._labels[member_id] = f"{name}#{earlier + 1}" if earlier and name != label else name
+        if name.startswith("@"):
             return
-        if response.member_id not in ("", "unknown") and not self.knows(response.member_id):
-            earlier = sum(label.partition("#")[0] == member.name for label in self._labels.values())
-            self._labels[response.member_id] = f"{member.name}#{earlier + 1}" if earlier else member.name
-        if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
-            member.member_id = response.member_id
-        if not response.error_code:
+        member = self.member(name)
+        if error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            member.member_id = member_id
+            member.next_verb = "join" if error_code else "sync"
+        if not error_code:
             member.generation_id = response.generation_id
             member.protocol_name = response.protocol_name
 
@@ -144,6 +183,8 @@ class Cast:
         match step.verb:
             case "join":
                 return self._join(step, member, version)
+            case "batch":
+                return self._batch(step, member)
             case "sync":
                 return self._sync(step, member, version)
             case "beat":
@@ -182,6 +223,33 @@ class Cast:
             group_instance_id=instance_id,
             protocol_type=member.protocol_type,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=member.metadata) for name in member.protocols],
+        )
+
+    def _batch(self, step: Step, asker: Member) -> JoinGroupRequest:
+        """Many members in one request; what the step says holds for each."""
+        names, members = [], []
+        for word in (each for words in step.words for each in numbered(words)):
+            name, _, instance_id = word.partition("@")
+            names.append(name or word)
+            if not name:
+                members.append(JoinGroupRequestMember(member_id="", group_instance_id=instance_id, protocols=[]))
+                continue
+            member = self.member(name)
+            member.learn(step)
+            member.instance_id = instance_id or member.instance_id
+            protocols = [JoinGroupRequestProtocol(name=each, metadata=member.metadata) for each in member.protocols]
+            members.append(
+                JoinGroupRequestMember(
+                    member_id=member.member_id, group_instance_id=member.instance_id, protocols=protocols
+                )
+            )
+        self._batches.setdefault(asker.name, []).append(names)
+        return JoinGroupRequest(
+            group_id=_quoted(asker.group_id),
+            session_timeout_ms=asker.session_timeout_ms,
+            rebalance_timeout_ms=asker.rebalance_timeout_ms,
+            protocol_type=asker.protocol_type,
+            join_group_members=members,
         )
 
     def _sync(self, step: Step, member: Member, version: int) -> SyncGroupRequest:

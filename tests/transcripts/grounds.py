@@ -106,7 +106,11 @@ class Core:
 
     def __init__(self, transcript: Transcript) -> None:
         self._harness = Harness(
-            transcript.topics, transcript.brokers, _DEFAULTS | transcript.config, transcript.as_version
+            transcript.topics,
+            transcript.brokers,
+            _DEFAULTS | transcript.config,
+            transcript.as_version,
+            transcript.proposals,
         )
         self._cluster = self._harness.cluster
         self._controller = self._cluster.controller
@@ -172,10 +176,11 @@ class TcpExchange:
     def __init__(
         self, cluster: FakeCluster, broker: BrokerView, client_id: str, request: Message, version: int
     ) -> None:
-        asked = len(cluster.requests())
+        journal = cluster.cluster.journal
+        asked = journal.added
         self._wire = Wire(broker, client_id)
         self._wire.send(request, version)
-        until(lambda: len(cluster.requests()) > asked, cluster)
+        until(lambda: journal.added > asked, cluster)
         self._call = cluster.requests()[-1]
 
     @property
@@ -204,6 +209,7 @@ class Tcp:
             _DEFAULTS | transcript.config,
             seed=1,
             as_version=transcript.as_version,
+            proposals=transcript.proposals,
             clock="manual",
         )
         self._cluster.__enter__()

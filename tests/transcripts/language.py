@@ -6,7 +6,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -21,7 +21,7 @@ class Step:
     Attributes:
         place: Its file and line, for errors.
         command: The line without what came of it.
-        actor: The member that acts; None where the cluster does.
+        actor: The member that acts, or a range of members, M[1-9]; None where the cluster does.
         words: What has no name of its own: partitions, assignments, members.
         options: What is said as `name=value`, read into its type; times are in milliseconds. Flags are True.
         version: The version of the request; None is the newest that names topics.
@@ -46,6 +46,8 @@ class Transcript:
         topics: Their partition counts.
         config: Broker settings, by Kafka's names.
         as_version: The release of Kafka that the brokers pass for; None is the newest.
+        proposals: What no Kafka has and the brokers are to have.
+        is_for_core: Whether it is too long to be played over TCP as well.
     """
 
     lines: tuple[Step | str, ...]
@@ -53,6 +55,8 @@ class Transcript:
     topics: dict[str, int]
     config: dict[str, object]
     as_version: str | None
+    proposals: tuple[str, ...] = ()
+    is_for_core: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,15 @@ _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PARTITION = r"[a-z][\w.]*-\d+"
 _GROUP = r"[a-z]\w*"
 _NAME = r"[A-Z][A-Za-z0-9]*"
+_RANGE = r"\[\d+-\d+\]"
 _IDENTITY = ("as", "static", "group", "broker")
 _HOW = ("load", "lose_tail", "stale")
 _HOW_FLAGS = ("load_fails", "lose_all", "zombie")
 
+_JOIN = ("type", "protocols", "topics", "meta", "session", "rebalance")
+
 MEMBER_VERBS = {
-    "join": _Grammar((*_IDENTITY, "type", "protocols", "topics", "meta", "session", "rebalance")),
+    "join": _Grammar((*_IDENTITY, *_JOIN)),
     "sync": _Grammar(
         (*_IDENTITY, "gen", "type", "protocol"), (), rf"({_NAME}(#\d+)?|unknown)=\w+", "a member's assignment, A=a1"
     ),
@@ -95,11 +102,19 @@ MEMBER_VERBS = {
     "list": _Grammar(("group", "broker", "states", "types")),
     "delete": _Grammar(("group", "broker"), (), rf'{_GROUP}|""', "a group's name"),
     "uncommit": _Grammar(("group", "broker"), (), _PARTITION, "a partition, news-0"),
+    "come": _Grammar((*_IDENTITY, *_JOIN)),
+    "batch": _Grammar(
+        ("group", "broker", *_JOIN),
+        (),
+        rf"{_NAME}({_RANGE})?(@[\w*]+)?|@\w+({_RANGE})?",
+        "a member that joins, A or A@instance, or one that is expected, @instance",
+    ),
 }
 CLUSTER_VERBS = {
     "at": _Grammar((), (), r"\+\d+(ms|s|m|h|d)", "a time since the start, +3s"),
     "group": _Grammar((), (), _GROUP, "a group's name"),
     "move": _Grammar(("to", "group", *_HOW), _HOW_FLAGS, needs=("to",)),
+    "work": _Grammar(("group",)),
     "loaded": _Grammar(),
     "unzombie": _Grammar(),
     "stop": _Grammar(("broker", *_HOW), (*_HOW_FLAGS, "no_election"), needs=("broker",)),
@@ -179,8 +194,19 @@ def parse(text: str, name: str) -> Transcript:
     if not any(line.startswith("# Source:") for line in head):
         raise TranscriptError(f"{name}:1: no source: expected a line '# Source: ...' in the head")
     brokers, topics = settings.pop("brokers", "1"), settings.pop("topics", "news:1")
-    as_version = settings.pop("as_version", None)
-    return Transcript(tuple(lines), _brokers(brokers, name), _topics(topics, name), dict(settings), as_version)
+    as_version, proposals = settings.pop("as_version", None), settings.pop("proposals", "")
+    grounds = settings.pop("grounds", "")
+    if grounds not in ("", "core"):
+        raise TranscriptError(f"{name}: grounds={grounds}: expected 'core'")
+    return Transcript(
+        tuple(lines),
+        _brokers(brokers, name),
+        _topics(topics, name),
+        dict(settings),
+        as_version,
+        tuple(_list(proposals)) if proposals else (),
+        grounds == "core",
+    )
 
 
 def _setting(word: str, place: str) -> tuple[str, str]:
@@ -205,7 +231,7 @@ def _topics(text: str, name: str) -> dict[str, int]:
 
 def _step(line: str, place: str) -> Step:
     command = line.split(" -> ")[0].rstrip()
-    match = re.fullmatch(rf"(?:({_NAME}): +)?(\S+)(.*)", command)
+    match = re.fullmatch(rf"(?:({_NAME}(?:{_RANGE})?): +)?(\S+)(.*)", command)
     verbs = MEMBER_VERBS if match and match[1] else CLUSTER_VERBS
     if match is None or match[2] not in verbs:
         whose = "of a member" if verbs is MEMBER_VERBS else "of the cluster"
@@ -238,6 +264,31 @@ def _read_rest(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
     if step.verb in ("at", "group", "do") and len(words) != 1:
         raise TranscriptError(f"{step.place}: {step.command!r}: expected {grammar.word_form}")
     return Step(step.place, step.command, step.actor, step.verb, tuple(words), options, version)
+
+
+def numbered(text: str) -> list[str]:
+    """What a text with a range stands for, and a `*` in it for the number: M[1-2]@m* is M1@m1 and M2@m2."""
+    match = re.fullmatch(r"(.*)\[(\d+)-(\d+)\](.*)", text)
+    if match is None:
+        return [text]
+    return [f"{match[1]}{n}{match[4].replace('*', str(n))}" for n in range(int(match[2]), int(match[3]) + 1)]
+
+
+def each_of(step: Step) -> list[Step]:
+    """The steps of single members that a step of a range is; a `*` in what they say is the member's number."""
+    names = numbered(step.actor or "")
+    if len(names) == 1 and names[0] == step.actor:
+        return [step]
+    steps = []
+    for name in names:
+        number = name.removeprefix((step.actor or "").partition("[")[0])
+        options = {key: _with_number(value, number) for key, value in step.options.items()}
+        steps.append(replace(step, actor=name, options=options))
+    return steps
+
+
+def _with_number(value: Any, number: str) -> Any:
+    return value.replace("*", number) if isinstance(value, str) else value
 
 
 def _argument(value: str) -> Any:

@@ -1,6 +1,8 @@
 """Plays a transcript on a ground, and writes down what comes of each step: the text that the file should be."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.errors import ConfigError
@@ -9,11 +11,11 @@ from fakebroker.server.fake_cluster import FailoverOptions
 from fakebroker.server.views import BrokerView
 from tests.transcripts.cast import Cast, Member
 from tests.transcripts.grounds import Exchange, Ground
-from tests.transcripts.language import Step, Transcript, TranscriptError, duration_ms
-from tests.transcripts.wording import answer_text, group_text
+from tests.transcripts.language import Step, Transcript, TranscriptError, duration_ms, each_of
+from tests.transcripts.wording import answer_text, group_text, in_ranges
 
 _COLUMN = 40
-_PAST = {"beat": "has beaten", "commit": "committed", "join": "joined", "sync": "synced"}
+_PAST = {"batch": "batch joined", "beat": "has beaten", "commit": "committed", "join": "joined", "sync": "synced"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,15 @@ class _Parked:
     member: Member
     verb: str
     exchange: Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """An answer that a step set free."""
+
+    name: str
+    did: str
+    outcome: str
 
 
 def play(transcript: Transcript, ground: Ground) -> str:
@@ -53,6 +64,14 @@ class _Player:
 
     def perform(self, step: Step) -> list[str]:
         """Do a step: its line, and a line for each answer that it set free, in the order they were asked for."""
+        if step.verb in ("come", "work"):
+            return [_line(step.command, self._work(step))]
+        done = [(each.actor, *self._do(each)) for each in each_of(step)]
+        outcome = done[0][1] if len(done) == 1 else _counted((actor or "", outcome) for actor, outcome, _ in done)
+        return [_line(step.command, outcome), *_lines_of([told for _, _, freed in done for told in freed])]
+
+    def _do(self, step: Step) -> tuple[str, list["_Told"]]:
+        """Do a step of one: what came of it, and the answers that it set free."""
         asked = self._ask(step) if step.actor else None
         outcome = "parked" if asked else self._change(step)
         came = self._receive(step, asked)
@@ -60,14 +79,38 @@ class _Player:
         for each, response in came:
             if response is not None:
                 self._cast.hear(each.member, response)
-        lines = []
+        freed = []
         for each, response in came:
             if each is asked:
                 outcome = self._told(each, response)
             else:
-                did = _PAST.get(each.verb, each.verb)
-                lines.append(_line(f"  {each.member.name} {did}", self._told(each, response)))
-        return [_line(step.command, outcome), *lines]
+                freed.append(_Told(each.member.name, _PAST.get(each.verb, each.verb), self._told(each, response)))
+        return outcome, freed
+
+    # Members that do by themselves what clients do
+
+    def _work(self, step: Step) -> str:
+        """Let all members of a group work; or let members come, each when all that were there before are done."""
+        group_id = step.options.get("group", "g")
+        before = self._ground.group(group_id).generation_id
+        for each in each_of(step) if step.actor else ():
+            self._do(replace(each, verb="join"))
+            self._work_until_done(group_id, step)
+        self._work_until_done(group_id, step)
+        after = self._ground.group(group_id).generation_id
+        return f"generation {before}" + (f" to {after}" if after != before else "")
+
+    def _work_until_done(self, group_id: str, step: Step) -> None:
+        """Each member sends a heartbeat, and joins and syncs as it is told, until there is nothing to do any more."""
+        is_busy = True
+        while is_busy:
+            is_busy = False
+            parked = {each.member.name for each in self._parked}
+            for member in self._cast.members():
+                verb = member.next_verb
+                if verb and member.group_id == group_id and member.name not in parked:
+                    self._do(Step(step.place, step.command, member.name, verb, options={"group": group_id}))
+                    is_busy |= (verb, member.next_verb) != ("beat", "beat")
 
     def _receive(self, step: Step, asked: _Parked | None) -> list[tuple[_Parked, Message | None]]:
         """What is answered now, None where its connection is gone; the rest stays parked."""
@@ -160,6 +203,34 @@ def _failover(step: Step) -> FailoverOptions:
     how["lose_all"] = "lose_all" in options
     how["zombie"] = "zombie" in options
     return how
+
+
+def _counted(outcomes: Iterable[tuple[str, str]]) -> str:
+    """What came of each member of a range; what is the same of several only once, with their number."""
+    counts = Counter(_of_one(*each) for each in outcomes)
+    return "; ".join(f"{count} x {outcome}" for outcome, count in counts.items())
+
+
+def _of_one(name: str, outcome: str) -> str:
+    return outcome.removesuffix(f", id {name}") if name[-1:].isdigit() else outcome
+
+
+def _lines_of(freed: list[_Told]) -> list[str]:
+    """A line for each answer, or for several that are the same and whose members are numbered in a row."""
+    alike: list[tuple[list[str], _Told]] = []
+    for told in freed:
+        same = alike and (alike[-1][1].did, alike[-1][1].outcome) == (told.did, told.outcome)
+        if same and len(in_ranges([*alike[-1][0], told.name]).split()) <= 2 and told.name[-1].isdigit():
+            alike[-1][0].append(told.name)
+        else:
+            alike.append(([told.name], told))
+    lines = []
+    for names, told in alike:
+        if len(names) < 3:
+            lines += [_line(f"  {name} {told.did}", told.outcome) for name in names]
+        else:
+            lines.append(_line(f"  {in_ranges(names)} {told.did}", f"{len(names)} x {told.outcome}"))
+    return lines
 
 
 def _line(command: str, outcome: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.transcripts.language import Step, TranscriptError, duration_ms, parse
+from tests.transcripts.language import Step, TranscriptError, duration_ms, each_of, numbered, parse
 
 HEAD = "# Source: KIP-394\n"
 
@@ -44,6 +44,29 @@ def test_a_step_of_the_cluster() -> None:
         "stale": 2000,
         "lose_all": True,
     }
+
+
+def test_a_step_of_a_range_is_one_of_each() -> None:
+    both = step("M[9-10]: join static=m* session=3s")
+    assert [(each.actor, each.options["static"], each.options["session"]) for each in each_of(both)] == [
+        ("M9", "m9", 3000),
+        ("M10", "m10", 3000),
+    ]
+    assert each_of(step("M9: join static=m")) == [step("M9: join static=m")]
+    assert [each.actor for each in each_of(step("M[9-9]: beat"))] == ["M9"]
+
+
+def test_the_words_of_a_batch() -> None:
+    assert step("X: batch A B@b C[1-3]@c* @d @e[1-3]").words == ("A", "B@b", "C[1-3]@c*", "@d", "@e[1-3]")
+    assert numbered("C[1-2]@c*") == ["C1@c1", "C2@c2"]
+    assert numbered("@e") == ["@e"]
+
+
+def test_the_proposals_and_grounds_of_the_cluster_line() -> None:
+    transcript = parse(HEAD + "cluster: proposals=a,b grounds=core\n", "t.txt")
+    assert (transcript.proposals, transcript.is_for_core, transcript.config) == (("a", "b"), True, {})
+    with pytest.raises(TranscriptError, match=r"t\.txt: grounds=tcp: expected 'core'"):
+        parse(HEAD + "cluster: grounds=tcp\n", "t.txt")
 
 
 def test_expectations_are_not_read() -> None:

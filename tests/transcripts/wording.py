@@ -1,5 +1,8 @@
 """What answers and groups are called in a transcript: one form for each, without anything that differs between runs."""
 
+import re
+from collections.abc import Iterable
+
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -33,6 +36,8 @@ def error_text(code: int) -> str:
 def answer_text(cast: Cast, member: Member, response: Message) -> str:
     """What a member was answered, once the cast has heard it."""
     match response:
+        case JoinGroupResponse() if response.member_join_response_list:
+            return _batch(cast, response)
         case JoinGroupResponse():
             return _joined(cast, member, response)
         case SyncGroupResponse():
@@ -92,12 +97,49 @@ def _joined(cast: Cast, member: Member, response: JoinGroupResponse) -> str:
         f"leader {cast.label(response.leader)}",
     ]
     if response.members:
-        parts.append("members " + " ".join(cast.label(m.member_id, m.group_instance_id) for m in response.members))
+        parts.append("members " + in_ranges(cast.label(m.member_id, m.group_instance_id) for m in response.members))
     if response.skip_assignment:
         parts.append("skip assignment")
     if own != member.name:
         parts.append(f"id {own}")
     return ", ".join(parts)
+
+
+def _batch(cast: Cast, response: JoinGroupResponse) -> str:
+    """The generation of those who have joined one, and after that who was told what."""
+    told: dict[str, list[str]] = {}
+    for each in response.member_join_response_list:
+        label = cast.label(each.member.member_id, each.member.group_instance_id) or '""'
+        outcome = error_text(each.error_code) if each.error_code else "expected" if label[0] == "@" else "joined"
+        told.setdefault(outcome, []).append(label)
+    parts = [f"{outcome}: {in_ranges(labels)}" for outcome, labels in told.items()]
+    if "joined" in told:
+        leads = f"generation {response.generation_id}, {response.protocol_name}, leader {cast.label(response.leader)}"
+        labels = [cast.label(m.member_id, m.group_instance_id) for m in response.members]
+        parts.insert(0, leads + (f", members {in_ranges(labels)}" if labels else ""))
+    return "; ".join(parts)
+
+
+def in_ranges(labels: Iterable[str]) -> str:
+    """Labels with blanks between them; three or more in a row that are numbered are a range, `M[1-9]`."""
+    runs: list[tuple[str, list[int], str]] = []
+    for label in labels:
+        number = re.search(r"\d+", label)
+        if number is None or label.count(number[0]) != len(re.findall(r"\d+", label)):
+            runs.append((label, [], label))
+            continue
+        stem = label.replace(number[0], "*")
+        if runs and runs[-1][0] == stem and runs[-1][1][-1] + 1 == int(number[0]):
+            runs[-1][1].append(int(number[0]))
+        else:
+            runs.append((stem, [int(number[0])], label))
+    return " ".join(" ".join(_run(*run)) for run in runs)
+
+
+def _run(stem: str, numbers: list[int], label: str) -> list[str]:
+    if len(numbers) < 3:
+        return [stem.replace("*", str(number)) for number in numbers] or [label]
+    return [stem.replace("*", f"[{numbers[0]}-{numbers[-1]}]", 1)]
 
 
 def _fetched(response: OffsetFetchResponse) -> str:
@@ -129,7 +171,7 @@ def _described(cast: Cast, group: DescribedGroup) -> str:
     if group.protocol_type:
         parts.append("/".join(filter(None, [group.protocol_type, group.protocol_data])))
     if group.members:
-        parts.append("members " + " ".join(_described_member(cast, member) for member in group.members))
+        parts.append("members " + in_ranges(_described_member(cast, member) for member in group.members))
     if group.authorized_operations != _NOT_ASKED:
         parts.append(f"operations {group.authorized_operations}")
     return f"{_group_name(group.group_id)} {', '.join(parts)}"
@@ -166,7 +208,7 @@ def group_text(cast: Cast, group: GroupView) -> str:
     if group.leader_id is not None:
         parts.append(f"leader {labels[group.leader_id]}")
     if group.members:
-        parts.append("members " + " ".join(labels.values()))
+        parts.append("members " + in_ranges(labels.values()))
     return ", ".join(parts)
 
 

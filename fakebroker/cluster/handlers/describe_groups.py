@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.coordinator.expected import Expected
 from fakebroker.coordinator.group import DEAD, STABLE, Group
 from fakebroker.coordinator.member import Member
 from fakebroker.errors import ErrorCode
@@ -69,7 +70,21 @@ def _found(call: Call, group: Group) -> DescribedGroup:
                 assignment=member.assignment if has_assignments else b"",
             )
             for member in group.members.values()
-        ],
+        ]
+        + [_expected(group, expected) for expected in group.expected.instances.values()],
+    )
+
+
+def _expected(group: Group, expected: Expected) -> DescribedGroupMember:
+    """An instance that is to become a member (KAFKA-8397); whose client is known only while its join waits."""
+    arrival = group.expected.waiting.get(expected.member_id)
+    return DescribedGroupMember(
+        member_id=expected.member_id,
+        group_instance_id=expected.instance_id,
+        client_id=arrival.request.client_id if arrival else "",
+        client_host=arrival.request.client_host if arrival else "",
+        member_metadata=b"",
+        member_assignment=b"",
     )
 
 

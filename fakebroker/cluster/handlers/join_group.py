@@ -3,15 +3,27 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.types import JoinGroup, JoinResult
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from fakebroker.coordinator.types import BatchJoin, BatchMember, BatchResult, JoinGroup, JoinResult
+from fakebroker.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    JoinGroupResponseResult,
+)
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
+BATCH_VERSION = 10
+"""From here on a request is that of many members (the proposal `batch-join`, KAFKA-8397)."""
+
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> None:
     request: JoinGroupRequest = call.request
+    if call.api_version >= BATCH_VERSION:
+        call.broker.coordinator.join_batch(request.group_id, _batch(call), call, now_ms)
+        return
     join = JoinGroup(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -21,11 +33,34 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> None:
         # Version 0 has one timeout for both.
         rebalance_timeout_ms=request.rebalance_timeout_ms if call.api_version else request.session_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        protocols=_protocols(request.protocols),
         requires_member_id=call.api_version >= 4,
         supports_skip_assignment=call.api_version >= 9,
     )
     call.broker.coordinator.join_group(request.group_id, join, call, now_ms)
+
+
+def _batch(call: Call) -> BatchJoin:
+    request: JoinGroupRequest = call.request
+    return BatchJoin(
+        client_id=call.client_id,
+        client_host=call.peer.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocol_type=request.protocol_type,
+        members=tuple(
+            BatchMember(
+                member_id=member.member_id,
+                instance_id=member.group_instance_id,
+                protocols=_protocols(member.protocols),
+            )
+            for member in request.join_group_members
+        ),
+    )
+
+
+def _protocols(protocols: list[JoinGroupRequestProtocol]) -> tuple[tuple[str, bytes], ...]:
+    return tuple((protocol.name, protocol.metadata) for protocol in protocols)
 
 
 def response(call: Call, result: JoinResult) -> JoinGroupResponse:
@@ -41,10 +76,25 @@ def response(call: Call, result: JoinResult) -> JoinGroupResponse:
         leader=result.leader,
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,
-        members=[
-            JoinGroupResponseMember(
-                member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
-            )
-            for member in result.members
+        members=[_member(member.member_id, member.instance_id, member.metadata) for member in result.members],
+    )
+
+
+def batch_response(result: BatchResult) -> JoinGroupResponse:
+    """The response that a coordinator's decision about a batch becomes."""
+    generation = result.generation
+    return JoinGroupResponse(
+        generation_id=generation.generation_id,
+        protocol_type=generation.protocol_type,
+        protocol_name=generation.protocol_name,
+        leader=generation.leader,
+        members=[_member(member.member_id, member.instance_id, member.metadata) for member in generation.members],
+        member_join_response_list=[
+            JoinGroupResponseResult(member=_member(told.member_id, asked.instance_id), error_code=told.error)
+            for asked, told in zip(result.members, result.results, strict=True)
         ],
     )
+
+
+def _member(member_id: str, instance_id: str | None, metadata: bytes = b"") -> JoinGroupResponseMember:
+    return JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)

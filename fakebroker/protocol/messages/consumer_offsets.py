@@ -49,3 +49,21 @@ class GroupMetadataValue(Message):
     leader: String | None
     current_state_timestamp: Int64 = field(versions="2+", ignorable=True, default=-1)
     members: list[MemberMetadata]
+
+
+EXPECTED_MEMBERS_TAG = 8397
+"""The tagged field of a GroupMetadataValue that has `ExpectedMembers`: far from those that Kafka may come to have."""
+
+
+@struct
+class ExpectedMember(Struct):
+    group_instance_id: String
+    member_id: String
+    rebalance_timeout: Int32
+
+
+@message(versions="0", flexible="0")
+class ExpectedMembers(Message):
+    """Instances that are expected in a group; no Kafka's, but the proposal `batch-join` (KAFKA-8397)."""
+
+    members: list[ExpectedMember]

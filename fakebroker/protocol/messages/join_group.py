@@ -1,4 +1,7 @@
-"""JoinGroup: enter a group, or a new generation of it; answered when the generation's members are known."""
+"""JoinGroup: enter a group, or a new generation of it; answered when the generation's members are known.
+
+Version 10 is no Kafka's: it is that of the proposal `batch-join` (KAFKA-8397), in which one request is that of many.
+"""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Boolean, Bytes, Int16, Int32, String
@@ -10,16 +13,26 @@ class JoinGroupRequestProtocol(Struct):
     metadata: Bytes
 
 
-@message(api_key=11, versions="0-9", flexible="6+")
+@struct
+class JoinGroupRequestMember(Struct):
+    """One of a batch; one without protocols is only expected."""
+
+    member_id: String
+    group_instance_id: String | None = None
+    protocols: list[JoinGroupRequestProtocol]
+
+
+@message(api_key=11, versions="0-10", flexible="6+")
 class JoinGroupRequest(Message):
     group_id: String
     session_timeout_ms: Int32
     rebalance_timeout_ms: Int32 = field(versions="1+", ignorable=True, default=-1)
-    member_id: String
-    group_instance_id: String | None = field(versions="5+", default=None)
+    member_id: String = field(versions="0-9", default="")
+    group_instance_id: String | None = field(versions="5-9", default=None)
     protocol_type: String
-    protocols: list[JoinGroupRequestProtocol]
+    protocols: list[JoinGroupRequestProtocol] = field(versions="0-9", default_factory=list)
     reason: String | None = field(versions="8+", ignorable=True, default=None)
+    join_group_members: list[JoinGroupRequestMember] = field(versions="10+", default_factory=list)
 
 
 @struct
@@ -29,14 +42,23 @@ class JoinGroupResponseMember(Struct):
     metadata: Bytes
 
 
-@message(api_key=11, versions="0-9", flexible="6+")
+@struct
+class JoinGroupResponseResult(Struct):
+    """What one of a batch is told; of a member that is only expected the metadata is empty."""
+
+    member: JoinGroupResponseMember
+    error_code: Int16
+
+
+@message(api_key=11, versions="0-10", flexible="6+")
 class JoinGroupResponse(Message):
     throttle_time_ms: Int32 = field(versions="2+", ignorable=True, default=0)
-    error_code: Int16 = 0
+    error_code: Int16 = field(versions="0-9", default=0)
     generation_id: Int32 = -1
     protocol_type: String | None = field(versions="7+", ignorable=True, default=None)
     protocol_name: String | None = field(nullable="7+")
     leader: String
-    skip_assignment: Boolean = field(versions="9+", default=False)
-    member_id: String
+    skip_assignment: Boolean = field(versions="9", default=False)
+    member_id: String = field(versions="0-9", default="")
     members: list[JoinGroupResponseMember]
+    member_join_response_list: list[JoinGroupResponseResult] = field(versions="10+", default_factory=list)

@@ -1,0 +1,185 @@
+"""The proposal `batch-join` over TCP: what raw clients, and real ones, see of instances that are expected."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from fakebroker import FakeCluster
+from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from fakebroker.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestMember,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.server.views import BrokerView
+from tests.server.wire import TIMEOUT_S, Wire, until
+
+RANGE = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(2, seed=1, proposals=["batch-join"], clock="manual") as running:
+        yield running
+
+
+def batch(*members: tuple[str, bool], group_id: str = "g") -> JoinGroupRequest:
+    """Instance ids, and whether each joins."""
+    return JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        join_group_members=[
+            JoinGroupRequestMember(member_id="", group_instance_id=name, protocols=RANGE if joins else [])
+            for name, joins in members
+        ],
+    )
+
+
+def single(instance_id: str, member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        protocol_type="consumer",
+        protocols=RANGE,
+    )
+
+
+def register(broker: BrokerView, *instance_ids: str) -> list[str]:
+    with Wire(broker) as wire:
+        answer = wire.ask(batch(*((each, False) for each in instance_ids)), JoinGroupResponse, 10)
+    assert [each.error_code for each in answer.member_join_response_list] == [0] * len(instance_ids)
+    return [each.member.member_id for each in answer.member_join_response_list]
+
+
+def parked(cluster: FakeCluster, broker: BrokerView, request: JoinGroupRequest, version: int) -> Wire:
+    """Send a join that is not answered now."""
+    count = len(cluster.requests())
+    wire = Wire(broker, "parked")
+    wire.send(request, version)
+    until(lambda: len(cluster.requests()) > count, cluster)
+    return wire
+
+
+def joins(response: object) -> JoinGroupResponse:
+    assert isinstance(response, JoinGroupResponse)
+    return response
+
+
+def told(cluster: FakeCluster) -> int:
+    with Wire(cluster.brokers[0]) as wire:
+        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        answer = wire.ask(request, ApiVersionsResponse)
+    return next(api.max_version for api in answer.api_keys if api.api_key == JoinGroupRequest.API_KEY)
+
+
+def test_only_with_the_proposal_version_10_is_told_of(cluster: FakeCluster) -> None:
+    assert told(cluster) == 10
+    with FakeCluster(1, seed=1) as plain:
+        assert told(plain) == 9
+        with Wire(plain.brokers[0]) as wire:
+            wire.send(batch(("x", False)), 10)
+            assert wire.is_closed_by_broker(), "as Kafka does with a version that it does not know"
+    with FakeCluster(1, seed=1, proposals=["batch-join"], as_version="4.1") as older:
+        assert told(older) == 9
+
+
+def test_an_upgraded_broker_and_an_added_one_have_the_proposal() -> None:
+    with FakeCluster(1, seed=1, proposals=["batch-join"], as_version="3.9") as cluster:
+        assert told(cluster) == 9
+        cluster.upgrade_broker(1, None)
+        assert told(cluster) == 10
+        cluster.add_broker()
+        assert not cluster.cluster.brokers[2].coordinator.config.expects_instances
+
+
+def test_an_unknown_proposal() -> None:
+    with pytest.raises(ConfigError, match="proposals: 'x', expected some of batch-join"):
+        FakeCluster(proposals=["x"])
+
+
+def test_a_failover_in_the_middle_of_the_wait(cluster: FakeCluster) -> None:
+    broker = cluster.coordinator_of("g")
+    x_id, y_id = register(broker, "x", "y")
+    waits = parked(cluster, broker, single("x"), 9)
+    other = next(each for each in cluster.brokers if each.node_id != broker.node_id)
+    cluster.move_coordinator("g", other.node_id)
+    assert joins(waits.receive()).error_code == ErrorCode.NOT_COORDINATOR
+    again = parked(cluster, other, single("x", x_id), 9)
+    assert [(m.instance_id, m.is_expected) for m in cluster.group("g").members] == [("x", True), ("y", True)]
+    with Wire(other) as last:
+        answer = last.ask(batch(("y", True)), JoinGroupResponse, 10)
+    (y,) = answer.member_join_response_list
+    assert (y.member.member_id, y.error_code, answer.generation_id) == (y_id, 0, 1)
+    x = joins(again.receive())
+    assert (x.member_id, x.generation_id, x.leader) == (x_id, 1, answer.leader)
+    assert len(x.members) == 2
+    for wire in (waits, again):
+        wire.socket.close()
+
+
+def test_a_batch_of_one_connection_works_if_the_leader_syncs_first(cluster: FakeCluster) -> None:
+    with Wire(cluster.coordinator_of("g")) as wire:
+        answer = wire.ask(batch(("x", True), ("y", True)), JoinGroupResponse, 10)
+        ids = [each.member.member_id for each in answer.member_join_response_list]
+        assert answer.leader == ids[0]
+        assert [member.member_id for member in answer.members] == ids
+        for member_id in ids:
+            sync = SyncGroupRequest(
+                group_id="g",
+                generation_id=answer.generation_id,
+                member_id=member_id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=[],
+            )
+            assert wire.ask(sync, SyncGroupResponse).error_code == 0
+    assert cluster.group("g").state == "Stable"
+    journaled = next(call for call in cluster.requests() if call.api.name == "JoinGroup")
+    assert journaled.member_ids == tuple(ids)
+
+
+def test_what_is_seen_of_a_group_with_expectations(cluster: FakeCluster) -> None:
+    broker = cluster.coordinator_of("g")
+    x_id, y_id = register(broker, "x", "y")
+    wire = parked(cluster, broker, single("x"), 9)
+    with Wire(broker) as asks:
+        (group,) = asks.ask(DescribeGroupsRequest(groups=["g"]), DescribeGroupsResponse).groups
+    assert [(m.member_id, m.group_instance_id, m.client_id, m.client_host) for m in group.members] == [
+        (x_id, "x", "parked", "/127.0.0.1"),
+        (y_id, "y", "", ""),
+    ]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    described = admin.describe_consumer_groups(["g"])["g"].result(TIMEOUT_S)
+    assert [(m.member_id, m.group_instance_id, m.client_id) for m in described.members] == [
+        (x_id, "x", "parked"),
+        (y_id, "y", ""),
+    ]
+    assert "1 join kept aside: the group waits for instances y for 60.0 s more." in cluster.explain("g")
+    assert ", static 'y', expected" in str(cluster.group("g"))
+    assert [each.kind for each in cluster.pending_deadlines() if each.member_ids == (y_id,)] == ["expected"]
+    wire.socket.close()
+
+
+def test_what_is_explained_while_nobody_waits(cluster: FakeCluster) -> None:
+    register(cluster.coordinator_of("g"), "x", "y")
+    said = "Instances x, y are expected; the next one is not any more in 60.0 s unless one joins."
+    assert said in cluster.explain("g")
+
+
+def test_snapshots_keep_expectations(cluster: FakeCluster) -> None:
+    register(cluster.coordinator_of("g"), "x")
+    kept = cluster.snapshot()
+    cluster.clock.advance(60)
+    assert cluster.group("g").members == ()
+    cluster.restore(kept)
+    assert [member.instance_id for member in cluster.group("g").members] == ["x"]
