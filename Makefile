@@ -28,6 +28,7 @@ check: $(STAMP) ## lint, types and the fast tests
 rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew, so that a diff shows what changes
 	$(BIN)/python -m tests.transcripts.rewrite
 	$(BIN)/python -m tests.test_readme
+	$(BIN)/python -m tests.client.test_client_readme
 	$(BIN)/python -m tests.proposals.test_scale_out
 
 bench: $(STAMP) ## measure against librdkafka's mock cluster

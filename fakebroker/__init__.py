@@ -7,6 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fakebroker.client.admin import Admin
+    from fakebroker.client.consumer import Consumer
     from fakebroker.cluster.dialect import Broker
     from fakebroker.cluster.fault import Fault
     from fakebroker.cluster.group_seed import GroupSeed, MemberSeed
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Admin": "fakebroker.client.admin",
     "Broker": "fakebroker.cluster.dialect",
     "ConfigError": "fakebroker.errors",
+    "Consumer": "fakebroker.client.consumer",
     "ErrorCode": "fakebroker.errors",
     "FakeCluster": "fakebroker.server.fake_cluster",
     "Fault": "fakebroker.cluster.fault",
@@ -32,8 +36,10 @@ _HOMES = {
 }
 
 __all__ = [
+    "Admin",
     "Broker",
     "ConfigError",
+    "Consumer",
     "ErrorCode",
     "FakeCluster",
     "FakebrokerError",

@@ -84,6 +84,10 @@ class Agenda:
         sent = self._sent.pop(id(request), None)
         return sent.sent_as if sent else None
 
+    def awaits(self, request: object) -> bool:
+        """Whether the answer to this very request is awaited."""
+        return id(request) in self._sent
+
     def expects(self, kind: type[GroupRequest]) -> bool:
         """Whether the answer to a request of this kind is awaited."""
         return any(isinstance(sent.request, kind) for sent in self._sent.values())

@@ -6,6 +6,7 @@ at: they take part only where a broker has a rack.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 TopicPartition = tuple[str, int]
 """A partition: its topic and its index."""
@@ -29,6 +30,25 @@ class Subscription:
     topics: tuple[str, ...]
     owned_partitions: tuple[TopicPartition, ...] = ()
     generation_id: int = -1
+
+
+class PartitionAssignor(Protocol):
+    """An assignor of the application's own; all members of its group have to have it.
+
+    Attributes:
+        name: What the group's members agree on; it goes before the names in `ASSIGNORS`.
+        is_cooperative: Whether members keep their partitions through a rebalance (KIP-429). It then must give nobody
+            what somebody else still holds (`Subscription.owned_partitions`).
+    """
+
+    name: str
+    is_cooperative: bool
+
+    def partitions_to_consume(
+        self, subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]
+    ) -> Assignments:
+        """Called at the group's leader; see `Assignor`."""
+        ...
 
 
 Assignor = Callable[[Sequence[Subscription], Mapping[str, int]], Assignments]

@@ -4,9 +4,10 @@
 time of the late tick that found it due. What is measured from there counts the waiting too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fakebroker.client.assignors import TopicPartition
+from fakebroker.client.requests import Identity
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -83,6 +84,25 @@ class Revoked:
 
 
 @dataclass(slots=True)
+class Revoking:
+    """These partitions are about to go: the member waits for `revoked`, commits and goes on. Only where asked for.
+
+    Until then they are its own, and commits for them are accepted.
+    """
+
+    partitions: tuple[TopicPartition, ...]
+    scheduled_ms: float
+
+
+@dataclass(slots=True)
+class OffsetUnknown:
+    """Nothing was ever committed for these partitions; the driver says where they start. Only where asked for."""
+
+    partitions: tuple[TopicPartition, ...]
+    scheduled_ms: float
+
+
+@dataclass(slots=True)
 class CommitFailed:
     """A commit was refused and is not tried again as it is."""
 
@@ -92,11 +112,16 @@ class CommitFailed:
 
 @dataclass(slots=True)
 class Fatal:
-    """The member has stopped; the sentence says what was refused and why that cannot be mended."""
+    """The member has stopped; the sentence says what was refused and why that cannot be mended.
+
+    Attributes:
+        who: Who it was; the coordinator may think that it still is.
+    """
 
     error: ErrorCode
     sentence: str
     scheduled_ms: float
+    who: Identity = field(compare=False)
 
 
-Effect = Discover | Send | FetchMetadata | Assigned | Revoked | CommitFailed | Fatal
+Effect = Discover | Send | FetchMetadata | Assigned | Revoking | Revoked | OffsetUnknown | CommitFailed | Fatal

@@ -5,12 +5,12 @@ Behaves as Kafka's Java consumer does (`AbstractCoordinator`, `ConsumerCoordinat
 nor which versions they travel in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from fakebroker.client import requests
 from fakebroker.client.agenda import Timer
-from fakebroker.client.assignors import ASSIGNORS, Subscription, TopicPartition
+from fakebroker.client.assignors import TopicPartition
 from fakebroker.client.effects import (
     Assigned,
     CommitFailed,
@@ -20,15 +20,18 @@ from fakebroker.client.effects import (
     FetchMetadata,
     GroupRequest,
     GroupResponse,
+    OffsetUnknown,
     Revoked,
+    Revoking,
     Send,
 )
+from fakebroker.client.leading import Leader
 from fakebroker.client.reactions import Reaction, error_in, reaction_to
 from fakebroker.client.requests import Identity
-from fakebroker.client.session import Coordinator, Session
+from fakebroker.client.session import Coordinator
 from fakebroker.client.settings import MemberSettings
-from fakebroker.client.states import MemberState
-from fakebroker.client.subscription import decode_assignment, decode_subscription, encode_assignment
+from fakebroker.client.states import TRANSITIONS, MemberState
+from fakebroker.client.subscription import decode_assignment
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
@@ -37,6 +40,7 @@ from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 __all__ = [
+    "TRANSITIONS",
     "Assigned",
     "CommitFailed",
     "Discover",
@@ -46,24 +50,31 @@ __all__ = [
     "Member",
     "MemberSettings",
     "MemberState",
+    "OffsetUnknown",
     "Revoked",
+    "Revoking",
     "Send",
 ]
+
+_COMMITTING = (MemberState.PART_OF_GROUP, MemberState.STOPPED)
 
 # What a round may take over the rebalance timeout before its coordinator counts as lost (JOIN_GROUP_TIMEOUT_LAPSE).
 _ROUND_GRACE_MS = 5_000
 
 
-class Member(Session):
+class Member(Leader):
     """One group member; what can be read off it stands at `Session`."""
 
     def _reset(self) -> None:
         super()._reset()
         self._stable = False  # the generation is complete: it outlives a change of coordinator
         self._rejoin_wanted = False  # another round is called for, once this one is over or the coordinator is found
-        self._group: list[Subscription] = []  # everybody's, while the leader waits for partition counts
-        self._skip_assignment = False
-        self._partition_counts: dict[str, int] = {}  # those that this leader assigned by
+        self._is_held = False  # the application has been asked to give partitions up, and has not answered yet
+
+    @property
+    def is_in_generation(self) -> bool:
+        """Whether what it commits is accepted: its generation is complete, the coordinator may be looked for though."""
+        return self._stable
 
     def start(self, now_ms: float) -> None:
         """Look for the coordinator, then join. A member that is not down is started already."""
@@ -79,11 +90,19 @@ class Member(Session):
             remove_static: A static member too tells the coordinator. As a rule it does not, so that it may come back
                 within its session timeout without a rebalance (KIP-345).
         """
-        if self.state is MemberState.PART_OF_GROUP and self.settings.commit_interval_ms:
+        if self.state in _COMMITTING and self.settings.commit_interval_ms:
             self._commit(now_ms)
         self._revoke(self.assigned, now_ms, lost=not self._stable)
+        self._part("the consumer is being closed", now_ms, remove_static=remove_static)
+
+    def expire(self, now_ms: float) -> None:
+        """The application has not polled for too long: leave without a commit; the partitions are lost (KIP-62)."""
+        self._revoke(self.assigned, now_ms, lost=True)
+        self._part("the application has not polled for the rebalance timeout", now_ms)
+
+    def _part(self, reason: str, now_ms: float, *, remove_static: bool = False) -> None:
         if self.coordinator and self.member_id and (self.settings.instance_id is None or remove_static):
-            self._send(requests.leave_group(self.identity), now_ms)
+            self._send(requests.leave_group(self.identity, reason), now_ms)
         self._stop()
 
     def crash(self, now_ms: float) -> None:
@@ -93,12 +112,27 @@ class Member(Session):
 
     def commit(self, now_ms: float) -> None:
         """Commit the positions now; fails with `CommitFailed` outside a complete generation."""
-        if self.state is MemberState.PART_OF_GROUP:
+        if self.state in _COMMITTING:
             self._commit(now_ms)
         elif self.state is MemberState.REDISCOVERING:
             self.effects.append(CommitFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms))
         else:
             self.effects.append(CommitFailed(ErrorCode.REBALANCE_IN_PROGRESS, now_ms))
+
+    def subscribe(self, topics: Iterable[str], now_ms: float) -> None:
+        """Subscribe to these topics in place of the former ones; a member of a group rejoins with them."""
+        self.settings = replace(self.settings, topics=tuple(topics))
+        if self.state is MemberState.PART_OF_GROUP:
+            self._rejoin(now_ms)
+        elif self.state in (MemberState.JOINING, MemberState.SYNCING, MemberState.REDISCOVERING):
+            self._rejoin_wanted = True
+
+    def revoked(self, now_ms: float) -> None:
+        """The application has had its say about the partitions of `Revoking`; they may go."""
+        if self._is_held:
+            self._is_held = False
+            if self.state is MemberState.STOPPED:
+                self._commit_and_join(now_ms)
 
     def discovered(self, node_id: int, host: str, port: int, now_ms: float) -> None:
         """The coordinator is this broker. A member that was in a generation goes on in it, with a heartbeat at once."""
@@ -140,7 +174,7 @@ class Member(Session):
         """
         if self._group:
             self._assign(partition_counts, now_ms)
-        elif any(partition_counts.get(topic, count) != count for topic, count in self._partition_counts.items()):
+        elif self._counts_differ(partition_counts):
             self._rejoin_wanted = True
             if self.state is MemberState.PART_OF_GROUP:
                 self._rejoin(now_ms)
@@ -204,20 +238,38 @@ class Member(Session):
         self._rejoin_wanted = True
         self._enter(MemberState.STOPPED)
         self._agenda.set(Timer.ROUND, now_ms + self.settings.rebalance_timeout_ms)
+        if self.settings.awaits_revocation and not self.giving_up:
+            self._ask_to_give_up(self._unwanted(), now_ms)
+        if not self._is_held:
+            self._commit_and_join(now_ms)
+
+    def _unwanted(self) -> tuple[TopicPartition, ...]:
+        """What goes before the round: all that an eager member has; a cooperative one's of topics that it has left."""
+        if not self.settings.is_cooperative:
+            return self.assigned
+        return tuple(partition for partition in self.assigned if partition[0] not in self.settings.topics)
+
+    def _ask_to_give_up(self, partitions: tuple[TopicPartition, ...], now_ms: float) -> None:
+        self.giving_up, self._is_held = partitions, bool(partitions)
+        if partitions:
+            self.effects.append(Revoking(partitions, now_ms))
+
+    def _commit_and_join(self, now_ms: float) -> None:
         if self.settings.commit_interval_ms:
             self._commit(now_ms)
         self._join_when_committed(now_ms)
 
     def _join_when_committed(self, now_ms: float) -> None:
-        if not self._agenda.expects(OffsetCommitRequest) and Timer.RETRY not in self._agenda:
+        awaited = self._agenda.expects(OffsetCommitRequest) or Timer.RETRY in self._agenda
+        if not awaited and not self._is_held:
             self._join(now_ms, now_ms)
 
     def _join(self, scheduled_ms: float, now_ms: float) -> None:
         lost = self.generation_id < 0
-        if lost or not self.settings.is_cooperative:
-            self._revoke(self.assigned, now_ms, lost=lost)
-        self._stable = self._rejoin_wanted = False
-        self._group, self._partition_counts = [], {}
+        going = self.assigned if lost or not self.settings.is_cooperative else self.giving_up
+        self._revoke(going, now_ms, lost=lost)
+        self._stable = self._rejoin_wanted = self._is_held = False
+        self._lead_no_more()
         self._enter(MemberState.JOINING)
         self._agenda.set(Timer.ROUND, now_ms + self.settings.rebalance_timeout_ms + _ROUND_GRACE_MS)
         self._send_join(scheduled_ms)
@@ -232,7 +284,7 @@ class Member(Session):
             case HeartbeatResponse() if Timer.SESSION in self._agenda:
                 self._alive(now_ms)
             case OffsetFetchResponse() if sent_as == self.identity:
-                self._start_from(requests.fetched_offsets(response))
+                self._start_from(requests.fetched_offsets(response), now_ms)
 
     def _joined(self, response: JoinGroupResponse, now_ms: float) -> None:
         self.identity = replace(self.identity, member_id=response.member_id, generation_id=response.generation_id)
@@ -245,32 +297,7 @@ class Member(Session):
         elif response.leader == response.member_id:
             self._lead(response, now_ms)
         else:
-            self._send(requests.sync_group(self.identity, self.settings.assignor, {}), now_ms)
-
-    def _lead(self, response: JoinGroupResponse, now_ms: float) -> None:
-        """A leader needs the partition counts also where it is not to assign: to see them change (KIP-814)."""
-        self._skip_assignment = response.skip_assignment
-        assignor = self.settings.assignor
-        try:
-            self._group = [
-                decode_subscription(member.metadata, assignor, member.member_id, member.group_instance_id)
-                for member in response.members
-            ]
-        except ProtocolError as error:
-            self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error), now_ms)
-            return
-        self.effects.append(FetchMetadata(self._topics_of_group(), now_ms))
-
-    def _topics_of_group(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(topic for member in self._group for topic in member.topics))
-
-    def _assign(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
-        self._partition_counts = {topic: partition_counts.get(topic, 0) for topic in self._topics_of_group()}
-        assign = ASSIGNORS[self.settings.assignor]
-        assignments = {} if self._skip_assignment else assign(self._group, self._partition_counts)
-        self._group = []
-        encoded = {member_id: encode_assignment(partitions) for member_id, partitions in assignments.items()}
-        self._send(requests.sync_group(self.identity, self.settings.assignor, encoded), now_ms)
+            self._send(requests.sync_group(self.identity, self.settings.protocol, {}), now_ms)
 
     def _synced(self, response: SyncGroupResponse, sent_as: Identity, now_ms: float) -> None:
         if sent_as != self.identity:  # the generation was lost meanwhile, by the answer to a heartbeat
@@ -292,8 +319,12 @@ class Member(Session):
         before, after = frozenset(self.assigned), frozenset(assigned)
         revoked = tuple(partition for partition in self.assigned if partition not in after)
         added = tuple(partition for partition in assigned if partition not in before)
-        self._revoke(revoked, now_ms, lost=False)
-        self.assigned = assigned
+        if self.settings.awaits_revocation:
+            self.assigned = assigned + revoked
+            self._ask_to_give_up(revoked, now_ms)
+        else:
+            self._revoke(revoked, now_ms, lost=False)
+            self.assigned = assigned
         self.effects.append(Assigned(added, self.generation_id, now_ms))
         self._fetch_offsets(now_ms)
         if revoked or self._rejoin_wanted:  # what was revoked the next round gives to others (KIP-429)

@@ -110,19 +110,20 @@ def error_in(response: GroupResponse) -> ErrorCode:
 def _errors(response: GroupResponse) -> Iterator[ErrorCode]:
     if isinstance(response, OffsetCommitResponse):
         for committed in response.topics:
-            yield from (_code(partition.error_code) for partition in committed.partitions)
+            yield from (error_code(partition.error_code) for partition in committed.partitions)
         return
-    yield _code(response.error_code)
+    yield error_code(response.error_code)
     if isinstance(response, OffsetFetchResponse):
         for group in response.groups:
-            yield _code(group.error_code)
+            yield error_code(group.error_code)
             for fetched in group.topics:
-                yield from (_code(partition.error_code) for partition in fetched.partitions)
+                yield from (error_code(partition.error_code) for partition in fetched.partitions)
         for topic in response.topics:
-            yield from (_code(partition.error_code) for partition in topic.partitions)
+            yield from (error_code(partition.error_code) for partition in topic.partitions)
 
 
-def _code(number: int) -> ErrorCode:
+def error_code(number: int) -> ErrorCode:
+    """The error of a number on the wire; one that Kafka does not have counts as UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(number)
     except ValueError:

@@ -75,10 +75,8 @@ def heartbeat(who: Identity) -> HeartbeatRequest:
     )
 
 
-def leave_group(who: Identity) -> LeaveGroupRequest:
-    member = MemberIdentity(
-        member_id=who.member_id, group_instance_id=who.instance_id, reason="the consumer is being closed"
-    )
+def leave_group(who: Identity, reason: str) -> LeaveGroupRequest:
+    member = MemberIdentity(member_id=who.member_id, group_instance_id=who.instance_id, reason=reason)
     return LeaveGroupRequest(group_id=who.group_id, members=[member])
 
 
@@ -98,7 +96,7 @@ def offset_commit(who: Identity, positions: Mapping[TopicPartition, int]) -> Off
                     for index in indexes
                 ],
             )
-            for topic, indexes in _by_topic(positions).items()
+            for topic, indexes in by_topic(positions).items()
         ],
     )
 
@@ -107,7 +105,7 @@ def offset_fetch(who: Identity, partitions: Iterable[TopicPartition]) -> OffsetF
     """Stable offsets only, as Kafka's consumer asks (KIP-447)."""
     topics = [
         OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
-        for topic, indexes in _by_topic(partitions).items()
+        for topic, indexes in by_topic(partitions).items()
     ]
     return OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=who.group_id, topics=topics)], require_stable=True
@@ -123,7 +121,8 @@ def fetched_offsets(response: OffsetFetchResponse) -> Iterator[tuple[TopicPartit
             yield from (((named.name, found.partition_index), found.committed_offset) for found in named.partitions)
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The indexes of partitions, topic by topic."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fakebroker.client import requests
 from fakebroker.client.agenda import Agenda, Timer
 from fakebroker.client.assignors import Subscription, TopicPartition
-from fakebroker.client.effects import Discover, Effect, Fatal, GroupRequest, Revoked, Send
+from fakebroker.client.effects import Discover, Effect, Fatal, GroupRequest, OffsetUnknown, Revoked, Send
 from fakebroker.client.requests import Identity
 from fakebroker.client.settings import MemberSettings
 from fakebroker.client.states import TRANSITIONS, MemberState
@@ -35,8 +35,9 @@ class Session:
         identity: Its member id and generation.
         coordinator: The broker its requests are for; `None` while it is looked for.
         assigned: The partitions it owns.
+        giving_up: Those of them that are about to go, while the application is asked or the last commit is out.
         positions: The next offset of each owned partition, as far as known: set from the committed offset when it is
-            assigned (0 where there is none), then advanced by the application. A commit sends them.
+            assigned (see `MemberSettings.starts_at_zero`), then advanced by the application. A commit sends them.
     """
 
     def __init__(self, settings: MemberSettings) -> None:
@@ -50,9 +51,14 @@ class Session:
         self.identity = Identity(self.settings.group_id, self.settings.instance_id)
         self.coordinator: Coordinator | None = None
         self.assigned: tuple[TopicPartition, ...] = ()
+        self.giving_up: tuple[TopicPartition, ...] = ()
         self.positions.clear()
         self._agenda = Agenda(self.settings.retry_backoff_ms)
         self._last_held: tuple[tuple[TopicPartition, ...], int] | None = None
+
+    def awaits(self, request: object) -> bool:
+        """Whether the answer to this request still matters."""
+        return self._agenda.awaits(request)
 
     @property
     def member_id(self) -> str:
@@ -77,7 +83,7 @@ class Session:
 
     def _fail(self, error: ErrorCode, sentence: str, now_ms: float) -> None:
         self._revoke(self.assigned, now_ms, lost=True)
-        self.effects.append(Fatal(error, sentence, now_ms))
+        self.effects.append(Fatal(error, sentence, now_ms, self.identity))
         self._stop()
 
     def _send(self, request: GroupRequest, scheduled_ms: float) -> None:
@@ -113,12 +119,18 @@ class Session:
         if unknown:
             self._send(requests.offset_fetch(self.identity, unknown), scheduled_ms)
 
-    def _start_from(self, offsets: Iterable[tuple[TopicPartition, int]]) -> None:
-        """Take committed offsets for positions, 0 where there is none, unless the application has set one already."""
-        owned = frozenset(self.assigned)
+    def _start_from(self, offsets: Iterable[tuple[TopicPartition, int]], now_ms: float) -> None:
+        """Take committed offsets for positions, unless the application has set one already."""
+        owned, unknown = frozenset(self.assigned), []
         for partition, offset in offsets:
-            if partition in owned:
-                self.positions.setdefault(partition, max(offset, 0))
+            if partition not in owned or partition in self.positions:
+                continue
+            if offset >= 0 or self.settings.starts_at_zero:
+                self.positions[partition] = max(offset, 0)
+            else:
+                unknown.append(partition)
+        if unknown:
+            self.effects.append(OffsetUnknown(tuple(unknown), now_ms))
 
     def _send_join(self, scheduled_ms: float) -> None:
         settings = self.settings
@@ -129,16 +141,17 @@ class Session:
             generation_id=self.generation_id,
         )
         metadata = encode_subscription(
-            subscription, previous=self._last_held if settings.assignor == "sticky" else None
+            subscription, previous=self._last_held if settings.protocol == "sticky" else None
         )
         request = requests.join_group(
-            self.identity, settings.session_timeout_ms, settings.rebalance_timeout_ms, settings.assignor, metadata
+            self.identity, settings.session_timeout_ms, settings.rebalance_timeout_ms, settings.protocol, metadata
         )
         self._send(request, scheduled_ms)
 
     def _revoke(self, revoked: tuple[TopicPartition, ...], now_ms: float, *, lost: bool) -> None:
         gone = frozenset(revoked)
         self.assigned = tuple(partition for partition in self.assigned if partition not in gone)
+        self.giving_up = ()
         for partition in revoked:
             self.positions.pop(partition, None)
         if revoked:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fakebroker.client.assignors import ASSIGNORS, COOPERATIVE_ASSIGNORS
+from fakebroker.client.assignors import ASSIGNORS, COOPERATIVE_ASSIGNORS, Assignor, PartitionAssignor
 from fakebroker.errors import ConfigError
 
 
@@ -12,25 +12,29 @@ class MemberSettings:
 
     Attributes:
         instance_id: `group.instance.id`, which makes the member a static one (KIP-345).
-        assignor: The one `partition.assignment.strategy`, by its protocol name.
+        assignor: The one `partition.assignment.strategy`, by its protocol name, or an assignor of one's own.
         rebalance_timeout_ms: `max.poll.interval.ms`.
         commit_interval_ms: `auto.commit.interval.ms`; 0 commits only when told to.
         retry_backoff_ms: The first back-off; the next ones double up to a second.
+        awaits_revocation: The member says `Revoking` before it gives partitions up, and waits for `revoked`.
+        starts_at_zero: A partition without a committed offset is at position 0; else `OffsetUnknown` tells of it.
     """
 
     group_id: str
     client_id: str
     topics: tuple[str, ...]
     instance_id: str | None = None
-    assignor: str = "range"
+    assignor: str | PartitionAssignor = "range"
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
     heartbeat_interval_ms: int = 3_000
     commit_interval_ms: int = 5_000
     retry_backoff_ms: int = 100
+    awaits_revocation: bool = False
+    starts_at_zero: bool = True
 
     def __post_init__(self) -> None:
-        if self.assignor not in ASSIGNORS:
+        if isinstance(self.assignor, str) and self.assignor not in ASSIGNORS:
             raise ConfigError(f"assignor {self.assignor!r}: expected one of {', '.join(ASSIGNORS)}")
         if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
             raise ConfigError(
@@ -44,4 +48,15 @@ class MemberSettings:
     @property
     def is_cooperative(self) -> bool:
         """Whether the member keeps its partitions through a rebalance (KIP-429)."""
-        return self.assignor in COOPERATIVE_ASSIGNORS
+        assignor = self.assignor
+        return assignor in COOPERATIVE_ASSIGNORS if isinstance(assignor, str) else assignor.is_cooperative
+
+    @property
+    def protocol(self) -> str:
+        """The assignor's name, which is the group's protocol."""
+        return self.assignor if isinstance(self.assignor, str) else self.assignor.name
+
+    @property
+    def assign(self) -> Assignor:
+        """What a leader assigns with."""
+        return ASSIGNORS[self.assignor] if isinstance(self.assignor, str) else self.assignor.partitions_to_consume

@@ -1,4 +1,4 @@
-"""Requests whose fields moved between versions, put into the shape of the version they are sent in.
+"""Messages whose fields moved between versions: requests into the shape of a version, answers back out of it.
 
 What only came or went, the codec leaves out by itself. Knows no connection and no member.
 """
@@ -6,13 +6,25 @@ What only came or went, the codec leaves out by itself. Knows no connection and 
 from typing import TypeVar
 
 from fakebroker.errors import ProtocolError
+from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from fakebroker.protocol.messages.fetch import FetchRequest
-from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
+from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
-from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from fakebroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from fakebroker.protocol.messages.produce import ProduceRequest
-from fakebroker.protocol.schema import Message
+from fakebroker.protocol.registry import api_of
+from fakebroker.protocol.schema import Message, Versions
 
 T = TypeVar("T")
 
@@ -23,6 +35,47 @@ LAST_VERSION_WITH_TOPIC_NAMES: dict[type[Message], int] = {
     OffsetFetchRequest: 9,
 }
 """Later versions name topics by id (KIP-516, KIP-848), which this client does not keep."""
+
+
+LAST_VERSION_WITH_ONE_MEMBER = 9
+"""The last JoinGroup of Kafka; version 10, for a batch of members, only a broker with that proposal has."""
+
+_DEFAULT = -1
+"""What a topic's partitions and replicas are said to be where the broker is to choose."""
+
+
+def versions_of(request: type[Message]) -> Versions:
+    """The versions that this client speaks, unless a request needs some of its own."""
+    api = api_of(request)
+    if request is JoinGroupRequest:
+        return Versions(api.versions.first, LAST_VERSION_WITH_ONE_MEMBER)
+    # Old brokers speak versions that the newest ones do not any more (KIP-896).
+    return Versions(request.VERSIONS.first, LAST_VERSION_WITH_TOPIC_NAMES.get(request, api.versions.last))
+
+
+def versions_needed(request: Message) -> Versions | None:
+    """The versions that alone can do what a request asks for; None where any can."""
+    match request:
+        case JoinGroupRequest() if request.join_group_members:
+            first_of_batches = LAST_VERSION_WITH_ONE_MEMBER + 1
+            return Versions(first_of_batches, first_of_batches)
+        case ListGroupsRequest() if request.types_filter:  # KIP-848
+            first = 5
+        case ListGroupsRequest() if request.states_filter:  # KIP-518
+            first = 4
+        case FindCoordinatorRequest() if request.key_type:  # a transaction's
+            first = 1
+        case OffsetFetchRequest() if any(group.topics is None for group in request.groups):
+            first = 2
+        case CreateTopicsRequest() if any(_DEFAULT in _counts(topic) for topic in request.topics):  # KIP-464
+            first = 4
+        case _:
+            return None
+    return Versions(first, versions_of(type(request)).last)
+
+
+def _counts(topic: CreatableTopic) -> tuple[int, ...]:
+    return () if topic.assignments else (topic.num_partitions, topic.replication_factor)
 
 
 def in_shape_of(version: int, request: Message) -> Message:
@@ -44,6 +97,54 @@ def in_shape_of(version: int, request: Message) -> Message:
         case OffsetFetchRequest() if version < 8 and request.groups:
             return _fetch_of_one_group(version, request)
     return request
+
+
+def in_newest_shape(request: Message, response: Message) -> Message:
+    """An answer of any version as one of the newest would be; itself where that makes no difference.
+
+    Args:
+        request: What it answers. One that was made in an old shape is answered in it.
+        response: The answer.
+    """
+    match request, response:
+        case FindCoordinatorRequest(coordinator_keys=[key]), FindCoordinatorResponse(coordinators=[]):
+            return FindCoordinatorResponse(
+                throttle_time_ms=response.throttle_time_ms, coordinators=[_coordinator(key, response)]
+            )
+        case OffsetFetchRequest(groups=[group]), OffsetFetchResponse(groups=[]):
+            return OffsetFetchResponse(
+                throttle_time_ms=response.throttle_time_ms, groups=[_fetched_group(group.group_id, response)]
+            )
+    return response
+
+
+def _coordinator(key: str, found: FindCoordinatorResponse) -> Coordinator:
+    return Coordinator(
+        key=key,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+        error_code=found.error_code,
+        error_message=found.error_message,
+    )
+
+
+def _fetched_group(group_id: str, response: OffsetFetchResponse) -> OffsetFetchResponseGroup:
+    topics = [
+        OffsetFetchResponseTopics(name=topic.name, partitions=[_fetched(each) for each in topic.partitions])
+        for topic in response.topics
+    ]
+    return OffsetFetchResponseGroup(group_id=group_id, topics=topics, error_code=response.error_code)
+
+
+def _fetched(partition: OffsetFetchResponsePartition) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
+    )
 
 
 def _fetch_of_one_group(version: int, request: OffsetFetchRequest) -> OffsetFetchRequest:

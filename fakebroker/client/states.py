@@ -14,8 +14,9 @@ class MemberState(Enum):
     DISCOVERING: Started; looks for the coordinator of its group. Out by `discovered`, to join.
     PART_OF_GROUP: In a generation, its partitions known. Heartbeats, commits. Out by whatever calls for a rebalance,
         and by the loss of the coordinator.
-    STOPPED: A rebalance is on; consumption has stopped, the last commit is on its way. Heartbeats. Out by the answer to
-        that commit, or when the rebalance timeout is over, to join.
+    STOPPED: A rebalance is on; consumption has stopped, the application has its say where the driver wants that, then
+        the last commit is on its way. Heartbeats. Out by the answer to that commit, or when the rebalance timeout is
+        over, to join.
     JOINING: A JoinGroup is on its way, parked, or waiting out a back-off. No heartbeats. Eager members hold no
         partitions, cooperative ones hold on to theirs (KIP-429). Out by its answer, and by the loss of the coordinator,
         which no answer within the rebalance timeout and five seconds counts as.

@@ -4,28 +4,22 @@ from collections.abc import Sequence
 
 import trio
 
+from fakebroker.client import pool
 from fakebroker.client.connection import BrokerUnreachable, Connection
-from fakebroker.errors import FakebrokerError
+
+Address = pool.Address
 
 CLIENT_ID = "fakebroker-replay"
 """What brokers are told by whoever is not a member."""
-
-Address = tuple[str, int]
 
 
 def addresses(bootstrap: str) -> list[Address]:
     """The addresses in a bootstrap string.
 
     Raises:
-        FakebrokerError: It is not HOST:PORT, or several with commas.
+        ConfigError: It is not HOST:PORT, or several with commas.
     """
-    found = []
-    for part in bootstrap.split(","):
-        host, _, port = part.strip().rpartition(":")
-        if not (host and port.isdecimal() and 0 < int(port) < 65536):
-            raise FakebrokerError(f"--bootstrap {bootstrap}: expected HOST:PORT, or several with commas")
-        found.append((host.strip("[]"), int(port)))
-    return found
+    return pool.addresses(bootstrap, "--bootstrap")
 
 
 async def connect(brokers: Sequence[Address], nursery: trio.Nursery) -> tuple[Connection, Address]:

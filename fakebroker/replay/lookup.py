@@ -98,7 +98,7 @@ class SharedLookups:
             return
         found = {coordinator.key: coordinator for coordinator in response.coordinators}
         for group, players in wanted.items():
-            _tell(players, found[group] if found else response)
+            _tell(players, found[group])
 
     async def _fetch_metadata(self, player: Player, topics: tuple[str, ...], scheduled_ms: float) -> None:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
@@ -153,7 +153,7 @@ def _requests(groups: list[str], connection: Connection) -> Iterable[list[str]]:
     return [groups] if together else [[group] for group in groups]
 
 
-def _tell(players: Iterable[tuple[Player, float]], found: Coordinator | FindCoordinatorResponse) -> None:
+def _tell(players: Iterable[tuple[Player, float]], found: Coordinator) -> None:
     for player, _ in players:
         if found.error_code:
             player.tell(player.member.discovery_failed, ErrorCode(found.error_code))

@@ -261,6 +261,7 @@ class Lab:
         answers, self.coordinator.answers = self.coordinator.answers, []
         for link, result in answers:
             assert isinstance(link, Link)
+            assert isinstance(result, JoinResult | SyncResult)
             self._answer(link, _joined(result) if isinstance(result, JoinResult) else _synced(result))
             self._serve(link)
 

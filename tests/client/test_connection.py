@@ -13,6 +13,7 @@ from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVer
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from fakebroker.protocol.schema import Message
@@ -119,6 +120,36 @@ async def test_an_api_without_a_common_version_is_refused_before_anything_is_sen
         with pytest.raises(UnsupportedVersion, match=sentence):
             await connection.request(heartbeat())
         await connection.aclose()
+
+
+@in_trio
+async def test_requests_that_are_sent_together_keep_their_order_and_the_limit() -> None:
+    async with connected(max_in_flight=2) as (connection, broker, nursery):
+        answers: list[int] = []
+
+        async def ask() -> None:
+            all_sent = await connection.send([heartbeat(generation_id) for generation_id in range(5)])
+            answers.extend([(await sent.answer()).throttle_time_ms for sent in all_sent])
+
+        nursery.start_soon(ask)
+        for generation_id in range(5):
+            header, request = await broker.take()
+            assert request == heartbeat(generation_id)
+            await broker.answer(header, HeartbeatResponse(throttle_time_ms=generation_id))
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers == [0, 1, 2, 3, 4]
+
+
+@in_trio
+async def test_nothing_is_sent_if_one_of_several_cannot_be() -> None:
+    async with connected() as (connection, broker, nursery):
+        with pytest.raises(UnsupportedVersion, match="LeaveGroup"):
+            await connection.send([heartbeat(1), LeaveGroupRequest(group_id="g", members=[])])
+        nursery.start_soon(connection.request, heartbeat(2))
+        header, request = await broker.take()
+        assert request == heartbeat(2)
+        await broker.answer(header, HeartbeatResponse())
+        await trio.testing.wait_all_tasks_blocked()
 
 
 @pytest.mark.parametrize(("told", "versions"), [({18: (0, 3)}, [4, 3]), ({}, [4, 0])])

@@ -35,7 +35,7 @@ async def test_nobody_listening_is_said_with_host_and_port() -> None:
     async with trio.open_nursery() as nursery:
         with pytest.raises(BrokerUnreachable, match=f"broker 127.0.0.1:{port} cannot be reached: .*{port}") as caught:
             await Connection.open("127.0.0.1", port, "c", nursery)
-    assert (caught.value.host, caught.value.port) == ("127.0.0.1", port)
+    assert caught.value.broker == f"broker 127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""Telling a group which static members to expect: the proposal "batch-join", and brokers without it."""
+
+from typing import Any
+
+import pytest
+
+from fakebroker.client.admin import NoBatchJoin
+from fakebroker.client.connection import UnsupportedVersion
+from fakebroker.client.results import GroupError, MemberError
+from fakebroker.cluster.dialect import Broker
+from fakebroker.errors import ErrorCode
+from tests.client.admin_harness import CLIENT_ID, administered, groups_of, talk
+from tests.client.trio_runner import in_trio_with_sockets
+
+PROPOSALS: dict[str, Any] = {"proposals": ["batch-join"]}
+
+
+@in_trio_with_sockets
+async def test_members_are_added_in_one_request() -> None:
+    async with administered(3, **PROPOSALS) as (cluster, admin):
+        added = (await admin.add_members_to_group("g", ["x", "y", "x"])).all()
+        assert list(added) == ["x", "y"]
+        assert all(member_id.startswith(instance_id) for instance_id, member_id in added.items())
+        coordinator = cluster.coordinator_of("g").node_id
+        assert talk(cluster, "JoinGroup") == [f"{coordinator} JoinGroup v10 g"]
+        (call,) = cluster.requests("JoinGroup", CLIENT_ID)
+        assert call.request.rebalance_timeout_ms == 300_000
+        assert [member.group_instance_id for member in call.request.join_group_members] == ["x", "y"]
+
+
+@in_trio_with_sockets
+async def test_each_member_has_its_own_error() -> None:
+    async with administered(1, **PROPOSALS) as (_, admin):
+        (known,) = (await admin.add_members_to_group("g", ["x"])).all().values()
+        added = await admin.add_members_to_group("g", ["x", "not legal", "y"])
+        assert isinstance(added["y"], str)
+        assert {instance_id: error.error for instance_id, error in added.errors.items()} == {
+            "x": ErrorCode.DUPLICATE_RESOURCE,
+            "not legal": ErrorCode.INVALID_REQUEST,
+        }
+        failed = added["x"]
+        assert isinstance(failed, MemberError)
+        assert failed.instance_id == "x"
+        assert str(failed) == f"member 'x': JoinGroup failed with DUPLICATE_RESOURCE: its member id is {known!r}"
+        with pytest.raises(MemberError, match=r"^member 'x'"):
+            added.all()
+
+
+@in_trio_with_sockets
+async def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
+    async with administered(2, **PROPOSALS) as (cluster, admin):
+        (g,) = groups_of(cluster, 2, 1)
+        cluster.fail("FindCoordinator", stale=True, times=1)
+        cluster.move_coordinator(g, 1)
+        assert list((await admin.add_members_to_group(g, ["x"])).all()) == ["x"]
+        assert [line[0] for line in talk(cluster, "JoinGroup")] == ["2", "1"]
+
+
+@in_trio_with_sockets
+async def test_a_group_that_cannot_be_told_is_an_error() -> None:
+    async with administered(1, admin={"default_api_timeout_ms": 50}, **PROPOSALS) as (cluster, admin):
+        cluster.fail("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE")
+        with pytest.raises(GroupError, match=r"^group 'g': JoinGroup failed with REQUEST_TIMED_OUT: .*NOT_AVAILABLE"):
+            await admin.add_members_to_group("g", ["x"])
+
+
+@in_trio_with_sockets
+async def test_brokers_without_the_proposal_are_said_to_lack_it() -> None:
+    sentence = r"^JoinGroup: broker .* speaks 0-9, this client 10-10; adding members needs a broker with the batch-join"
+    async with administered([Broker()]) as (cluster, admin):
+        with pytest.raises(NoBatchJoin, match=sentence) as caught:
+            await admin.add_members_to_group("g", ["x"])
+        assert isinstance(caught.value, UnsupportedVersion)
+        assert talk(cluster, "JoinGroup") == []

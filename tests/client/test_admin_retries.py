@@ -1,0 +1,254 @@
+"""How the admin client asks: many groups in one request where it can, and again where it must; from the journal."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from fakebroker.client.admin_asking import (
+    MOST_KEYS_IN_A_REQUEST,
+    NoBatchedFindCoordinators,
+    NoBatchedOffsetFetch,
+)
+from fakebroker.client.connection import UnsupportedVersion
+from fakebroker.client.results import AdminError
+from fakebroker.cluster.dialect import Broker
+from fakebroker.errors import ErrorCode
+from tests.client.admin_harness import CLIENT_ID, PARTITION, administered, groups_of, talk
+from tests.client.trio_runner import in_trio_with_sockets
+
+CONVERSATION = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
+
+
+@in_trio_with_sockets
+async def test_an_old_coordinator_that_loads_is_asked_again_one_by_one() -> None:
+    """The conversation of scenarios/transcripts/admin-old-cluster-while-loading.txt (KAFKA-13043)."""
+    async with administered(2, as_version="2.8") as (cluster, admin):
+        g, h = groups_of(cluster, 2, 2)
+        cluster.seed_group(g, offsets={"orders-0": 5})
+        cluster.fail("OffsetFetch", error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+        listed = (await admin.list_group_offsets({g: [PARTITION], h: [PARTITION]})).all()
+        assert listed[g][PARTITION] is not None
+        assert listed[h][PARTITION] is None
+        assert talk(cluster, *CONVERSATION) == [
+            f"1 FindCoordinator v3 {g}",
+            f"1 FindCoordinator v3 {h}",
+            f"2 OffsetFetch v7 {g}",
+            f"2 OffsetFetch v7 {h}",
+            f"2 OffsetFetch v7 {g}",
+            f"2 OffsetFetch v7 {h}",
+        ]
+
+
+@in_trio_with_sockets
+async def test_a_new_coordinator_that_loads_is_asked_again_for_those_that_load() -> None:
+    async with administered(2) as (cluster, admin):
+        g, h = groups_of(cluster, 2, 2)
+        cluster.fail("OffsetFetch", group=g, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+        assert (await admin.list_group_offsets({g: None, h: None})).all() == {g: {}, h: {}}
+        assert talk(cluster, *CONVERSATION) == [
+            f"1 FindCoordinator v6 {g} {h}",
+            f"2 OffsetFetch v9 {g} {h}",
+            f"2 OffsetFetch v9 {g}",
+            f"2 OffsetFetch v9 {g}",
+        ]
+
+
+@in_trio_with_sockets
+async def test_a_coordinator_that_really_loads_is_waited_for() -> None:
+    async with administered(2, clock="manual") as (cluster, admin):
+        (g,) = groups_of(cluster, 1, 1)
+        cluster.seed_group(g, offsets={"orders-0": 5})
+        cluster.move_coordinator(g, 2, load_ms=None)
+        first = cluster.fail("OffsetFetch", throttle_time_ms=1, times=1)
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                offsets = (await admin.list_group_offsets({g: [PARTITION]})).all()[g]
+                assert offsets[PARTITION] is not None
+
+            nursery.start_soon(ask)
+            while not first.hits:
+                await trio.lowlevel.checkpoint()
+            cluster.finish_loading()
+        errors = [call.errors for call in cluster.requests("OffsetFetch")]
+        assert errors[0] == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,)
+        assert errors[-1] == ()
+        assert cluster.count("FindCoordinator") == 1
+
+
+@in_trio_with_sockets
+async def test_a_coordinator_that_has_moved_is_looked_up_again_for_its_groups_alone() -> None:
+    async with administered(2) as (cluster, admin):
+        g, h = groups_of(cluster, 2, 2)
+        cluster.fail("FindCoordinator", stale=True, times=1)
+        cluster.move_coordinator(g, 1)
+        assert sorted((await admin.describe_groups([g, h])).errors) == [g, h]  # neither is there
+        assert talk(cluster, *CONVERSATION) == [
+            f"1 FindCoordinator v6 {g} {h}",
+            f"2 DescribeGroups v6 {g} {h}",
+            f"1 FindCoordinator v6 {g}",
+            f"1 DescribeGroups v6 {g}",
+        ]
+
+
+@in_trio_with_sockets
+async def test_a_coordinator_that_is_down_is_looked_up_again() -> None:
+    async with administered(2) as (cluster, admin):
+        (g,) = groups_of(cluster, 2, 1)
+        cluster.seed_group(g, offsets={"orders-0": 5})
+        cluster.fail("FindCoordinator", stale=True, times=1)
+        cluster.stop_broker(2)
+        assert (await admin.describe_groups([g])).all()[g].coordinator.node_id == 1
+        assert talk(cluster, *CONVERSATION) == [
+            f"1 FindCoordinator v6 {g}",
+            f"1 FindCoordinator v6 {g}",
+            f"1 DescribeGroups v6 {g}",
+        ]
+
+
+@pytest.mark.parametrize("error", ["COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"])
+@in_trio_with_sockets
+async def test_a_coordinator_that_is_not_there_yet_is_looked_up_again(error: str) -> None:
+    async with administered(2) as (cluster, admin):
+        (g,), (h,) = groups_of(cluster, 1, 1), groups_of(cluster, 2, 1)
+        cluster.fail("FindCoordinator", group=g, error="COORDINATOR_NOT_AVAILABLE", times=2)
+        found = (await admin.find_coordinators([g, h])).all()
+        assert {group: node.node_id for group, node in found.items()} == {g: 1, h: 2}
+        assert talk(cluster, "FindCoordinator") == [
+            f"1 FindCoordinator v6 {g} {h}",
+            f"1 FindCoordinator v6 {g}",
+            f"1 FindCoordinator v6 {g}",
+        ]
+
+
+@pytest.mark.parametrize("api", ["FindCoordinator", "DescribeGroups"])
+@in_trio_with_sockets
+async def test_a_connection_that_is_lost_is_asked_again(api: str) -> None:
+    async with administered(2) as (cluster, admin):
+        (g,) = groups_of(cluster, 2, 1)
+        cluster.seed_group(g, offsets={"orders-0": 5})
+        cluster.fail(api, drop=True, times=1)
+        assert (await admin.describe_groups([g])).all()[g].state == "Empty"
+        cluster.rolling_restart()
+        assert (await admin.describe_groups([g])).all()[g].state == "Empty"
+
+
+@in_trio_with_sockets
+async def test_a_broker_that_does_not_answer_is_given_up() -> None:
+    async with administered(2, admin={"request_timeout_ms": 50}) as (cluster, admin):
+        (g,) = groups_of(cluster, 2, 1)
+        for api in ("FindCoordinator", "DescribeGroups", "Metadata"):
+            cluster.fail(api, silent=True, times=1)
+        assert (await admin.describe_groups([g])).errors[g].error is ErrorCode.GROUP_ID_NOT_FOUND
+        assert len((await admin.describe_cluster()).nodes) == 2
+
+
+@in_trio_with_sockets
+async def test_when_time_is_up_each_group_left_tells_what_was_seen_last() -> None:
+    async with administered(2, admin={"default_api_timeout_ms": 100}) as (cluster, admin):
+        g, h = groups_of(cluster, 2, 2)
+        cluster.seed_group(h, offsets={"orders-0": 5})
+        cluster.fail("DescribeGroups", group=g, error="NOT_COORDINATOR")
+        described = await admin.describe_groups([g, h])
+        assert described.values_by_key[h].state == "Empty"
+        assert str(described.errors[g]) == (
+            f"group '{g}': DescribeGroups failed with REQUEST_TIMED_OUT: not done in 100 ms; "
+            "last seen: DescribeGroups failed with NOT_COORDINATOR"
+        )
+        cluster.clear_faults()
+        cluster.fail("FindCoordinator", silent=True)
+        (failed,) = (await admin.find_coordinators([g])).errors.values()
+        assert failed.error is ErrorCode.REQUEST_TIMED_OUT
+        assert str(failed).endswith("not done in 100 ms; there has been no answer")
+
+
+@in_trio_with_sockets
+async def test_each_broker_of_a_mixed_cluster_is_asked_as_it_can_be_asked() -> None:
+    async with administered([Broker(), Broker(as_version="2.8"), Broker(as_version="3.0")]) as (cluster, admin):
+        first, old, new = (groups_of(cluster, node_id, 2) for node_id in (1, 2, 3))
+        cluster.fail("OffsetFetch", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+        (await admin.list_group_offsets(dict.fromkeys(first + old + new))).all()
+        said = talk(cluster, *CONVERSATION)
+        assert said[0] == f"1 FindCoordinator v6 {' '.join(first + old + new)}"
+        assert sorted(said[1:]) == sorted(
+            [
+                f"1 OffsetFetch v9 {' '.join(first)}",
+                *(f"2 OffsetFetch v7 {group}" for group in old + old),
+                f"3 OffsetFetch v8 {' '.join(new)}",
+            ]
+        )
+
+
+@in_trio_with_sockets
+async def test_a_broker_that_is_upgraded_gets_one_request_from_then_on() -> None:
+    async with administered(1, as_version="2.8") as (cluster, admin):
+        groups = ["a", "b", "c"]
+        assert (await admin.list_group_offsets(dict.fromkeys(groups))).all() == {group: {} for group in groups}
+        assert len(talk(cluster, *CONVERSATION)) == 6
+        cluster.upgrade_broker(1, "3.9")
+        assert (await admin.list_group_offsets(dict.fromkeys(groups))).all() == {group: {} for group in groups}
+        assert talk(cluster, *CONVERSATION)[6:] == ["1 FindCoordinator v6 a b c", "1 OffsetFetch v9 a b c"]
+        cluster.upgrade_broker(1, "2.8")
+        (await admin.list_group_offsets(dict.fromkeys(groups))).all()
+        assert len(talk(cluster, *CONVERSATION)) == 6 + 2 + 6
+
+
+@in_trio_with_sockets
+async def test_falling_back_can_be_forbidden() -> None:
+    strict = {"fall_back": False}
+    async with administered([Broker(as_version="2.8"), Broker()], admin=strict) as (cluster, admin):
+        sentence = r"^FindCoordinator: broker .* speaks 0-3, this client 4-6 in one request for many; falling back"
+        with pytest.raises(NoBatchedFindCoordinators, match=sentence) as caught:
+            await admin.describe_groups(["g", "h"])
+        assert isinstance(caught.value, UnsupportedVersion)
+        assert talk(cluster, *CONVERSATION) == []
+        assert list(await admin.describe_groups(["g"])) == ["g"]
+    async with administered([Broker(), Broker(as_version="2.8")], admin=strict) as (cluster, admin):
+        old: dict[str, None] = dict.fromkeys(groups_of(cluster, 2, 2))
+        with pytest.raises(NoBatchedOffsetFetch, match=r"^OffsetFetch: broker .* speaks 0-7, this client 8-"):
+            await admin.list_group_offsets(old)
+        assert cluster.count("OffsetFetch") == 0
+        assert list(await admin.describe_groups(old)) == list(old)
+
+
+@pytest.mark.parametrize(("release", "lookups", "fetches"), [(None, 1, 3), ("2.8", 10_000, 10_000)])
+@in_trio_with_sockets
+async def test_requests_for_ten_thousand_groups(release: str | None, lookups: int, fetches: int) -> None:
+    kept: dict[str, Any] = {"journal": "headers", "journal_calls": 30_000}
+    async with administered(3, as_version=release, **kept) as (cluster, admin):
+        listed = await admin.list_group_offsets({f"group-{number}": [PARTITION] for number in range(10_000)})
+        assert len(listed.all()) == 10_000
+        assert cluster.count("FindCoordinator", CLIENT_ID) == lookups
+        assert cluster.count("OffsetFetch", CLIENT_ID) == fetches
+        assert cluster.count(client_id=CLIENT_ID) == lookups + fetches + cluster.count("ApiVersions", CLIENT_ID)
+
+
+@in_trio_with_sockets
+async def test_more_groups_than_go_into_a_request_take_several() -> None:
+    groups = [f"group-{number}" for number in range(MOST_KEYS_IN_A_REQUEST + 1)]
+    async with administered(1) as (cluster, admin):
+        assert list((await admin.list_group_offsets(dict.fromkeys(groups))).all()) == groups
+        sizes = [len(call.group_ids) for api in CONVERSATION for call in cluster.requests(api)]
+        assert sizes == [MOST_KEYS_IN_A_REQUEST, 1, MOST_KEYS_IN_A_REQUEST, 1]
+
+
+@in_trio_with_sockets
+async def test_an_error_that_stays_is_that_of_its_group_alone() -> None:
+    async with administered(2) as (cluster, admin):
+        g, h = groups_of(cluster, 2, 2)
+        cluster.fail("FindCoordinator", group=g, error="GROUP_AUTHORIZATION_FAILED")
+        listed = await admin.list_group_offsets({g: None, h: None})
+        assert listed[h] == {}
+        failed = listed[g]
+        assert isinstance(failed, AdminError)
+        assert (failed.api, failed.error) == ("FindCoordinator", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+@in_trio_with_sockets
+async def test_offsets_that_are_not_stable_are_waited_for() -> None:
+    async with administered(1) as (cluster, admin):
+        cluster.seed_group("g", offsets={"orders-0": 5})
+        cluster.fail("OffsetFetch", group="g", error="UNSTABLE_OFFSET_COMMIT", times=1)
+        (await admin.list_group_offsets({"g": [PARTITION]}, require_stable=True)).all()
+        assert cluster.count("OffsetFetch") == 2
