@@ -34,6 +34,8 @@ V = TypeVar("V")
 _LONGEST_KEY_BYTES = 32_767
 """The longest that a string of the protocol can be in every version."""
 
+_MOST_INT32, _MOST_INT64 = 2**31 - 1, 2**63 - 1
+
 
 class NoBatchJoin(UnsupportedVersion):
     """The broker has no JoinGroup for many members."""
@@ -90,17 +92,17 @@ class Admin:
         self._timeout_ms, self._connect_timeout_ms = default_api_timeout_ms, connect_timeout_ms
         self._asking = Asking(fall_back, request_timeout_ms)
         self._backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms)
+        self._opened: BrokerPool | None = None
 
     async def __aenter__(self) -> Self:
         self._nursery_manager = trio.open_nursery()
         nursery = await self._nursery_manager.__aenter__()
         self._cancel_scope = nursery.cancel_scope
-        self._pool = BrokerPool(
+        self._opened = BrokerPool(
             self._bootstrap_servers, self._client_id, nursery, connect_timeout_ms=self._connect_timeout_ms
         )
-        self._cluster = ClusterCalls(self._pool, self._asking, self._backoff, self._timeout_ms)
         try:
-            await self._pool.any()
+            await self._opened.any()
         except BaseException:
             await self._close()
             raise
@@ -113,8 +115,19 @@ class Admin:
 
     async def _close(self) -> None:
         """End the connections' tasks, which close them. They raise nothing: what the caller raised stays as it is."""
+        self._opened = None
         self._cancel_scope.cancel()
         await self._nursery_manager.__aexit__(None, None, None)
+
+    @property
+    def _pool(self) -> BrokerPool:
+        if self._opened is None:
+            raise trio.ClosedResourceError("the admin client is not open: use it in `async with`")
+        return self._opened
+
+    @property
+    def _cluster(self) -> ClusterCalls:
+        return ClusterCalls(self._pool, self._asking, self._backoff, self._timeout_ms)
 
     # Groups
 
@@ -189,9 +202,14 @@ class Admin:
 
         Raises:
             NoBatchJoin: The group's coordinator does not have the proposal.
+            ConfigError: An argument cannot be.
             GroupError: The group could not be told.
         """
         instances = _keys("instance_ids", instance_ids)
+        timeouts = {"session_timeout_ms": session_timeout_ms, "rebalance_timeout_ms": rebalance_timeout_ms}
+        for name, timeout_ms in timeouts.items():
+            if type(timeout_ms) is not int or not 0 < timeout_ms <= _MOST_INT32:
+                raise ConfigError(f"{name}={timeout_ms!r}: expected a whole number from 1 to {_MOST_INT32}")
         if not instances:
             return Results({})
         question = admin_groups.add_members(instances, session_timeout_ms, rebalance_timeout_ms)
@@ -237,10 +255,7 @@ class Admin:
         wanted = {}
         for group, offsets in groups.items():
             _check_partitions(group, offsets)
-            wanted[group] = {
-                partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-                for partition, offset in offsets.items()
-            }
+            wanted[group] = {partition: _offset(group, partition, offset) for partition, offset in offsets.items()}
         return await self._ask(admin_offsets.alter_offsets(wanted), _keys("groups", groups))
 
     async def delete_group_offsets(self, groups: Mapping[str, Collection[TopicPartition]]) -> Results[None]:
@@ -269,10 +284,12 @@ class Admin:
 
         Raises:
             UnsupportedVersion: The controller is too old for it, or for choosing partitions and replicas (before 2.4).
-            ConfigError: A topic is named twice.
+            ConfigError: A topic is named twice, or is no `NewTopic`.
         """
         wanted: dict[str, NewTopic] = {}
         for topic in topics:
+            if not isinstance(topic, NewTopic):
+                raise ConfigError(f"topics: {topic!r}: expected a NewTopic, such as NewTopic('orders', 3)")
             if wanted.setdefault(topic.name, topic) is not topic:
                 raise ConfigError(f"topics: {topic.name!r} is there twice, expected each topic once")
         return await self._cluster.create(list(wanted.values()), validate_only=validate_only) if wanted else Results({})
@@ -303,7 +320,16 @@ def _keys(argument: str, keys: Iterable[str]) -> list[str]:
 
 def _check_partitions(group: str, partitions: Iterable[TopicPartition]) -> None:
     for partition in partitions:
-        if not (isinstance(partition, tuple) and list(map(type, partition)) == [str, int]):
+        is_one = isinstance(partition, tuple) and list(map(type, partition)) == [str, int]
+        if not is_one or not 0 <= partition[1] <= _MOST_INT32:
             raise ConfigError(
                 f"group {group!r}: partition {partition!r}: expected (topic, number), such as ('orders', 0)"
             )
+
+
+def _offset(group: str, partition: TopicPartition, offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    made = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+    if type(made.offset) is not int or not 0 <= made.offset <= _MOST_INT64:
+        place = f"{partition[0]}-{partition[1]}"
+        raise ConfigError(f"group {group!r}: offset {made.offset!r} of {place}: expected a whole number from 0 on")
+    return made

@@ -22,7 +22,8 @@ from fakebroker.client.admin_types import (
 )
 from fakebroker.client.connection import BrokerUnreachable, Connection, ConnectionLost
 from fakebroker.client.pool import BrokerPool
-from fakebroker.client.results import AdminError, BrokerError, Results, TopicError, error_code
+from fakebroker.client.reactions import error_code
+from fakebroker.client.results import AdminError, BrokerError, Results, TopicError
 from fakebroker.errors import ErrorCode, FakebrokerError, WaitTimeout
 from fakebroker.protocol.messages.create_topics import (
     CreatableTopic,
@@ -126,8 +127,9 @@ class ClusterCalls:
                 except FakebrokerError as error:
                     failures[node.node_id] = error
 
+            nodes = (await self._described()).nodes
             async with trio.open_nursery() as nursery:
-                for node in (await self._described()).nodes:
+                for node in nodes:
                     if node.node_id not in listed:
                         nursery.start_soon(ask, node)
             _raise_one_of(failures)

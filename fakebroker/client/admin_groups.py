@@ -9,8 +9,9 @@ from fakebroker.client.admin_asking import NoBatchedFindCoordinators, Question
 from fakebroker.client.admin_driver import ASK_AGAIN, LOOK_UP_AGAIN
 from fakebroker.client.admin_types import GroupDescription, MemberDescription, Node
 from fakebroker.client.assignors import TopicPartition
+from fakebroker.client.reactions import error_code
 from fakebroker.client.requests import PROTOCOL_TYPE
-from fakebroker.client.results import AdminError, GroupError, MemberError, Results, TransactionError, error_code
+from fakebroker.client.results import AdminError, GroupError, MemberError, Results, TransactionError
 from fakebroker.client.subscription import decode_assignment
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

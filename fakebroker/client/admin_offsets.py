@@ -10,8 +10,9 @@ from fakebroker.client.admin_asking import NoBatchedOffsetFetch, Question
 from fakebroker.client.admin_driver import ASK_AGAIN, LOOK_UP_AGAIN
 from fakebroker.client.admin_types import Node, OffsetAndMetadata
 from fakebroker.client.assignors import TopicPartition
+from fakebroker.client.reactions import error_code
 from fakebroker.client.requests import by_topic
-from fakebroker.client.results import AdminError, GroupError, error_code
+from fakebroker.client.results import AdminError, GroupError
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,

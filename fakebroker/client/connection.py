@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import trio
 
+from fakebroker.client.reactions import error_code
 from fakebroker.client.shapes import in_newest_shape, in_shape_of, versions_needed, versions_of
 from fakebroker.errors import ErrorCode, FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES, FrameBuffer, read_response, request_frame
@@ -188,8 +189,8 @@ class Connection(trio.abc.AsyncResource):
             ProtocolError: The broker refuses to tell its versions.
         """
         connection = cls(stream, client_id, broker, max_in_flight, max_frame_bytes)
-        nursery.start_soon(connection._read)
         try:
+            nursery.start_soon(connection._read)
             await connection._agree()
         except BaseException:
             connection._lose("no versions agreed on")
@@ -272,7 +273,7 @@ class Connection(trio.abc.AsyncResource):
                 version = max(0, min(known.get(ApiVersionsRequest.API_KEY, 0), version - 1))
                 continue
             if told.error_code:
-                raise ProtocolError(f"ApiVersions was answered {ErrorCode(told.error_code).name}")
+                raise ProtocolError(f"ApiVersions was answered {error_code(told.error_code).name}")
             self.versions = {api.api_key: Versions(api.min_version, api.max_version) for api in told.api_keys}
             return
 

@@ -22,7 +22,7 @@ from fakebroker.client.consumer_settings import ConsumerOptions, ConsumerSetting
 from fakebroker.client.consumption import Consumption
 from fakebroker.client.decoding import ConsumerRecord
 from fakebroker.client.group_offsets import Ticket
-from fakebroker.client.pool import BrokerPool
+from fakebroker.client.pool import BrokerPool, addresses
 from fakebroker.errors import ErrorCode, WaitTimeout
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
@@ -52,6 +52,7 @@ class Consumer:
     """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ConsumerOptions]) -> None:
+        addresses(bootstrap_servers)
         self._bootstrap_servers = bootstrap_servers
         self._settings = ConsumerSettings(**settings)
         self._core = Consumption(self._settings)
@@ -68,33 +69,43 @@ class Consumer:
         self._pool: BrokerPool
 
     async def __aenter__(self) -> Self:
+        if self._epoch_s:
+            raise trio.ClosedResourceError("the consumer has been opened before: make another one")
         # Time since the Unix epoch that never goes back: the machine's at the start, then trio's.
         self._epoch_s = time.time() - trio.current_time()
         self._manager = trio.open_nursery()
-        self._nursery = await self._manager.__aenter__()
-        self._pool = BrokerPool(self._bootstrap_servers, self._settings.client_id, self._nursery)
-        self._nursery.start_soon(self._keep_time)
-        self._nursery.start_soon(self._ask_coordinator)
+        nursery, is_open = await self._manager.__aenter__(), trio.Event()
+        nursery.start_soon(self._work, is_open)
+        with trio.CancelScope(shield=True):
+            await is_open.wait()
         return self
+
+    async def _work(self, is_open: trio.Event) -> None:
+        """All that goes on behind the application's back; when that is cancelled, there is the group to be left yet."""
+        with trio.CancelScope(shield=True) as self._working:
+            async with trio.open_nursery() as self._nursery:
+                self._pool = BrokerPool(self._bootstrap_servers, self._settings.client_id, self._nursery)
+                self._nursery.start_soon(self._keep_time)
+                self._nursery.start_soon(self._ask_coordinator)
+                is_open.set()
+        self._nursery = None
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._nursery is not None
         try:
             with trio.move_on_after(self._settings.close_timeout_ms / 1000, shield=True):
                 await self._part(commits=error is None)
         finally:
-            self._nursery.cancel_scope.cancel()
-            # The nursery is told of no error: it would wrap it.
-            await self._manager.__aexit__(None, None, None)
-            self._nursery = None
+            self._working.cancel()
+            await self._manager.__aexit__(None, None, None)  # It is told of no error: it would wrap it.
 
     async def _part(self, *, commits: bool) -> None:
-        """Leave, and wait until the coordinator has been told."""
+        """Leave, and wait until the coordinator has been told, and has taken what was committed."""
         try:
             await self._leave(commits=commits)
         finally:
+            await self._commits_answered()
             self._put.close()
             await self._has_parted.wait()
             await self._pool.aclose()
@@ -144,6 +155,9 @@ class Consumer:
         try:
             if self._core.member.assigned and self._core.member.is_in_generation:
                 await self._call_back(Happening.REVOKED, self._core.member.assigned)
+            # What is tried again after the member has left is refused; half of the time is for the rest of closing.
+            with trio.move_on_after(self._settings.close_timeout_ms / 2000):
+                await self._commits_answered()
         finally:
             self._tell(lambda now_ms: self._core.unsubscribe(now_ms, commits=commits))
             self._listeners = {}
@@ -186,7 +200,10 @@ class Consumer:
                 await trio.lowlevel.checkpoint()
                 return records
             self._core.waits()
-            await self._wait_for_news(until_s)
+            try:
+                await self._wait_for_news(until_s)
+            finally:
+                self._tell(self._core.waits_no_more)
 
     async def _run_callbacks(self) -> None:
         while self._core.callbacks:
@@ -216,14 +233,14 @@ class Consumer:
             InitialOffsetUnknown: Nothing is committed, and there is no reset policy.
             WaitTimeout: It was not known in time.
         """
-        what = f"position of {partition[0]}-{partition[1]}"
-        return await self._wait_for(what, lambda: self._core.position(partition), timeout)
+        return await self._wait_for(f"position of {partition}", lambda: self._core.position(partition), timeout)
 
     async def assignment(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> tuple[TopicPartition, ...]:
         """The partitions that it has; waits until they are known.
 
         Raises:
             EmptySubscription: Nothing is subscribed to or assigned.
+            GroupFailed: The coordinator does not take this consumer.
             WaitTimeout: They were not known in time.
         """
 
@@ -281,6 +298,10 @@ class Consumer:
             error = ticket.error or ErrorCode.REQUEST_TIMED_OUT
             raise GroupFailed(error, f"committed offsets of group {self._settings.group_id!r}: {error.name}")
         return {place: offset if offset >= 0 else None for place, offset in ticket.offsets.items()}
+
+    async def _commits_answered(self) -> None:
+        while self._core.is_committing:
+            await self._news.wait()
 
     async def _settled(self, ticket: Ticket, timeout: float) -> None:
         try:
@@ -356,8 +377,7 @@ class Consumer:
     async def _exchange(self, ask: Ask) -> None:
         """Send a request and give the core the answer, or tell it that there will be none."""
         timeout_s = math.inf if isinstance(ask.request, _PARKED) else self._settings.request_timeout_ms / 1000
-        connection: Connection | None = None
-        response = None
+        connection, response = None, None
         try:
             with trio.move_on_after(timeout_s):
                 connection = await self._connection(ask)

@@ -5,6 +5,7 @@ from typing import Literal, TypedDict
 
 from fakebroker.client.assignors import PartitionAssignor
 from fakebroker.client.settings import MemberSettings
+from fakebroker.client.subscribing import LEGAL_NAME, is_legal_name
 from fakebroker.errors import ConfigError
 
 ResetPolicy = Literal["earliest", "latest"]
@@ -81,12 +82,12 @@ class ConsumerSettings:
                 f"isolation_level {self.isolation_level!r}: expected 'read_uncommitted', for this consumer does not "
                 "filter out aborted transactions"
             )
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} {getattr(self, name)}: expected 1 or more")
-        for name in ("fetch_min_bytes", "fetch_max_wait_ms", "retry_backoff_ms", "commit_interval_ms"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} {getattr(self, name)}: expected 0 or more")
+        if self.instance_id is not None and not is_legal_name(self.instance_id):
+            raise ConfigError(f"instance_id {self.instance_id!r}: expected {LEGAL_NAME}, or None")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= _MOST_INT32:
+                raise ConfigError(f"{name} {value!r}: expected a whole number from {least} to {_MOST_INT32}")
         self.member()
 
     def member(self) -> MemberSettings:
@@ -111,12 +112,20 @@ class ConsumerSettings:
         )
 
 
-_AT_LEAST_ONE = (
-    "max_poll_interval_ms",
-    "max_poll_records",
-    "fetch_max_bytes",
-    "max_partition_fetch_bytes",
-    "metadata_max_age_ms",
-    "request_timeout_ms",
-    "close_timeout_ms",
-)
+_MOST_INT32 = 2**31 - 1
+_LEAST = {
+    "session_timeout_ms": 1,
+    "heartbeat_interval_ms": 1,
+    "max_poll_interval_ms": 1,
+    "commit_interval_ms": 0,
+    "max_poll_records": 1,
+    "fetch_min_bytes": 0,
+    "fetch_max_wait_ms": 0,
+    "fetch_max_bytes": 1,
+    "max_partition_fetch_bytes": 1,
+    "metadata_max_age_ms": 1,
+    "request_timeout_ms": 1,
+    "close_timeout_ms": 1,
+    "retry_backoff_ms": 0,
+}
+"""The least that each of the numbers may be."""

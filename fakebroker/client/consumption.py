@@ -20,8 +20,8 @@ from fakebroker.client.engine import Engine
 from fakebroker.client.group_offsets import Ticket
 from fakebroker.client.member import MemberState
 from fakebroker.client.requests import Identity
-from fakebroker.client.subscribing import Subscribed, check_topics
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.client.subscribing import Subscribed, check_offsets, check_partitions, check_topics
+from fakebroker.errors import ErrorCode
 
 
 class Consumption(Engine):
@@ -48,11 +48,13 @@ class Consumption(Engine):
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition], now_ms: float) -> None:
         """Read these partitions and no others, without a group."""
         offsets = partitions if isinstance(partitions, Mapping) else {}
-        wanted = tuple(dict.fromkeys(partitions))
+        wanted = check_partitions(partitions)
         check_topics([topic for topic, _ in wanted])
+        check_offsets(offsets)
         self._set_kind(Subscribed.PARTITIONS)
         self._fetching.forget([partition for partition in self._manual if partition not in wanted])
-        self._manual, self._initial, self._placeless = wanted, None, {}
+        self._drop_initial()
+        self._manual, self._placeless = wanted, {}
         self._commit_ms = now_ms + self.settings.commit_interval_ms
         for partition, offset in offsets.items():
             self._fetching.start(partition, offset)
@@ -80,10 +82,16 @@ class Consumption(Engine):
         self._settle(now_ms)
         self._fetching.forget(self._manual)
         self._subscribed, self._pattern, self._is_matched, self._manual = None, None, False, ()
-        self._group_topics, self._initial, self._poll_until_ms = None, None, None
+        self._group_topics, self._poll_until_ms = None, None
+        self._drop_initial()
         self._placeless.clear()
         self._failures.clear()
         self.callbacks.clear()
+
+    def _drop_initial(self) -> None:
+        if self._initial is not None:
+            self._offsets.give_up(self._initial)
+            self._initial = None
 
     def check_subscribed(self) -> None:
         """Raises `EmptySubscription` if nothing is."""
@@ -103,8 +111,14 @@ class Consumption(Engine):
         self._settle(now_ms)
 
     def joined(self, now_ms: float) -> None:
-        """Be in the group without a poll."""
+        """Be in the group without a poll.
+
+        Raises:
+            FakebrokerError: What went wrong since the last time, if it is not in it.
+        """
         self.check_subscribed()
+        if self._failures and not self.is_assigned:
+            raise self._failures.popleft()
         self._join(now_ms)
         self._settle(now_ms)
 
@@ -117,6 +131,10 @@ class Consumption(Engine):
     def waits(self) -> None:
         """The application waits in a poll: that does not count as not polling."""
         self._poll_until_ms = None
+
+    def waits_no_more(self, now_ms: float) -> None:
+        """The application has news, or has given up to wait, and may never poll again."""
+        self._poll_until_ms = now_ms + self.settings.max_poll_interval_ms
 
     def called_back(self, now_ms: float) -> None:
         """All callbacks have been run; a rebalance that waited for that goes on."""
@@ -143,8 +161,7 @@ class Consumption(Engine):
     def seek(self, partition: TopicPartition, offset: int, now_ms: float) -> None:
         """Go on at this offset; what was fetched ahead is dropped."""
         self._check_assigned([partition])
-        if offset < 0:
-            raise ConfigError(f"offset {offset} of {partition[0]}-{partition[1]}: expected 0 or more")
+        check_offsets({partition: offset})
         self._fetching.start(partition, offset)
         self._placeless.pop(partition, None)
         if self._subscribed is not Subscribed.PARTITIONS:
@@ -172,6 +189,7 @@ class Consumption(Engine):
             positions = self._fetching.positions()
             offsets = {partition: positions[partition] for partition in self.assigned if partition in positions}
         self._check_assigned(offsets)
+        check_offsets(offsets)
         ticket = self._offsets.commit(who, offsets) if offsets else None
         self._settle(now_ms)
         return ticket
@@ -179,7 +197,8 @@ class Consumption(Engine):
     def committed(self, partitions: Iterable[TopicPartition] | None, now_ms: float) -> Ticket:
         """Ask what is committed for these partitions, or for those that it has."""
         self.check_subscribed()
-        ticket = self._offsets.look_up(self._group(), self.assigned if partitions is None else partitions)
+        wanted = self.assigned if partitions is None else check_partitions(partitions)
+        ticket = self._offsets.look_up(self._group(), wanted)
         self._settle(now_ms)
         return ticket
 

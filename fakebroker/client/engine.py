@@ -79,6 +79,11 @@ class Engine:
     def assigned(self) -> tuple[TopicPartition, ...]:
         return self._manual if self._subscribed is Subscribed.PARTITIONS else self.member.assigned
 
+    @property
+    def is_committing(self) -> bool:
+        """Whether the answer to a commit is owed, other than to the member's own at an interval."""
+        return self._offsets.is_committing
+
     def _group(self) -> Identity:
         if self.settings.group_id is None:
             raise ConfigError("group_id None: expected one to commit offsets and look them up")

@@ -23,10 +23,12 @@ class Ticket:
     """One thing that was asked for.
 
     Attributes:
+        who: As whom it is asked for.
         error: What came of it; None while that is not known.
-        offsets: What was asked for, of committed offsets; -1 where there is none.
+        offsets: What is to be committed; or what was asked for, of committed offsets, -1 where there is none.
     """
 
+    who: Identity
     request: OffsetsRequest
     error: ErrorCode | None = None
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -40,17 +42,22 @@ class GroupOffsets:
     def __init__(self, retry_backoff_ms: float) -> None:
         self._retry_backoff_ms = retry_backoff_ms
         self._tickets: list[Ticket] = []
+        self._last_commits: dict[TopicPartition, Ticket] = {}
 
     def commit(self, who: Identity, offsets: Mapping[TopicPartition, int]) -> Ticket:
         """Commit these as this member of the group, or outside of any generation."""
-        return self._add(requests.offset_commit(who, offsets))
+        ticket = self._add(Ticket(who, requests.offset_commit(who, offsets), offsets=dict(offsets)))
+        self._last_commits.update(dict.fromkeys(offsets, ticket))
+        for older in self._tickets[:-1]:
+            if not older.is_sent:
+                self._leave_to_later_commits(older)
+        return ticket
 
     def look_up(self, who: Identity, partitions: Iterable[TopicPartition]) -> Ticket:
         """Ask what is committed."""
-        return self._add(requests.offset_fetch(who, partitions))
+        return self._add(Ticket(who, requests.offset_fetch(who, partitions)))
 
-    def _add(self, request: OffsetsRequest) -> Ticket:
-        ticket = Ticket(request)
+    def _add(self, ticket: Ticket) -> Ticket:
         self._tickets.append(ticket)
         return ticket
 
@@ -59,9 +66,15 @@ class GroupOffsets:
         """Whether there is something that a coordinator is needed for."""
         return bool(self._tickets)
 
+    @property
+    def is_committing(self) -> bool:
+        """Whether there is a commit among that."""
+        return any(isinstance(ticket.request, OffsetCommitRequest) for ticket in self._tickets)
+
     def awaits(self, request: object) -> bool:
-        """Whether this request is one of these, and has not been answered yet."""
-        return self._ticket(request) is not None
+        """Whether the answer to this request is awaited; not once it is to be sent again, perhaps to somebody else."""
+        ticket = self._ticket(request)
+        return ticket is not None and ticket.is_sent
 
     def next_deadline(self) -> float | None:
         return min((ticket.retry_ms for ticket in self._tickets if ticket.retry_ms), default=None)
@@ -75,7 +88,7 @@ class GroupOffsets:
 
     def unanswered(self, now_ms: float) -> None:
         """The connection to the coordinator is gone; all that was sent is sent again."""
-        for ticket in self._tickets:
+        for ticket in list(self._tickets):
             if ticket.is_sent:
                 self._again(ticket, now_ms)
 
@@ -110,6 +123,16 @@ class GroupOffsets:
 
     def _again(self, ticket: Ticket, now_ms: float) -> None:
         ticket.is_sent, ticket.retry_ms = False, now_ms + self._retry_backoff_ms
+        self._leave_to_later_commits(ticket)
+
+    def _leave_to_later_commits(self, ticket: Ticket) -> None:
+        """What is still to be committed must not undo what was asked for after it."""
+        if isinstance(ticket.request, OffsetCommitRequest):
+            last = {place: each for place, each in ticket.offsets.items() if self._last_commits[place] is ticket}
+            if not last:
+                self._end(ticket, ErrorCode.NONE)
+            elif last != ticket.offsets:
+                ticket.offsets, ticket.request = last, requests.offset_commit(ticket.who, last)
 
     def _ticket(self, request: object) -> Ticket | None:
         return next((ticket for ticket in self._tickets if ticket.request is request), None)

@@ -9,14 +9,6 @@ from fakebroker.errors import ErrorCode, FakebrokerError
 V = TypeVar("V")
 
 
-def error_code(number: int) -> ErrorCode:
-    """An error by its number; one that Kafka does not have counts as UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 class AdminError(FakebrokerError):
     """Something was asked for one thing, and failed.
 

@@ -126,7 +126,7 @@ def join_batch(
         join = _join_of(request, member)
         expected = group.expected.instances.get(member.instance_id or "")
         if expected is None:
-            _drop_waiting(group, member.member_id)
+            _drop_waiting(group, member.member_id, now_ms)
             arrivals.append(Arrival(join, seat, "" if member.member_id else joining.new_member_id(join, new_uuid)))
         elif refusal := _refusal(group, expected, join):
             group.answer(seat, refusal)
@@ -163,7 +163,7 @@ def join(group: Group, request: JoinGroup, token: object, now_ms: float, new_uui
     """Handles a JoinGroup for a group in which somebody is expected: whoever that is waits, any other joins as ever."""
     expected = group.expected.instances.get(request.instance_id or "")
     if expected is None:
-        _drop_waiting(group, request.member_id)
+        _drop_waiting(group, request.member_id, now_ms)
         joining.join(group, request, token, now_ms, new_uuid)
     elif refusal := _refusal(group, expected, request):
         group.answer(token, refusal)
@@ -212,10 +212,11 @@ def _arrival(group: Group, expected: Expected, request: JoinGroup, token: object
     return Arrival(replace(request, member_id=""), token, expected.member_id)
 
 
-def _drop_waiting(group: Group, member_id: str) -> None:
+def _drop_waiting(group: Group, member_id: str, now_ms: float) -> None:
     """A member whose join waits with others has joined again by itself."""
     if older := _withdraw(group, member_id):
         drop(older.token, group.answer)
+        _begin_session_anew(group, member_id, now_ms)
 
 
 def _wait(group: Group, arrival: Arrival, now_ms: float) -> None:
@@ -240,14 +241,13 @@ def _withdraw(group: Group, member_id: str) -> Arrival | None:
 
 
 def admit_if_complete(group: Group, now_ms: float) -> bool:
-    """Lets in those who wait if nobody is missing any more; whether it has."""
+    """Lets in those who wait if nobody is missing any more; whether there is a round for them."""
     if not group.expected.waiting or group.expected.missing:
         return False
-    _admit(group, "all instances that were expected have joined", now_ms)
-    return True
+    return _admit(group, "all instances that were expected have joined", now_ms)
 
 
-def _admit(group: Group, cause: str, now_ms: float) -> None:
+def _admit(group: Group, cause: str, now_ms: float) -> bool:
     """Begins the one round: those who were expected come first, each in order of arrival. Nobody is expected then."""
     expectations = group.expected
     expected_ids = [expected.member_id for expected in expectations.instances.values()]
@@ -255,9 +255,14 @@ def _admit(group: Group, cause: str, now_ms: float) -> None:
     group.expected = Expectations()
     group.store_expected(group)  # If it cannot, they are expected again should another coordinator take over.
     for arrival in arrivals:
-        if member := group.members.get(arrival.member_id):  # Its session may have run out while an answer was owed.
-            group.arm_session(member, member.session_timeout_ms, now_ms)
-    join_together(group, arrivals, cause, now_ms)
+        _begin_session_anew(group, arrival.member_id, now_ms)
+    return join_together(group, arrivals, cause, now_ms)
+
+
+def _begin_session_anew(group: Group, member_id: str, now_ms: float) -> None:
+    """The session of a member may have run out while an answer to its waiting join was owed."""
+    if member := group.members.get(member_id):
+        group.arm_session(member, member.session_timeout_ms, now_ms)
 
 
 def expire(group: Group, now_ms: float) -> None:

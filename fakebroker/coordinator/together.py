@@ -9,22 +9,26 @@ from fakebroker.coordinator.rebalance import rebalance_or_complete
 from fakebroker.coordinator.types import JoinGroup
 
 
-def join_together(group: Group, arrivals: Sequence[Arrival], cause: str, now_ms: float) -> None:
+def join_together(group: Group, arrivals: Sequence[Arrival], cause: str, now_ms: float) -> bool:
     """Handles joins of different members as one: if one of them needs a round, it is that of all.
 
     Each is checked against the group as those before it have left it, in Kafka's order. None is asked to come again
     with its id, and none is told to skip the assignment.
+
+    Returns:
+        Whether there is a round for them.
     """
     accepted = [arrival for arrival in arrivals if _is_accepted(group, arrival)]
     if not any(_needs_round(group, arrival.request) for arrival in accepted):
         for arrival in accepted:
             _tell_again(group, arrival, now_ms)
-        return
+        return False
     group.step.cause = cause
     for arrival in accepted:
         if _is_accepted(group, arrival):
             _enter(group, arrival, now_ms)
     rebalance_or_complete(group, now_ms)
+    return True
 
 
 def _is_accepted(group: Group, arrival: Arrival) -> bool:

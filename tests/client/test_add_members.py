@@ -8,7 +8,7 @@ from fakebroker.client.admin import NoBatchJoin
 from fakebroker.client.connection import UnsupportedVersion
 from fakebroker.client.results import GroupError, MemberError
 from fakebroker.cluster.dialect import Broker
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode
 from tests.client.admin_harness import CLIENT_ID, administered, groups_of, talk
 from tests.client.trio_runner import in_trio_with_sockets
 
@@ -72,3 +72,13 @@ async def test_brokers_without_the_proposal_are_said_to_lack_it() -> None:
             await admin.add_members_to_group("g", ["x"])
         assert isinstance(caught.value, UnsupportedVersion)
         assert talk(cluster, "JoinGroup") == []
+
+
+@pytest.mark.parametrize("timeout", ["session_timeout_ms", "rebalance_timeout_ms"])
+@pytest.mark.parametrize("value", [0, 2**31, 1.5])
+@in_trio_with_sockets
+async def test_timeouts_that_cannot_be_are_refused(timeout: str, value: Any) -> None:
+    async with administered(1, **PROPOSALS) as (cluster, admin):
+        with pytest.raises(ConfigError, match=rf"^{timeout}={value}: expected a whole number from 1 to 2147483647$"):
+            await admin.add_members_to_group("g", ["x"], **{timeout: value})
+        assert cluster.count("JoinGroup") == 0

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import trio
 
 from fakebroker import FakeCluster
 from fakebroker.client.admin import Admin
@@ -28,7 +29,11 @@ def form_group(wire: Wire, group: str, protocol_type: str, assignment: bytes) ->
     """A group of one member, which gives itself this."""
     protocols = [JoinGroupRequestProtocol(name="p", metadata=b"")]
     join = JoinGroupRequest(
-        group_id=group, session_timeout_ms=10_000, member_id="", protocol_type=protocol_type, protocols=protocols
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,  # so long the SyncGroup may take
+        protocol_type=protocol_type,
+        protocols=protocols,
     )
     joined = wire.ask(join, JoinGroupResponse, 3)
     wire.ask(
@@ -263,6 +268,30 @@ async def test_what_cannot_be_asked_is_refused() -> None:
             await admin.find_coordinators(["g"], "broker")
         with pytest.raises(ConfigError, match=r"^group 'g': partition 'orders-0': expected \(topic, number\), such as"):
             await admin.list_group_offsets({"g": ["orders-0"]})  # type: ignore[list-item]  # wrong on purpose
+        with pytest.raises(ConfigError, match=r"^group 'g': partition \('orders', 2147483648\): expected \(topic, "):
+            await admin.delete_group_offsets({"g": [("orders", 2**31)]})
+
+
+@pytest.mark.parametrize("offset", [-1, 2**63, "7", 1.5, None, True, OffsetAndMetadata(-1)])
+@in_trio_with_sockets
+async def test_what_is_no_offset_is_not_committed(offset: Any) -> None:
+    async with administered(1) as (cluster, admin):
+        with pytest.raises(ConfigError, match=r"^group 'g': offset .* of orders-0: expected a whole number from 0 on$"):
+            await admin.alter_group_offsets({"g": {PARTITION: offset}})
+        assert cluster.count("OffsetCommit") == 0
+
+
+@in_trio_with_sockets
+async def test_only_an_admin_client_that_is_open_can_ask() -> None:
+    sentence = "the admin client is not open: use it in `async with`"
+    with FakeCluster(1) as cluster:
+        admin = Admin(cluster.bootstrap_servers)
+        with pytest.raises(trio.ClosedResourceError, match=sentence):
+            await admin.list_topics()
+        async with admin:
+            await admin.list_topics()
+        with pytest.raises(trio.ClosedResourceError, match=sentence):
+            await admin.describe_groups(["g"])
 
 
 @in_trio_with_sockets

@@ -26,6 +26,25 @@ async def test_the_cluster_is_described(release: str | None) -> None:
         assert told.cluster_id == cluster.cluster.cluster_id
 
 
+@in_trio_with_sockets
+async def test_a_topic_to_be_created_is_no_mere_name() -> None:
+    async with administered(1) as (_, admin):
+        with pytest.raises(
+            ConfigError, match=r"^topics: 'news': expected a NewTopic, such as NewTopic\('orders', 3\)$"
+        ):
+            await admin.create_topics(["news"])  # type: ignore[list-item]  # wrong on purpose
+
+
+@in_trio_with_sockets
+async def test_groups_are_listed_though_a_connection_is_lost_on_the_way() -> None:
+    async with administered(2) as (cluster, admin):
+        cluster.seed_group("g", offsets={"orders-0": 5})
+        for api in ("Metadata", "ListGroups"):
+            lost = cluster.fail(api, drop=True, times=1)
+            assert [group.group_id for group in await admin.list_groups()] == ["g"]
+            assert lost.hits == 1
+
+
 @releases
 @in_trio_with_sockets
 async def test_topics_are_created_and_listed(release: str | None) -> None:

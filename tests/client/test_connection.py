@@ -195,6 +195,31 @@ async def test_a_broker_that_knows_no_version_of_api_versions_is_not_asked_for_e
 
 
 @in_trio
+async def test_a_broker_that_refuses_its_versions_with_an_error_of_its_own_is_no_broker_of_ours() -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    broker = Broker(theirs)
+
+    async def serve() -> None:
+        header, _ = await broker.take()
+        await broker.answer(header, ApiVersionsResponse(error_code=4_321, api_keys=[]))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        with pytest.raises(ProtocolError, match="ApiVersions was answered UNKNOWN_SERVER_ERROR"):
+            await Connection.over(ours, "c", nursery)
+
+
+@in_trio
+async def test_a_stream_that_nobody_can_read_any_more_is_closed() -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        pass
+    with pytest.raises(RuntimeError, match="closed to new arrivals"):
+        await Connection.over(ours, "c", nursery)
+    assert await theirs.receive_some() == b""
+
+
+@in_trio
 async def test_the_answer_to_a_cancelled_request_is_dropped() -> None:
     async with connected() as (connection, broker, nursery):
         with trio.move_on_after(1):

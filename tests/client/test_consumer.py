@@ -238,6 +238,11 @@ async def test_partitions_assigned_by_hand_are_committed_without_a_generation() 
         (lambda reader: reader.subscribe(["a b"]), "topic 'a b': expected 1 to 249 of"),
         (lambda reader: reader.subscribe(["."]), r"topic '\.': expected 1 to 249 of"),
         (lambda reader: reader.assign([("", 0)]), "topic '': expected 1 to 249 of"),
+        (lambda reader: reader.assign("orders"), "partitions 'orders': expected several, such as"),
+        (lambda reader: reader.assign(7), "partitions 7: expected several, such as"),
+        (lambda reader: reader.assign(["orders"]), r"partition 'orders': expected \(topic, number\), such as"),
+        (lambda reader: reader.assign([("orders", -1)]), r"partition \('orders', -1\): expected \(topic, number\)"),
+        (lambda reader: reader.assign([("orders", 2**31)]), r"partition \('orders', 2147483648\): expected \(topic"),
     ],
 )
 @in_trio_with_sockets
@@ -372,8 +377,11 @@ async def test_one_task_polls_at_a_time_and_only_an_open_consumer_can() -> None:
         ({"isolation_level": "read_committed"}, "isolation_level 'read_committed': expected 'read_uncommitted'"),
         ({"auto_offset_reset": "none"}, "auto_offset_reset 'none': expected 'earliest', 'latest' or None"),
         ({"group_id": ""}, "group_id '': expected a name, or None"),
-        ({"max_poll_records": 0}, "max_poll_records 0: expected 1 or more"),
-        ({"fetch_max_wait_ms": -1}, "fetch_max_wait_ms -1: expected 0 or more"),
+        ({"max_poll_records": 0}, "max_poll_records 0: expected a whole number from 1 to 2147483647"),
+        ({"fetch_max_wait_ms": -1}, "fetch_max_wait_ms -1: expected a whole number from 0 to 2147483647"),
+        ({"session_timeout_ms": 2**31}, "session_timeout_ms 2147483648: expected a whole number from 1 to"),
+        ({"fetch_max_bytes": 1e6}, r"fetch_max_bytes 1000000\.0: expected a whole number from 1 to"),
+        ({"instance_id": ""}, "instance_id '': expected 1 to 249 of"),
         ({"assignor": "best"}, "assignor 'best': expected one of range"),
     ],
 )

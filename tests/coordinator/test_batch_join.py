@@ -95,6 +95,21 @@ def test_a_member_that_joins_again_does_not_wait_with_its_batch_any_more() -> No
     assert call.errors == [NONE, ErrorCode.REBALANCE_IN_PROGRESS]
 
 
+def test_the_session_of_a_member_that_does_not_wait_with_its_batch_any_more_runs_again() -> None:
+    driver = Driver()
+    leader, follower = driver.stable(2)
+    register(driver, "x", "y")
+    batch(driver, joining(follower), joining(instance_id="x"), rebalance_ms=10 * SESSION_MS)
+    for _ in range(4):
+        driver.heartbeat(leader, 1)
+        driver.advance(SESSION_MS / 2)
+    assert driver.join(follower).joined.generation_id == 1
+    for _ in range(3):
+        driver.heartbeat(leader, 1)
+        driver.advance(SESSION_MS / 2)
+    assert list(driver.group().members) == [leader]
+
+
 def test_known_members_that_rejoin_with_other_protocols_are_one_round() -> None:
     driver = Driver()
     a, b = driver.stable(2)

@@ -352,6 +352,19 @@ def test_leaving_may_be_what_completes_the_others() -> None:
     assert x.joined.generation_id == 2, "one round for who left and who came"
 
 
+def test_who_leaves_is_missed_also_when_those_left_waiting_need_no_round() -> None:
+    driver = Driver()
+    a, b, c = driver.stable(3)
+    register(driver, "x", "y")
+    waiting_too = batch(driver, joining(b), joining(instance_id="x"))
+    assert driver.leave((c, None), ("", "x"), ("", "y")) == [NONE] * 3
+    assert waiting_too.errors == [NONE, UNKNOWN]
+    assert driver.state() == "PreparingRebalance"
+    for call in rejoin(driver, [a, b]):
+        assert call.error is NONE
+    assert list(driver.group().members) == [a, b]
+
+
 def test_a_group_with_waiting_joins_cannot_be_deleted() -> None:
     driver = Driver()
     register(driver, "x", "y")

@@ -1,0 +1,68 @@
+"""A consumer that closes: what it has been told to commit is committed first, if that can be had in time."""
+
+import pytest
+import trio
+
+from fakebroker import FakeCluster
+from tests.client.consuming import DEADLINE_S, P0, committed, consumer, produce, read
+from tests.client.trio_runner import in_trio_with_sockets
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@in_trio_with_sockets
+async def test_a_commit_that_nobody_waits_for_arrives_before_the_consumer_has_closed(by_hand: bool) -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster:
+        async with consumer(cluster) as reader:
+            if by_hand:
+                reader.assign({P0: 0})
+            else:
+                reader.subscribe(["orders"])
+                await reader.assignment()
+            refused = cluster.fail("OffsetCommit", error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+            cluster.fail("LeaveGroup", delay_s=0.05)
+            await reader.commit({P0: 7}, wait=False)
+        assert (committed(cluster, P0), refused.hits) == (7, 2)
+
+
+@in_trio_with_sockets
+async def test_what_was_read_by_hand_is_committed_when_the_consumer_closes() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster:
+        produce(cluster, P0, b"a")
+        async with consumer(cluster, commit_interval_ms=60_000) as reader:
+            reader.assign({P0: 0})
+            await read(reader, 1)
+        assert committed(cluster, P0) == 1
+
+
+@in_trio_with_sockets
+async def test_closing_does_not_wait_long_for_a_coordinator_that_is_not_there() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster:
+        cluster.fail("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE")
+        with trio.fail_after(DEADLINE_S):
+            async with consumer(cluster, close_timeout_ms=50) as reader:
+                reader.assign({P0: 0})
+                await reader.commit({P0: 7}, wait=False)
+        assert committed(cluster, P0) is None
+
+
+@in_trio_with_sockets
+async def test_a_consumer_that_is_cancelled_leaves_its_group_all_the_same() -> None:
+    with FakeCluster(1, {"orders": 1}) as cluster:
+        with trio.CancelScope() as scope:
+            async with consumer(cluster, close_timeout_ms=60_000) as reader:
+                reader.subscribe(["orders"], on_assigned=lambda _: scope.cancel())
+                await reader.poll(DEADLINE_S)
+        assert scope.cancelled_caught
+        assert cluster.count("LeaveGroup") == 1
+        assert not cluster.group("g").members
+
+
+@in_trio_with_sockets
+async def test_a_consumer_is_opened_once() -> None:
+    with FakeCluster(1) as cluster:
+        reader = consumer(cluster)
+        async with reader:
+            pass
+        with pytest.raises(trio.ClosedResourceError, match="the consumer has been opened before: make another one"):
+            async with reader:
+                raise AssertionError("opened")
