@@ -16,6 +16,7 @@ from fakebroker.client.subscription import decode_assignment
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import (
+    EXPECTED_TAG,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
@@ -103,6 +104,7 @@ def _member(member: DescribedGroupMember, protocol_type: str) -> MemberDescripti
         metadata=member.member_metadata,
         assignment=_assignment(member.member_assignment, protocol_type),
         assignment_data=member.member_assignment,
+        is_expected=any(tag == EXPECTED_TAG for tag, _ in member.unknown_tags),
     )
 
 

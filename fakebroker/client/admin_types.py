@@ -98,6 +98,7 @@ class MemberDescription:
         metadata: The bytes that it joined with.
         assignment: The partitions that it has; None where these are not what consumers tell each other.
         assignment_data: The bytes that it was given.
+        is_expected: It is no member yet: it was registered (`Admin.add_members_to_group`) and is to join.
     """
 
     member_id: str
@@ -107,6 +108,7 @@ class MemberDescription:
     metadata: bytes
     assignment: tuple[TopicPartition, ...] | None
     assignment_data: bytes
+    is_expected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import pytest
 
 from fakebroker.client.admin import NoBatchJoin
 from fakebroker.client.connection import UnsupportedVersion
+from fakebroker.client.consumer import Consumer
 from fakebroker.client.results import GroupError, MemberError
 from fakebroker.cluster.dialect import Broker
 from fakebroker.errors import ConfigError, ErrorCode
@@ -44,6 +45,19 @@ async def test_each_member_has_its_own_error() -> None:
         assert str(failed) == f"member 'x': JoinGroup failed with DUPLICATE_RESOURCE: its member id is {known!r}"
         with pytest.raises(MemberError, match=r"^member 'x'"):
             added.all()
+
+
+@in_trio_with_sockets
+async def test_descriptions_tell_who_is_only_expected() -> None:
+    async with (
+        administered(1, **PROPOSALS) as (cluster, admin),
+        Consumer(cluster.bootstrap_servers, group_id="g", instance_id="i") as consumer,
+    ):
+        consumer.subscribe(["orders"])
+        await consumer.assignment()
+        await admin.add_members_to_group("g", ["x"])
+        described = (await admin.describe_groups(["g"])).all()["g"]
+        assert {m.group_instance_id: m.is_expected for m in described.members} == {"i": False, "x": True}
 
 
 @in_trio_with_sockets

@@ -8,6 +8,7 @@ from fakebroker.coordinator.group import DEAD, STABLE, Group
 from fakebroker.coordinator.member import Member
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_groups import (
+    EXPECTED_TAG,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
@@ -71,14 +72,17 @@ def _found(call: Call, group: Group) -> DescribedGroup:
             )
             for member in group.members.values()
         ]
-        + [_expected(group, expected) for expected in group.expected.instances.values()],
+        + [_expected(call, group, expected) for expected in group.expected.instances.values()],
     )
 
 
-def _expected(group: Group, expected: Expected) -> DescribedGroupMember:
-    """An instance that is to become a member (KAFKA-8397); whose client is known only while its join waits."""
+def _expected(call: Call, group: Group, expected: Expected) -> DescribedGroupMember:
+    """An instance that is to become a member (KAFKA-8397); whose client is known only while its join waits.
+
+    A tag tells it from a member; versions without tags do not.
+    """
     arrival = group.expected.waiting.get(expected.member_id)
-    return DescribedGroupMember(
+    member = DescribedGroupMember(
         member_id=expected.member_id,
         group_instance_id=expected.instance_id,
         client_id=arrival.request.client_id if arrival else "",
@@ -86,6 +90,9 @@ def _expected(group: Group, expected: Expected) -> DescribedGroupMember:
         member_metadata=b"",
         member_assignment=b"",
     )
+    if call.api_version in DescribeGroupsResponse.FLEXIBLE:
+        member.unknown_tags = ((EXPECTED_TAG, b""),)
+    return member
 
 
 def _member(member: Member, metadata: bytes, assignment: bytes) -> DescribedGroupMember:

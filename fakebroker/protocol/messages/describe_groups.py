@@ -3,6 +3,9 @@
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Boolean, Bytes, Int16, Int32, String
 
+EXPECTED_TAG = 8397
+"""Marks a described member that is only expected (proposal "batch-join", KAFKA-8397); no Kafka has it."""
+
 
 @message(api_key=15, versions="0-6", flexible="5+")
 class DescribeGroupsRequest(Message):
