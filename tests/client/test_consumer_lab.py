@@ -51,6 +51,20 @@ def schedule(lab: ConsumerLab, delay_ms: float, kind: str, index: int) -> None:
 def test_once_it_is_quiet_everything_is_consumed(
     assignor: str, seed: int, happenings: list[tuple[int, str, int]]
 ) -> None:
+    consume_all(assignor, seed, happenings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+@given(seed=st.integers(0, 2**32), happenings=happenings)
+@settings(max_examples=15, deadline=None)
+def test_once_it_is_quiet_everything_is_consumed_for_long(
+    assignor: str, seed: int, happenings: list[tuple[int, str, int]]
+) -> None:
+    consume_all(assignor, seed, happenings)
+
+
+def consume_all(assignor: str, seed: int, happenings: list[tuple[int, str, int]]) -> None:
     lab = ConsumerLab(seed, assignor, SIZE, {"t": 4, "u": 1})
     lab.produce()
     lab.start(0)
