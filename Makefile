@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check rewrite bench serve clean
+.PHONY: help demo test check rewrite bench bench-replay serve clean
 
 help: ## say what there is
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
 
 demo: $(STAMP) ## replay a workload with Spark against an embedded cluster and print the report
 	$(BIN)/fakebroker replay scenarios/workloads/steady-state.toml
@@ -30,9 +30,14 @@ rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew,
 	$(BIN)/python -m tests.test_readme
 	$(BIN)/python -m tests.client.test_client_readme
 	$(BIN)/python -m tests.proposals.test_scale_out
+	$(BIN)/python -m tests.replay.test_workload_docs
+	$(BIN)/python -m tests.replay.test_run_schema
 
 bench: $(STAMP) ## measure against librdkafka's mock cluster
 	$(BIN)/python -m tests.bench.bench
+
+bench-replay: $(STAMP) ## measure the replay, and real clients that do the same
+	$(BIN)/python -m tests.bench.replay
 
 serve: $(STAMP) ## run a fake cluster on ports 9092 to 9094
 	$(BIN)/fakebroker serve

@@ -1,4 +1,4 @@
-"""The command line: `serve` and `replay`. Options in, one sentence out when something is wrong."""
+"""The command line: `serve`, `replay`, `report` and `compare`. Options in, one sentence out when something is wrong."""
 
 import logging
 import signal
@@ -6,15 +6,16 @@ import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from fakebroker import __version__
-from fakebroker.cluster.config import SETTINGS
 from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.open_files import allow_all
+from fakebroker.server.clock import Scaled
 from fakebroker.server.events import event_of, perform
-from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.fake_cluster import KAFKA_DEFAULTS, FakeCluster
 
 app = typer.Typer(
     help="A fake Kafka cluster for everything that has to do with group coordination.",
@@ -23,9 +24,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-KAFKA_DEFAULTS = {"group.initial.rebalance.delay.ms": SETTINGS["group.initial.rebalance.delay.ms"].default}
-"""Where a process differs from the fixture: it keeps Kafka's own defaults."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -60,6 +58,7 @@ def serve(
         str | None,
         typer.Option(metavar="RELEASE", help="The release of Kafka to pass for, such as 2.8."),
     ] = None,
+    speed: Annotated[float, typer.Option(help="How many times as fast as real time the brokers' clock runs.")] = 1.0,
     proposal: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="What no Kafka has, such as batch-join; as often as needed."),
@@ -76,11 +75,13 @@ def serve(
         {**KAFKA_DEFAULTS, **dict(_setting(text) for text in config or [])},
         seed,
         as_version=as_version,
+        clock="real" if speed == 1 else Scaled(speed),
         proposals=proposal or (),
         host=host,
         port=port,
         advertised_host=advertised_host,
     )
+    allow_all()
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     with cluster:
@@ -91,18 +92,72 @@ def serve(
         signal.sigwait(ends)
 
 
+MASTER = Annotated[str, typer.Option(help="Spark master.")]
+RUN = Annotated[Path, typer.Argument(help="The directory of a run.", show_default=False)]
+
+
 @app.command()
 def replay(
     file: Annotated[Path, typer.Argument(help="The workload, a TOML file.")],
     bootstrap: Annotated[str | None, typer.Option(help="HOST:PORT of a cluster; without it, an embedded one.")] = None,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
-    out: Annotated[Path | None, typer.Option(help="Directory for the results.")] = None,
+    transport: Annotated[
+        Literal["tcp", "memory"], typer.Option(help="Over TCP, or simulated in a time of its own.")
+    ] = "tcp",
+    record: Annotated[
+        Literal["all", "changes"] | None,
+        typer.Option(help="A row a request, or one for many heartbeats that change nothing; the latter in memory."),
+    ] = None,
+    lanes: Annotated[
+        int | None, typer.Option(min=1, help="Connections per task and broker; without it, one per member.")
+    ] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Spark tasks; without it, as many as run at once.")] = None,
+    master: MASTER = "local[*]",
+    out: Annotated[Path | None, typer.Option(help="Directory for the results; else runs/WORKLOAD-TIME.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the workload repeat.")] = None,
 ) -> None:
-    """Play a workload with Spark and report what the coordinators did."""
-    from fakebroker.replay.run import ReplayOptions, replay  # the base install has no Spark
+    """Play a workload with Spark and report what the coordinators did.
 
-    raise typer.Exit(replay(ReplayOptions(file=file, bootstrap=bootstrap, master=master, out=out, seed=seed)))
+    Status 0: every promise was kept and every expectation met; 3: one was not; 2: a file or an option is wrong; 1:
+    anything else went wrong; 130: it was interrupted.
+    """
+    from fakebroker.replay import run  # the base install has no Spark
+
+    options = run.ReplayOptions(
+        file=file,
+        bootstrap=bootstrap,
+        transport=transport,
+        record=record,
+        lanes=lanes,
+        tasks=tasks,
+        master=master,
+        out=out,
+        seed=seed,
+    )
+    raise typer.Exit(run.replay(options))
+
+
+@app.command()
+def report(directory: RUN, master: MASTER = "local[*]") -> None:
+    """Work the summary and the report of a run out anew."""
+    from fakebroker.replay import run
+
+    raise typer.Exit(run.report(directory, master))
+
+
+@app.command()
+def compare(
+    before: RUN,
+    after: RUN,
+    again: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="A run that repeats BEFORE, to tell noise; any number."),
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with pictures, too.")] = None,
+) -> None:
+    """Put two runs side by side and mark the differences that exceed noise."""
+    from fakebroker.replay import run
+
+    raise typer.Exit(run.compare(before, after, again or [], html))
 
 
 def _perform(cluster: FakeCluster, lines: Iterable[str]) -> None:

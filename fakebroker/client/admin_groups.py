@@ -144,16 +144,7 @@ def add_members(
 
     def request(groups: Sequence[str]) -> JoinGroupRequest:
         (group,) = groups
-        return JoinGroupRequest(
-            group_id=group,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            protocol_type=PROTOCOL_TYPE,
-            join_group_members=[
-                JoinGroupRequestMember(member_id="", group_instance_id=instance_id, protocols=[])
-                for instance_id in instance_ids
-            ],
-        )
+        return add_members_request(group, instance_ids, session_timeout_ms, rebalance_timeout_ms)
 
     def read(
         response: JoinGroupResponse, groups: Sequence[str], _: Node | None
@@ -164,6 +155,22 @@ def add_members(
         yield group, _group_error(group, list(outcomes.values())) or Results(outcomes)
 
     return Question(api="JoinGroup", request=request, read=read, fails=GroupError, most=1)
+
+
+def add_members_request(
+    group: str, instance_ids: Sequence[str], session_timeout_ms: int, rebalance_timeout_ms: int
+) -> JoinGroupRequest:
+    """Registers static members that a group is to expect."""
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        protocol_type=PROTOCOL_TYPE,
+        join_group_members=[
+            JoinGroupRequestMember(member_id="", group_instance_id=instance_id, protocols=[])
+            for instance_id in instance_ids
+        ],
+    )
 
 
 def _added(instance_id: str, told: JoinGroupResponseResult | None) -> str | AdminError:

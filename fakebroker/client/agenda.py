@@ -4,7 +4,8 @@ Knows no states: which timer means what, and what an answer leads to, is the mem
 """
 
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import IntEnum, auto
+from math import inf
 
 from fakebroker.client.effects import GroupRequest
 from fakebroker.client.requests import Identity
@@ -13,7 +14,7 @@ _MAX_BACKOFF_MS = 1_000.0
 _MAX_DOUBLINGS = 10
 
 
-class Timer(Enum):
+class Timer(IntEnum):
     """What a member may be waiting for.
 
     SESSION: No heartbeat was answered for a session timeout: the coordinator is gone.
@@ -67,6 +68,24 @@ class Agenda:
 
     def next_deadline(self) -> float | None:
         return min(self._timers.values(), default=None)
+
+    def due_ms(self, timer: Timer) -> float:
+        """When a timer is due; infinite if it is not set."""
+        return self._timers.get(timer, inf)
+
+    def next_deadline_without(self, *left_out: Timer) -> float:
+        """When the first of the other timers is due; infinite if none is set."""
+        return min((due_ms for timer, due_ms in self._timers.items() if timer not in left_out), default=inf)
+
+    def set_last(self, timer: Timer, due_ms: float) -> None:
+        """Set a timer anew, as the one that was set last."""
+        self._timers.pop(timer, None)
+        self._timers[timer] = due_ms
+
+    @property
+    def expects_any(self) -> bool:
+        """Whether any answer is awaited."""
+        return bool(self._sent)
 
     def take_due(self, now_ms: float) -> tuple[Timer, float] | None:
         """Take off the timer that was due first; of two that are due at once the one that was set first."""

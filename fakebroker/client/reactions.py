@@ -102,29 +102,30 @@ def error_in(response: GroupResponse) -> ErrorCode:
 
     A code that Kafka does not have counts as UNKNOWN_SERVER_ERROR.
     """
+    if not isinstance(response, OffsetCommitResponse | OffsetFetchResponse):
+        return error_code(response.error_code)
     errors = [error for error in _errors(response) if error is not ErrorCode.NONE]
     general = [error for error in errors if error not in _OF_ONE_PARTITION]
     return next(iter(general or errors), ErrorCode.NONE)
 
 
-def _errors(response: GroupResponse) -> Iterator[ErrorCode]:
+def _errors(response: OffsetCommitResponse | OffsetFetchResponse) -> Iterator[ErrorCode]:
     if isinstance(response, OffsetCommitResponse):
         for committed in response.topics:
             yield from (error_code(partition.error_code) for partition in committed.partitions)
         return
     yield error_code(response.error_code)
-    if isinstance(response, OffsetFetchResponse):
-        for group in response.groups:
-            yield error_code(group.error_code)
-            for fetched in group.topics:
-                yield from (error_code(partition.error_code) for partition in fetched.partitions)
-        for topic in response.topics:
-            yield from (error_code(partition.error_code) for partition in topic.partitions)
+    for group in response.groups:
+        yield error_code(group.error_code)
+        for fetched in group.topics:
+            yield from (error_code(partition.error_code) for partition in fetched.partitions)
+    for topic in response.topics:
+        yield from (error_code(partition.error_code) for partition in topic.partitions)
+
+
+_BY_NUMBER = {int(error): error for error in ErrorCode}
 
 
 def error_code(number: int) -> ErrorCode:
     """The error of a number on the wire; one that Kafka does not have counts as UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -5,6 +5,7 @@ Decides nothing: when to send what, and what an answer leads to, stands in `memb
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 
 from fakebroker.client import requests
 from fakebroker.client.agenda import Agenda, Timer
@@ -15,6 +16,7 @@ from fakebroker.client.settings import MemberSettings
 from fakebroker.client.states import TRANSITIONS, MemberState
 from fakebroker.client.subscription import encode_subscription
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,53 @@ class Session:
     def _heartbeat(self, due_ms: float, now_ms: float) -> None:
         self._agenda.repeat(Timer.HEARTBEAT, due_ms, self.settings.heartbeat_interval_ms, now_ms)
         self._send(requests.heartbeat(self.identity), due_ms)
+
+    def beat(self, now_ms: float) -> None:
+        """Send a heartbeat now, before it is due; nothing outside of a session."""
+        if Timer.HEARTBEAT in self._agenda:
+            self._heartbeat(now_ms, now_ms)
+
+    @property
+    def next_heartbeat_ms(self) -> float:
+        """When the next heartbeat is due; infinite outside of a session."""
+        return self._agenda.due_ms(Timer.HEARTBEAT)
+
+    @property
+    def session_ends_ms(self) -> float:
+        """When the coordinator is given up unless it is heard of before; infinite outside of a session."""
+        return self._agenda.due_ms(Timer.SESSION)
+
+    def rests_until(self) -> float:
+        """When something else than a heartbeat is due, if all heartbeats are answered; at once with answers to come."""
+        return -inf if self._agenda.expects_any else self._agenda.next_deadline_without(Timer.HEARTBEAT, Timer.SESSION)
+
+    def commit_at_rest(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
+        """The commit that is due, if nothing else but heartbeats is due until then; else nothing has happened.
+
+        Whoever asks sends it and lets `committed` know that it was answered without an error.
+        """
+        agenda = self._agenda
+        others_ms = agenda.next_deadline_without(Timer.HEARTBEAT, Timer.SESSION, Timer.COMMIT)
+        if agenda.due_ms(Timer.COMMIT) != due_ms or others_ms <= until_ms:
+            return None
+        known = {partition: self.positions[partition] for partition in self.assigned if partition in self.positions}
+        return requests.offset_commit(self.identity, known) if known else None
+
+    def committed(self, due_ms: float) -> None:
+        """The commit that was due then was sent and answered without an error."""
+        self._agenda.set_last(Timer.COMMIT, due_ms + self.settings.commit_interval_ms)
+        self._agenda.succeeded()
+
+    def beaten(self, next_due_ms: float, answered_ms: float) -> None:
+        """Heartbeats have been sent in the member's place, and all were answered without an error.
+
+        Args:
+            next_due_ms: When the next one is due.
+            answered_ms: When the last answer came.
+        """
+        self._agenda.set_last(Timer.HEARTBEAT, next_due_ms)
+        self._agenda.succeeded()
+        self._alive(answered_ms)
 
     def _alive(self, now_ms: float) -> None:
         """The coordinator has been heard of."""

@@ -17,6 +17,8 @@ def _utf16_units(text: str) -> tuple[int, ...]:
 
 def java_string_length(text: str) -> int:
     """Length as Java's `String.length` counts it: characters above U+FFFF count twice."""
+    if text.isascii():
+        return len(text)
     return len(text) + sum(character > "\uffff" for character in text)
 
 

@@ -1,6 +1,7 @@
 """A fake cluster in a process of its own, for as long as a replay needs one. Knows nothing of Spark."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -24,9 +25,16 @@ class EmbeddedCluster:
         bootstrap: Its bootstrap servers.
     """
 
-    def __init__(self, bootstrap: str, stdin: IO[bytes]) -> None:
+    def __init__(self, bootstrap: str, process: subprocess.Popen[bytes], stdin: IO[bytes], log: Path) -> None:
         self.bootstrap = bootstrap
+        self._process = process
         self._stdin = stdin
+        self._log = log
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its process has not ended."""
+        return self._process.poll() is None
 
     def perform(self, event: Mapping[str, Any]) -> None:
         """Let it do something (see `fakebroker.server.events`); its log tells whether it could."""
@@ -34,15 +42,24 @@ class EmbeddedCluster:
             self._stdin.write(json.dumps(event).encode() + b"\n")
             self._stdin.flush()
 
+    def outcomes(self) -> list[str | None]:
+        """What came of the events, in their order, as far as it is known: None if it was done, else why not."""
+        found = re.finditer(r" event (?:done: |not done: (.*))", self._log.read_text(errors="replace"))
+        return [line[1] for line in found]
+
 
 @contextmanager
-def embedded_cluster(cluster: Cluster, seed: int, directory: Path) -> Iterator[EmbeddedCluster]:
+def embedded_cluster(
+    cluster: Cluster, seed: int, directory: Path, speed: float = 1.0, host: str = "127.0.0.1"
+) -> Iterator[EmbeddedCluster]:
     """Run `fakebroker serve`, and stop it at the end.
 
     Args:
         cluster: Its size and settings.
         seed: Makes its ids repeat.
         directory: Takes what it prints (`cluster.txt`) and logs (`cluster.log`).
+        speed: How many times as fast as real time its clock runs.
+        host: The address that it listens on.
 
     Yields:
         The cluster.
@@ -57,17 +74,23 @@ def embedded_cluster(cluster: Cluster, seed: int, directory: Path) -> Iterator[E
         "fakebroker",
         "serve",
         f"--brokers={cluster.brokers}",
+        f"--host={host}",
         "--port=0",
         f"--seed={seed}",
         "--events",
     ]
     command += [f"--config={key}={value}" for key, value in cluster.config.items()]
+    command += [f"--proposal={name}" for name in cluster.proposals]
+    if cluster.as_version is not None:
+        command.append(f"--as-version={cluster.as_version}")
+    if speed != 1:
+        command.append(f"--speed={speed:g}")
     with printed.open("wb") as stdout, log.open("wb") as stderr:
         # In a session of its own Ctrl-C is not for it: the replay stops it when its members are gone.
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr, stdin=subprocess.PIPE, start_new_session=True)
     assert process.stdin is not None
     try:
-        yield EmbeddedCluster(_bootstrap_servers(process, printed, log), process.stdin)
+        yield EmbeddedCluster(_bootstrap_servers(process, printed, log), process, process.stdin, log)
     finally:
         process.stdin.close()
         process.terminate()

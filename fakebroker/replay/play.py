@@ -1,11 +1,10 @@
 """One replay from the workload file to the report: what is started, in which order, and stopped again."""
 
-import json
 import random
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,26 +15,23 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.replay.bootstrap import addresses
 from fakebroker.replay.embedded import EmbeddedCluster, embedded_cluster
+from fakebroker.replay.interruption import Interruption
 from fakebroker.replay.live import live_view
-from fakebroker.replay.progress import receiving
+from fakebroker.replay.memory import simulate, simulating_tasks
+from fakebroker.replay.progress import Receiver, receiving
 from fakebroker.replay.report import print_report
-from fakebroker.replay.run import ReplayOptions
+from fakebroker.replay.run import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
+from fakebroker.replay.run_files import EVENTS, MEMBERS, copy_workload, new_directory, write_results
 from fakebroker.replay.scripts import member_scripts
-from fakebroker.replay.session import SPARK_ERRORS, cause_of, spark_session
-from fakebroker.replay.summary import MEANING, summarize
+from fakebroker.replay.session import SPARK_ERRORS, address_for, cause_of, spark_session
+from fakebroker.replay.summarizing import summarized
 from fakebroker.replay.task import Plan, play_scripts
-from fakebroker.replay.timeline import happening
-from fakebroker.replay.topics import ready_topics
-from fakebroker.replay.verdict import judge
+from fakebroker.replay.timeline import Timeline, happening
+from fakebroker.replay.topics import USUAL_OFFSETS_PARTITIONS, offsets_partitions, ready_topics
 from fakebroker.replay.workload import Workload, load_workload
-
-_FILES = {
-    "summary.json": "all numbers of this report, and what they mean",
-    "events.parquet": "one row a request",
-    "spark.log": "what Spark had to say",
-    "cluster.log": "what the embedded cluster had to say",
-}
+from fakebroker.server.fake_cluster import KAFKA_DEFAULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +40,10 @@ class Run:
 
     Attributes:
         file: The workload's file, for the summary.
-        bootstrap: Of the cluster, embedded or not.
+        bootstrap: Of the cluster, embedded or not; empty in memory.
         cluster: The embedded one, if it is that.
         out: Where the results go; it exists.
+        partitions: How many partitions each topic has.
     """
 
     file: Path
@@ -55,54 +52,98 @@ class Run:
     bootstrap: str
     cluster: EmbeddedCluster | None
     out: Path
+    partitions: Mapping[str, int]
+    transport: Transport = "tcp"
+    record: Record = "all"
+    lanes: int | None = None
+    tasks: int | None = None
+    interruption: Interruption = field(default_factory=Interruption)
 
 
-def play(options: ReplayOptions) -> bool:
+def play(options: ReplayOptions) -> int:
     """Play what the options say and report on it.
 
     Returns:
-        Whether the verdict is good.
+        An exit status: whether the verdict is good, or it was interrupted.
 
     Raises:
+        ConfigError: The workload or an option is wrong.
         FakebrokerError: It could not be played.
     """
     console = Console()
     workload = load_workload(options.file)
-    if options.bootstrap and workload.event:
-        raise ConfigError(f"{options.file}: [[event]] is for an embedded cluster, --bootstrap names another")
-    seed = next(
-        (seed for seed in (options.seed, workload.seed) if seed is not None), random.SystemRandom().getrandbits(32)
-    )
-    out = _directory(options, seed)
-    console.print(
-        f"Workload [bold]{options.file}[/bold], seed {seed}, results in {out}", highlight=False, soft_wrap=True
-    )
+    _check(options, workload)
+    seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
+    seed = next(seed for seed in seeds if seed is not None)
+    out = new_directory(options.out, options.file.stem)
+    copy_workload(options.file, out)
+    heading = f"Workload [bold]{options.file}[/bold], seed {seed}, results in {out}"
+    console.print(heading, highlight=False, soft_wrap=True)
     with ExitStack() as stack:
         # Python's main thread must be free for Ctrl-C; inside a call of Spark it would garble the conversation with it.
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
-        cluster = None if options.bootstrap else stack.enter_context(embedded_cluster(workload.cluster, seed, out))
+        run = _prepared(options, workload, seed, out, stack)
+        with stage(console, "Starting Spark"):
+            spark = stack.enter_context(spark_session(options.master, out / "spark.log"))
+        playing = thread.submit(play_on, spark, run, console)
+        try:
+            summary = playing.result()
+        except KeyboardInterrupt:
+            if not run.interruption.request():
+                raise
+            console.print("Interrupted; once more gives up what was recorded")
+            summary = playing.result()
+    print_report(console, summary)
+    if not summary["complete"]:
+        return INTERRUPTED
+    if not summary["cluster"]["reachable"]:
+        raise FakebrokerError(f"cluster {run.bootstrap}: gone in the end; {out} has what was recorded until then")
+    return PASSED if summary["verdict"]["passed"] else FAILED
+
+
+def _check(options: ReplayOptions, workload: Workload) -> None:
+    """Look whether the options go together and with the workload."""
+    if options.bootstrap is not None:
+        addresses(options.bootstrap)
+        for what, is_given in (
+            ("[[event]]", workload.event),
+            ("[pacing] speed", workload.pacing.speed != 1),
+            ("--transport memory", options.transport == "memory"),
+        ):
+            if is_given:
+                raise ConfigError(f"{options.file}: {what} is for an embedded cluster, --bootstrap names another")
+    if options.transport == "memory" and options.lanes is not None:
+        raise ConfigError(f"--lanes {options.lanes}: expected with --transport tcp, in memory there are no connections")
+
+
+def _prepared(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
+    """The run, with a cluster that has the topics if it needs one."""
+    cluster, bootstrap, partitions = None, "", workload.topics
+    if options.transport == "tcp":
+        if options.bootstrap is None:
+            speed, host = workload.pacing.speed, address_for(options.master)
+            cluster = stack.enter_context(embedded_cluster(workload.cluster, seed, out, speed, host))
         bootstrap = cluster.bootstrap if cluster else options.bootstrap or ""
         partitions = trio.run(ready_topics, bootstrap, workload.topics)
-        with _stage(console, "Starting Spark"):
-            spark = stack.enter_context(spark_session(options.master, out / "spark.log"))
-        run = Run(
-            file=options.file,
-            workload=workload,
-            seed=seed,
-            bootstrap=bootstrap,
-            cluster=cluster,
-            out=out,
-        )
-        summary = thread.submit(play_on, spark, run, partitions, console).result()
-    print_report(console, summary)
-    return bool(summary["verdict"]["passed"])
+    return Run(
+        file=options.file,
+        workload=workload,
+        seed=seed,
+        bootstrap=bootstrap,
+        cluster=cluster,
+        out=out,
+        partitions=partitions,
+        transport=options.transport,
+        record=options.record or ("changes" if options.transport == "memory" else "all"),
+        lanes=options.lanes,
+        tasks=options.tasks,
+    )
 
 
-def play_on(spark: SparkSession, run: Run, partitions: Mapping[str, int], console: Console) -> dict[str, Any]:
+def play_on(spark: SparkSession, run: Run, console: Console) -> dict[str, Any]:
     """Play on a Spark session against a cluster whose topics are there.
 
     Args:
-        partitions: How many partitions each topic has.
         console: Shows live numbers.
 
     Returns:
@@ -111,66 +152,116 @@ def play_on(spark: SparkSession, run: Run, partitions: Mapping[str, int], consol
     Raises:
         FakebrokerError: The members could not play.
     """
-    tasks = min(spark.sparkContext.defaultParallelism, run.workload.groups.count)
-    scripts = member_scripts(spark, run.workload, run.seed, tasks).cache()
-    members = scripts.count()
+    tasks = min(run.tasks or spark.sparkContext.defaultParallelism, run.workload.group_count)
+    scripts = member_scripts(spark, run.workload, run.seed, tasks)
+    with spark_at(run.out):
+        scripts.write.mode("overwrite").parquet(str(run.out / MEMBERS))
+        members = spark.read.parquet(str(run.out / MEMBERS)).count()
     started = datetime.now(UTC)
-    events = _played(spark, run, scripts, members, console).cache()
-    with _stage(console, "Working out the summary"):
-        numbers = summarize(spark, events)
-        summary = {
+    timeline = _played(spark, run, scripts, members, console)
+    with stage(console, "Working out the summary"):
+        partitions, reachable = found_in_the_end(run)
+        head = {
             "workload": {"file": str(run.file), **msgspec.to_builtins(run.workload)},
             "seed": run.seed,
             "started": started.isoformat(timespec="seconds"),
+            "complete": not run.interruption.requested,
+            "transport": run.transport,
+            "record": run.record,
             "cluster": {
                 "bootstrap": run.bootstrap,
-                "embedded": run.cluster is not None,
-                "partitions": dict(partitions),
+                "embedded": run.cluster is not None or run.transport == "memory",
+                "partitions": dict(run.partitions),
+                "offsets_partitions": partitions,
+                "reachable": reachable,
             },
-            "spark": {"version": spark.version, "tasks": tasks},
-            "groups": run.workload.groups.count,
-            "members": members,
-            "meaning": MEANING,
-            **numbers,
-            "verdict": judge(spark, events, scripts, partitions, run.workload.expect, numbers),
-            "directory": str(run.out),
-            "files": {name: what for name, what in _FILES.items() if run.cluster or name != "cluster.log"},
+            "spark": {
+                "version": spark.version,
+                "master": spark.sparkContext.master,
+                "tasks": tasks if run.transport == "tcp" else simulating_tasks(scripts, partitions, run.tasks),
+            },
+            "timeline": timeline,
         }
-    (run.out / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
-    return summary
+        with spark_at(run.out):
+            return write_results(run.out, summarized(spark, run.out, head))
 
 
-def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console) -> DataFrame:
-    """The events of all members, written and read again, so that the members play once."""
-    path = str(run.out / "events.parquet")
+def found_in_the_end(run: Run) -> tuple[int, bool]:
+    """How many partitions `__consumer_offsets` has, and whether the cluster is still there when all have played."""
+    if run.cluster is not None:
+        return run.workload.offsets_partitions, run.cluster.is_there
+    if not run.bootstrap:
+        return run.workload.offsets_partitions, True
+    found = trio.run(offsets_partitions, run.bootstrap)
+    return found or USUAL_OFFSETS_PARTITIONS, found is not None
+
+
+def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console) -> list[dict[str, Any]]:
+    """Let all members play; their events are written as they come.
+
+    Returns:
+        What happened to the cluster meanwhile.
+    """
     console.print(f"Playing {members:,} members for {run.workload.duration_s:g} s", highlight=False)
     driver = spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1")
     with receiving(driver) as receiver, ExitStack() as stack:
         stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
-        if run.cluster is not None:
-            happening_now = happening(run.workload.event, lambda: receiver.total().elapsed_ms, run.cluster.perform)
-            stack.enter_context(happening_now)
-        plan = Plan(bootstrap=run.bootstrap, report_to=(driver, receiver.port))
-        try:
-            play_scripts(scripts, plan).write.mode("overwrite").parquet(path)
-        except SPARK_ERRORS as error:
-            raise FakebrokerError(f"the replay broke off (see {run.out / 'spark.log'}): {cause_of(error)}") from None
-    return spark.read.parquet(path)
+        timeline = stack.enter_context(_events(run, receiver))
+        stack.enter_context(run.interruption.ends(receiver.stop_tasks))
+        plan = plan_for(run, (driver, receiver.port))
+        in_memory = run.transport == "memory"
+        events = simulate(scripts, plan, run.tasks) if in_memory else play_scripts(scripts, plan)
+        with spark_at(run.out):
+            events.write.mode("overwrite").parquet(str(run.out / EVENTS))
+    return timeline.told(run.cluster.outcomes() if run.cluster else None)
+
+
+def plan_for(run: Run, report_to: tuple[str, int]) -> Plan:
+    """What each task of Spark is told."""
+    workload = run.workload
+    return Plan(
+        bootstrap=run.bootstrap,
+        report_to=report_to,
+        seed=run.seed,
+        loads=workload.load,
+        lanes=run.lanes,
+        speed=workload.pacing.speed,
+        closed_loop=workload.pacing.closed_loop,
+        record=run.record,
+        duration_s=workload.duration_s,
+        events=workload.events,
+        cluster=msgspec.structs.replace(workload.cluster, config={**KAFKA_DEFAULTS, **workload.cluster.config}),
+        topics=dict(run.partitions),
+    )
 
 
 @contextmanager
-def _stage(console: Console, what: str) -> Iterator[None]:
+def _events(run: Run, receiver: Receiver) -> Iterator[Timeline]:
+    """What is to happen to the embedded cluster, while it is time; a simulation does it by itself."""
+    if run.cluster is None:
+        yield Timeline([(event["at_s"], event) for event in run.workload.events])
+        return
+    with happening(run.workload.events, lambda: receiver.total().elapsed_ms, run.cluster.perform) as timeline:
+        yield timeline
+
+
+@contextmanager
+def spark_at(directory: Path) -> Iterator[None]:
+    """Turn what Spark has to complain about into a sentence.
+
+    Raises:
+        FakebrokerError: Something went wrong.
+    """
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        log = directory / "spark.log"
+        raise FakebrokerError(f"the replay broke off (see {log}): {cause_of(error)}") from None
+
+
+@contextmanager
+def stage(console: Console, what: str) -> Iterator[None]:
     """Say what is being done; in a terminal something moves meanwhile."""
     console.print(what)
     with console.status(""):
         yield
-
-
-def _directory(options: ReplayOptions, seed: int) -> Path:
-    """Where the results go, made."""
-    out = options.out or Path("runs") / f"{options.file.stem}-{seed}-{datetime.now():%Y%m%d-%H%M%S}"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FakebrokerError(f"{out}: expected a directory that can be written to: {error.strerror}") from None
-    return out

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, fields
 _LOOK_UP_EVERY_S = 0.1
 """How often the receiver looks whether it is to stop."""
 
+_STOP = b"stop"
+
 
 @dataclass(slots=True)
 class Tally:
@@ -45,6 +47,13 @@ class Sender:
         except OSError:
             return  # a lost report is made good by the next
 
+    def is_told_to_stop(self) -> bool:
+        """Whether the driver wants the task to end early."""
+        try:
+            return self._socket.recv(len(_STOP)) == _STOP
+        except OSError:
+            return False  # nothing has come, or the driver is gone
+
     def close(self) -> None:
         self._socket.close()
 
@@ -57,12 +66,15 @@ class Receiver:
         stopped: Ends `listen`.
     """
 
+    # A task that is to stop hears it as the answer to each of its reports, of which any may get lost.
+
     def __init__(self, udp: socket.socket) -> None:
         udp.settimeout(_LOOK_UP_EVERY_S)
         self.port: int = udp.getsockname()[1]
         self.stopped = False
         self._socket = udp
         self._tallies: dict[int, Tally] = {}
+        self._tasks_are_to_stop = False
 
     def total(self) -> Tally:
         tallies = list(self._tallies.values())
@@ -70,13 +82,20 @@ class Receiver:
         total.elapsed_ms = max((tally.elapsed_ms for tally in tallies), default=0)
         return total
 
+    def stop_tasks(self) -> None:
+        """Let the tasks end early."""
+        self._tasks_are_to_stop = True
+
     def listen(self) -> None:
         """Take reports until it is stopped."""
         while not self.stopped:
             try:
-                self.take(self._socket.recv(1024))
+                datagram, sender = self._socket.recvfrom(1024)
             except TimeoutError:
                 continue
+            self.take(datagram)
+            if self._tasks_are_to_stop:
+                self._socket.sendto(_STOP, sender)
 
     def take(self, datagram: bytes) -> None:
         """Take a report; what is none is passed over."""

@@ -5,11 +5,16 @@ Knows nothing of workloads and events.
 
 import logging
 import os
+import re
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -27,13 +32,17 @@ from fakebroker.replay.java import java_home
 SPARK_ERRORS = (PySparkException, Py4JError)
 """What a call of Spark raises: its own errors, translated or not."""
 
+_IO_ERROR = re.compile(r"^Caused by: java\.(?:io|nio\.file)\.\w+: (.+)$", re.MULTILINE)
+
 _STOP_TIMEOUT_S = 10.0
+
+_ELSEWHERE = ("192.0.2.1", 9)
+"""An address outside of every network (RFC 5737), to see by which of its own this machine leaves."""
 
 _SETTINGS = {
     "spark.app.name": "fakebroker replay",
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # A replay that broke off is not played again behind the user's back, nor waited for where it does not fit.
@@ -41,6 +50,7 @@ _SETTINGS = {
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "3",
 }
+_LOCAL_PARTITIONS = "4"
 _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -50,11 +60,16 @@ _LOCAL_SETTINGS = {
 
 
 def cause_of(error: Exception) -> str:
-    """The one line of Spark's many that says what went wrong: the last of a Python traceback, else Java's message."""
+    """The one line of Spark's many that says what went wrong.
+
+    That is the last one of a Python traceback, else what a file had against being written, else Java's message.
+    """
     text = str(error)
     python = text.partition("Traceback (most recent call last)")[2].partition("SQLSTATE")[0].partition("\n\tat ")[0]
     if lines := [line.strip(" |+-") for line in python.splitlines() if line.strip(" |+-")]:
         return lines[-1]
+    if written := _IO_ERROR.findall(getattr(error, "_stackTrace", None) or text):
+        return str(written[-1])
     first, *others = text.splitlines() or [type(error).__name__]
     return next((line.removeprefix(": ") for line in others if line.startswith(": ")), first)
 
@@ -76,16 +91,26 @@ def spark_session(master: str, log: Path) -> Iterator[SparkSession]:
     with tempfile.TemporaryDirectory(prefix="fakebroker-spark-") as scratch, log.open("wb") as output:
         os.environ["JAVA_HOME"] = str(java_home(Path(scratch)))
         settings = SparkConf().setMaster(master).setAll(list(_SETTINGS.items()))
-        settings.set("spark.local.dir", scratch).set("spark.sql.warehouse.dir", scratch)
         if master.startswith("local"):
+            settings.set("spark.sql.shuffle.partitions", _LOCAL_PARTITIONS)
+        settings.set("spark.local.dir", scratch).set("spark.sql.warehouse.dir", scratch)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if is_local(master):
             settings.setAll(list(_LOCAL_SETTINGS.items()))
             _set_local_environment()
+        else:
+            settings.setIfMissing("spark.driver.host", address_for(master))
         with _java(settings, log, output) as gateway:
+            on_interrupt = signal.getsignal(signal.SIGINT)
             try:
                 context = SparkContext(conf=settings, gateway=gateway)
             except SPARK_ERRORS as error:
                 raise FakebrokerError(f"Spark did not start (see {log}): {cause_of(error)}") from None
+            if threading.current_thread() is threading.main_thread():  # there Spark has set a handler: it cancels all
+                signal.signal(signal.SIGINT, on_interrupt)
             session = SparkSession(context)
+            if not is_local(master):
+                context.addPyFile(str(_packed(Path(scratch))))
             try:
                 yield session
             finally:
@@ -95,7 +120,8 @@ def spark_session(master: str, log: Path) -> Iterator[SparkSession]:
 @contextmanager
 def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGateway]:
     """Spark's Java process. PySpark itself would let it live as long as this one, and never start another."""
-    redirected = {"stdout": output, "stderr": subprocess.STDOUT}
+    # In a session of its own Ctrl-C is not for it: the replay ends its tasks, and keeps what they recorded.
+    redirected = {"stdout": output, "stderr": subprocess.STDOUT, "start_new_session": True}
     try:
         gateway = launch_gateway(settings, redirected)  # type: ignore[no-untyped-call]  # PySpark leaves it so
     except PySparkException:
@@ -115,9 +141,40 @@ def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGat
         SparkContext._gateway = SparkContext._jvm = None
 
 
+def is_local(master: str) -> bool:
+    """Whether all of Spark runs in one process here."""
+    return master == "local" or master.startswith("local[")
+
+
+def address_for(master: str) -> str:
+    """The address of this machine that executors elsewhere can reach: the one that it reaches Spark's master from.
+
+    `SPARK_LOCAL_IP` overrides it, as always with Spark.
+    """
+    if is_local(master) or master.startswith("local-cluster"):
+        return "127.0.0.1"
+    if set_by_hand := os.environ.get("SPARK_LOCAL_IP"):
+        return set_by_hand
+    found = re.match(r"spark://([^:,/]+):(\d+)", master)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, suppress(OSError):
+        udp.connect((found[1], int(found[2])) if found else _ELSEWHERE)  # sends nothing
+        return str(udp.getsockname()[0])
+    return "127.0.0.1"
+
+
+def _packed(directory: Path) -> Path:
+    """This package as a zip file, for executors elsewhere."""
+    root = Path(fakebroker.__file__).parent
+    packed = directory / "fakebroker.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for file in sorted(root.rglob("*")):
+            if file.suffix != ".pyc":
+                archive.write(file, file.relative_to(root.parent))
+    return packed
+
+
 def _set_local_environment() -> None:
-    """Spark's Python workers run what runs here, and import this package from where it was imported here."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    """Spark's Python workers import this package from where it was imported here."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     package_parent = str(Path(fakebroker.__file__).parent.parent)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from fakebroker.errors import ConfigError
@@ -11,6 +12,34 @@ from fakebroker.server.events import checked
 _LOOK_EVERY_S = 0.02
 
 WHEN = "at_s"
+
+Outcome = str | None
+"""Of an event: None if it was done, else why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What was done to a cluster.
+
+    Attributes:
+        done: When, in seconds from the start of the replay, and what.
+    """
+
+    done: list[tuple[float, Mapping[str, Any]]] = field(default_factory=list)
+
+    def told(self, outcomes: Sequence[Outcome] | None) -> list[dict[str, Any]]:
+        """The same as it stands in `summary.json`.
+
+        Args:
+            outcomes: Of all events in their order; None if all were done.
+        """
+        if outcomes is None:
+            outcomes = [None] * len(self.done)
+        untold = ["no word from the cluster"] * (len(self.done) - len(outcomes))
+        return [
+            {**event, WHEN: round(at_s, 3), "done": why is None, "why": why}
+            for (at_s, event), why in zip(self.done, [*outcomes, *untold], strict=False)
+        ]
 
 
 def check_events(events: Sequence[Mapping[str, Any]], duration_s: float) -> None:
@@ -38,26 +67,32 @@ def _without_time(event: Mapping[str, Any]) -> dict[str, Any]:
 @contextmanager
 def happening(
     events: Sequence[Mapping[str, Any]], elapsed_ms: Callable[[], float], perform: Callable[[Mapping[str, Any]], None]
-) -> Iterator[None]:
+) -> Iterator[Timeline]:
     """Let each event happen when its time has come; those that are still to come at the end do not.
 
     Args:
         events: As they stand in the file, in any order.
         elapsed_ms: How long the members have been playing.
         perform: Does an event.
+
+    Yields:
+        What was done; it grows.
     """
+    timeline = Timeline()
     left = sorted(events, key=lambda event: float(event[WHEN]))
     is_over = threading.Event()
 
     def wait() -> None:
         while left and not is_over.wait(_LOOK_EVERY_S):
-            while left and left[0][WHEN] * 1000 <= elapsed_ms():
-                perform(_without_time(left.pop(0)))
+            while left and left[0][WHEN] * 1000 <= (now_ms := elapsed_ms()):
+                event = _without_time(left.pop(0))
+                perform(event)
+                timeline.done.append((now_ms / 1000, event))
 
     thread = threading.Thread(target=wait, name="events")
     thread.start()
     try:
-        yield
+        yield timeline
     finally:
         is_over.set()
         thread.join()

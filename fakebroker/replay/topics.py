@@ -6,12 +6,15 @@ import trio
 
 from fakebroker.client.admin import Admin
 from fakebroker.client.admin_types import NewTopic
+from fakebroker.client.connection import BrokerUnreachable
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.replay.bootstrap import CLIENT_ID, addresses
 
 _READY_TIMEOUT_S = 20.0
 _RETRY_S = 0.1
 _MOST_REPLICAS = 3
+_OFFSETS_TOPIC = "__consumer_offsets"
+USUAL_OFFSETS_PARTITIONS = 50
 
 
 async def ready_topics(bootstrap: str, topics: Mapping[str, int]) -> dict[str, int]:
@@ -36,6 +39,27 @@ async def ready_topics(bootstrap: str, topics: Mapping[str, int]) -> dict[str, i
     except trio.TooSlowError:
         names = ", ".join(topics)
         raise FakebrokerError(f"cluster {bootstrap}: topics {names} not ready after {_READY_TIMEOUT_S:g} s") from None
+
+
+async def offsets_partitions(bootstrap: str) -> int | None:
+    """How many partitions `__consumer_offsets` has, after groups were played.
+
+    Args:
+        bootstrap: HOST:PORT of the cluster, or several with commas.
+
+    Returns:
+        Kafka's default if it does not tell; None if the cluster cannot be reached any more.
+    """
+    with trio.move_on_after(_READY_TIMEOUT_S):
+        try:
+            async with Admin(bootstrap, CLIENT_ID) as admin:
+                known = await admin.list_topics(internal=True)
+        except BrokerUnreachable:
+            return None
+        except FakebrokerError:
+            return USUAL_OFFSETS_PARTITIONS
+        return len(known[_OFFSETS_TOPIC].partitions) if _OFFSETS_TOPIC in known else USUAL_OFFSETS_PARTITIONS
+    return None
 
 
 async def _create(admin: Admin, topics: Mapping[str, int]) -> None:

@@ -1,216 +1,224 @@
 """What a workload file may say, and reading one. Knows nothing of Spark, sockets or brokers.
 
 A workload is TOML. It says how many groups there are and how their members behave; what they do in detail follows from
-it and a seed (scripts.py).
+it and a seed (scripts.py). `scenarios/workloads/README.md` has all keys.
 """
 
-import re
 import tomllib
-from collections.abc import Callable
-from operator import eq, ge, gt, le, lt
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from fakebroker.cluster.config import Config
 from fakebroker.errors import ConfigError
+from fakebroker.protocol.releases import NEWEST, release
+from fakebroker.replay import workload_checks as checks
+from fakebroker.replay.loads import Load
 from fakebroker.replay.timeline import check_events
+from fakebroker.replay.workload_errors import not_finite, sentence
+from fakebroker.replay.workload_expect import COMPARISONS, METRICS, Expectation, Promises
+from fakebroker.replay.workload_files import names_in
+from fakebroker.replay.workload_groups import Arrival, Groups, Sizes
+from fakebroker.replay.workload_table import Count, Positive, PositiveSeconds, Rate, Table
 
-Positive = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0)]
-
-Metric = Literal[
-    "requests_per_s",
-    "p50_ms",
-    "p99_ms",
-    "p99_9_ms",
-    "rebalances",
-    "rebalance_p99_ms",
-    "unexpected_errors",
-    "broker_share",
+__all__ = [
+    "COMPARISONS",
+    "FAILOVERS",
+    "METRICS",
+    "Arrival",
+    "Cluster",
+    "Expectation",
+    "Groups",
+    "Load",
+    "Pacing",
+    "Promises",
+    "Sizes",
+    "Workload",
+    "load_workload",
 ]
-Comparison = Literal["<", "<=", "==", ">=", ">"]
-Api = Literal[
-    "FindCoordinator", "Metadata", "JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch", "LeaveGroup"
-]
 
-COMPARISONS: dict[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, "==": eq, ">=": ge, ">": gt}
-METRICS_OF_AN_API = ("requests_per_s", "p50_ms", "p99_ms", "p99_9_ms")
+FAILOVERS = (
+    "move_coordinator",
+    "move_offsets_partition",
+    "remove_broker",
+    "restart_broker",
+    "rolling_restart",
+    "start_broker",
+    "stop_broker",
+    "upgrade_broker",
+)
+"""The events after which coordinators load."""
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A table of the file: a key that is not known is a mistake."""
-
-
-class Cluster(_Table, frozen=True):
+class Cluster(Table, frozen=True):
     """The embedded cluster; means nothing when the workload is played against another one.
 
     Attributes:
-        config: Broker settings under Kafka's names.
+        brokers: How many; their node ids are 1, 2, 3 ...
+        as_version: The release of Kafka that they pass for, such as "2.8"; the newest if not given.
+        proposals: What no release of Kafka has and they are to have all the same.
+        config: Broker settings under Kafka's names; those of `fakebroker serve`.
+        load_ms: How long a coordinator loads after an `[[event]]`, unless that says it itself.
     """
 
     brokers: Annotated[int, Meta(ge=1, le=100)] = 3
-    config: dict[str, str | int | float | bool] = {}
+    as_version: str | None = None
+    proposals: tuple[Literal["batch-join"], ...] = ()
+    config: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
+    load_ms: Count = 0
+
+    def __post_init__(self) -> None:
+        try:
+            Config(self.config)
+        except ConfigError as error:
+            raise ValueError(f"config: {error}") from None
+        try:
+            named = NEWEST if self.as_version is None else release(self.as_version)
+        except ConfigError as error:
+            raise ValueError(f"as_version: {error}") from None
+        if self.proposals and named != NEWEST:
+            raise ValueError(f"proposals: expected none with as_version {named}, got {', '.join(self.proposals)}")
 
 
-class Groups(_Table, frozen=True):
-    """How many groups, of which size.
+class Pacing(Table, frozen=True):
+    """How fast members send.
 
     Attributes:
-        members: The fewest and the most members that a group has.
-        name: Of each group; `{}` stands for its number.
+        rate_per_s: Open loop: all members together send so many heartbeats a second, whatever their own interval is.
+        closed_loop: Each member sends its next heartbeat when the last one is answered.
+        speed: How many times as fast as real time the clocks of members and embedded cluster run; all times in the file
+            and in the results are theirs.
     """
 
-    count: Positive = 200
-    members: tuple[Positive, Positive] = (1, 8)
-    name: str = "group-{}"
+    rate_per_s: Rate | None = None
+    closed_loop: bool = False
+    speed: Annotated[float, Meta(gt=0, le=1000)] = 1.0
 
     def __post_init__(self) -> None:
-        if self.members[0] > self.members[1]:
-            raise ValueError(f"members: expected [fewest, most], got {list(self.members)}")
-        if self.name.count("{}") != 1:
-            raise ValueError(f"name: expected one {{}} for the number of the group, got {self.name!r}")
+        if self.closed_loop and self.rate_per_s is not None:
+            raise ValueError(f"rate_per_s: expected none in a closed loop, got {self.rate_per_s:g}")
 
 
-class Members(_Table, frozen=True):
-    """How each member behaves, in Kafka's words where it has them.
-
-    Attributes:
-        topics: What it subscribes to; every topic of the workload if not given.
-        jitter: By how much of its length an interval may be longer or shorter, from member to member.
-        commit_interval_ms: 0 for a member that never commits.
-    """
-
-    topics: tuple[str, ...] = ()
-    assignor: Literal["range", "roundrobin", "sticky", "cooperative-sticky"] = "range"
-    session_timeout_ms: Positive = 45_000
-    rebalance_timeout_ms: Positive = 300_000
-    heartbeat_interval_ms: Positive = 3_000
-    commit_interval_ms: Annotated[int, Meta(ge=0)] = 5_000
-    jitter: Annotated[float, Meta(ge=0, lt=1)] = 0.1
-
-    def __post_init__(self) -> None:
-        if self.heartbeat_interval_ms * (1 + self.jitter) >= self.session_timeout_ms:
-            raise ValueError(
-                f"heartbeat_interval_ms: expected less than session_timeout_ms ({self.session_timeout_ms}) "
-                f"even with jitter, got {self.heartbeat_interval_ms}"
-            )
-
-
-class Arrival(_Table, frozen=True):
-    """When the members start: all at once, or spread evenly over the first seconds."""
-
-    kind: Literal["ramp", "all-at-once"] = "all-at-once"
-    over_s: Annotated[float, Meta(ge=0)] = 0.0
-
-    def __post_init__(self) -> None:
-        if (self.kind == "ramp") != (self.over_s > 0):
-            raise ValueError(f"over_s: expected more than 0 for a ramp and 0 otherwise, got {self.over_s:g}")
-
-
-class Expectation(_Table, frozen=True):
-    """One number of the summary that the verdict looks at.
-
-    Attributes:
-        api: For the metrics that there are per API; all APIs together if not given.
-    """
-
-    metric: Metric
-    comparison: Comparison
-    value: float
-    api: Api | None = None
-
-    def __post_init__(self) -> None:
-        if self.api is not None and self.metric not in METRICS_OF_AN_API:
-            raise ValueError(f"api: expected with {', '.join(METRICS_OF_AN_API)} alone, got metric {self.metric!r}")
-
-    def __str__(self) -> str:
-        return f"{self.metric}{f' of {self.api}' if self.api else ''} {self.comparison} {self.value:g}"
-
-
-class Workload(_Table, frozen=True):
+class Workload(Table, frozen=True, kw_only=True):
     """A whole file.
 
     Attributes:
+        duration_s: From the start of the first member until the last has left. In the last tenth of it the groups
+            leave, one after the other, each with all its members at once.
         topics: How many partitions each topic has.
-        duration_s: From the start of the first member until all leave.
-        event: What happens to the embedded cluster: `at_s` when, `do` what (see `fakebroker.server.events`), and how.
+        seed: Of all random choices; `--seed` overrides it, and one is drawn if neither is given.
+        cluster: The embedded cluster.
+        groups: The populations: `[[groups]]` tables.
+        load: Requests beside the members: `[[load]]` tables.
+        event: What happens to the embedded cluster: `[[event]]` tables with `at_s`, when, `do`, what, and how.
+        pacing: How fast members send.
+        expect: What the verdict compares: `[[expect]]` tables.
+        promises: Which promises the verdict checks.
     """
 
-    duration_s: Seconds
+    duration_s: PositiveSeconds
     topics: dict[str, Positive]
     seed: int | None = None
     cluster: Cluster = Cluster()
-    groups: Groups = Groups()
-    members: Members = Members()
-    arrival: Arrival = Arrival()
+    groups: tuple[Groups, ...]
+    load: tuple[Load, ...] = ()
     event: tuple[dict[str, Any], ...] = ()
+    pacing: Pacing = Pacing()
     expect: tuple[Expectation, ...] = ()
+    promises: Promises = Promises()
 
     def __post_init__(self) -> None:
+        if not self.topics:
+            raise ValueError("topics: expected at least one topic with its number of partitions")
+        checks.check_names(self.groups)
+        self._check_populations()
+        populations = {population.name: population for population in self.groups}
+        for index, load in enumerate(self.load):
+            checks.check_load(f"load[{index}]", load, populations, self.duration_s, self.cluster.proposals)
+        for index, expectation in enumerate(self.expect):
+            checks.check_expectation(f"expect[{index}]", expectation, populations)
         try:
             check_events(self.event, self.duration_s)
         except ConfigError as error:
             raise ValueError(str(error)) from None
-        if not self.topics:
-            raise ValueError("topics: expected at least one topic with its number of partitions")
-        if unknown := [topic for topic in self.members.topics if topic not in self.topics]:
-            raise ValueError(f"members.topics: expected names out of {list(self.topics)}, got {unknown[0]!r}")
-        if self.arrival.over_s >= self.duration_s:
-            raise ValueError(f"arrival.over_s: expected less than duration_s, got {self.arrival.over_s:g}")
+
+    def _check_populations(self) -> None:
+        config = Config(self.cluster.config)
+        least_ms, most_ms = map(config.number, ("group.min.session.timeout.ms", "group.max.session.timeout.ms"))
+        for index, population in enumerate(self.groups):
+            where = f"groups[{index}]"
+            checks.check_topics(where, population, self.topics)
+            checks.check_hot_partitions(where, population, self.offsets_partitions)
+            checks.check_session(where, population, least_ms, most_ms)
+            checks.check_population(where, population, self.duration_s, self.heartbeat_interval_ms(population))
 
     @property
-    def subscribed_topics(self) -> tuple[str, ...]:
-        return self.members.topics or tuple(self.topics)
+    def offsets_partitions(self) -> int:
+        """How many partitions `__consumer_offsets` has in the embedded cluster; hot partitions are meant by it."""
+        return Config(self.cluster.config).number("offsets.topic.num.partitions")
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
+        return sum(population.group_count for population in self.groups)
+
+    @property
+    def events(self) -> tuple[dict[str, Any], ...]:
+        """The `[[event]]` tables, those of failovers with how long coordinators load."""
+        load = {"load_ms": self.cluster.load_ms} if self.cluster.load_ms else {}
+        return tuple({**(load if event["do"] in FAILOVERS else {}), **event} for event in self.event)
+
+    def topics_of(self, population: Groups) -> tuple[str, ...]:
+        """What the members of a population subscribe to."""
+        return population.topics or tuple(self.topics)
+
+    def heartbeat_interval_ms(self, population: Groups) -> float:
+        """From one heartbeat to the next of a member, before jitter."""
+        if self.pacing.rate_per_s is None:
+            return population.heartbeat_interval_ms
+        return 1000 * sum(each.member_count for each in self.groups) / self.pacing.rate_per_s
 
 
 def load_workload(path: Path) -> Workload:
     """Read a workload file.
 
     Raises:
-        ConfigError: It cannot be read, is not TOML, or says something that it must not. The sentence names the file,
-            the key, the value and what was expected.
+        ConfigError: It, or a file that it names, cannot be read, is not TOML, or says something that it must not. The
+            sentence names the file, the key, the value and what was expected.
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from None
+    for mistake in not_finite(raw):
+        raise ConfigError(f"{path}: {mistake}")
     try:
-        return msgspec.convert(raw, Workload)
+        workload = msgspec.convert(raw, Workload)
+        return _with_names_counted(workload, path.parent)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {_sentence(str(error), raw)}") from None
+        raise ConfigError(f"{path}: {sentence(str(error), raw, Workload)}") from None
+    except (ValueError, ConfigError) as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
-def _sentence(mistake: str, raw: dict[str, Any]) -> str:
-    """msgspec's message, which names path and expectation, with the value found at that path."""
-    what, _, where = mistake.partition(" - at ")
-    path = [int(step) if step.isdigit() else step for step in re.findall(r"[^.`$\[\]]+", where)]
-    dotted = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
-        known = ", ".join(get_type_hints(_type_at(path)))
-        key = unknown[1]
-        return f"{f'{dotted}.{key}'.lstrip('.')} = {_at(raw, [*path, key])!r}: no such key; expected one of {known}"
-    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
-        return f"{f'{dotted}.{missing[1]}'.lstrip('.')} is missing"
-    if what.startswith("Expected"):
-        return f"{dotted} = {_at(raw, path)!r}: {what[0].lower()}{what[1:]}".replace("`", "")
-    if what.startswith("Invalid enum value"):
-        choices = ", ".join(repr(choice) for choice in get_args(_type_at(path)))
-        return f"{dotted} = {_at(raw, path)!r}: expected one of {choices}"
-    return f"{dotted}.{what}".lstrip(".")
+def _with_names_counted(workload: Workload, directory: Path) -> Workload:
+    """The same with the names of groups in files looked at: paths from the root, counts as they are.
 
-
-def _at(raw: Any, path: list[str | int]) -> Any:
-    for step in path:
-        raw = raw[step]
-    return raw
-
-
-def _type_at(path: list[str | int]) -> Any:
-    """The declared type of what stands at a path; `Optional` and arrays are seen through."""
-    found: Any = Workload
-    for step in path:
-        found = get_args(found)[0] if isinstance(step, int) else get_type_hints(found)[step]
-        found = get_args(found)[0] if type(None) in get_args(found) else found
-    return found
+    Raises:
+        ConfigError: A file is not as it should be.
+        ValueError: There are more groups in it than the rest of the workload allows.
+    """
+    populations = list(workload.groups)
+    for index, population in enumerate(populations):
+        if population.from_file is None:
+            continue
+        file = (directory / population.from_file).resolve()
+        try:
+            found = len(names_in(file, population.from_column))
+        except ConfigError as error:
+            raise ConfigError(f"groups[{index}].from_file: {error}") from None
+        count = min(population.count or found, found)
+        populations[index] = msgspec.structs.replace(population, from_file=str(file), count=count)
+    return msgspec.structs.replace(workload, groups=tuple(populations))

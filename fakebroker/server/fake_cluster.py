@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypedDict, Unpack
 
 from fakebroker.cluster.cluster import Broker as RunningBroker, Cluster
-from fakebroker.cluster.config import Config
+from fakebroker.cluster.config import SETTINGS, Config
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.dialect import Broker, Dialect, VersionCap, dialects
 from fakebroker.cluster.journal import JournalMode, new_journal
@@ -26,6 +26,9 @@ from fakebroker.server.waiting import Waiting
 
 DEFAULT_CONFIG: Mapping[str, object] = {"group.initial.rebalance.delay.ms": 0}
 """Where a cluster for tests differs from Kafka's defaults: the first member does not wait for others."""
+
+KAFKA_DEFAULTS: Mapping[str, object] = {name: SETTINGS[name].default for name in DEFAULT_CONFIG}
+"""Where a cluster for people, in a process of its own or in a replay, differs from one for tests."""
 
 
 class FailoverOptions(TypedDict, total=False):

@@ -1,41 +1,121 @@
-"""Events written by hand: a group of two that comes up, rebalances once and stays, with numbers one can check."""
+"""Events written by hand: a group of two that comes up, rebalances once and stays; and a short way to write more."""
 
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.replay.events import SCHEMA, Event, Recorder
-
-HEALTHY = [
-    # Generation 1: member 0 alone. Its first JoinGroup is sent back with an id.
-    Event(1_000, 1_000, 2_000, "FindCoordinator", 6, 1, "g", lookups=1, error=0),
-    Event(3_000, 3_500, 1_000, "JoinGroup", 9, 2, "g", "g-0", error=79),
-    Event(4_000, 4_000, 6_000, "JoinGroup", 9, 2, "g", "g-0", 1, 0),
-    Event(10_000, 10_000, 4_000, "SyncGroup", 5, 2, "g", "g-0", 1, 0, assigned=["orders-0", "orders-1"]),
-    # Generation 2: member 1 joins, member 0 hears of it in its heartbeat.
-    Event(20_000, 20_000, 1_000, "JoinGroup", 9, 2, "g", "g-1", error=79),
-    Event(21_000, 21_000, 19_000, "JoinGroup", 9, 2, "g", "g-1", 2, 0),
-    Event(30_000, 31_000, 2_000, "Heartbeat", 4, 2, "g", "g-0", 1, 27),
-    Event(35_000, 35_000, 5_000, "JoinGroup", 9, 2, "g", "g-0", 2, 0),
-    Event(40_000, 40_000, 5_000, "SyncGroup", 5, 2, "g", "g-1", 2, 0, assigned=["orders-1"]),
-    Event(40_000, 40_000, 3_000, "SyncGroup", 5, 2, "g", "g-0", 2, 0, assigned=["orders-0"]),
-    *(Event(50_000 + n, 50_000 + n, n * 1_000, "Heartbeat", 4, 2, "g", "g-0", 2, 0) for n in range(1, 100)),
-]
+from fakebroker.replay.script import DDL, Act, Script
 
 PARTITIONS = {"orders": 2}
+SECOND = 1_000_000
+START_US = 1_700_000_000 * SECOND
 
 
-def frame(spark: SparkSession, events: list[Event], directory: Path) -> DataFrame:
-    """The events as Spark gets them: in Arrow batches, by way of a file."""
+def event(api: str, at_s: float, **more: Any) -> Event:
+    """A request of g-0 to broker 2, sent when it was due and answered without error after 1 ms; `more` says otherwise.
+
+    Args:
+        at_s: When, in seconds from the start. `done_s` says when it was answered, `until_s` gives `until_us`.
+    """
+    at_us = START_US + round(at_s * SECOND)
+    done_us = START_US + round(more.pop("done_s", at_s + 0.001) * SECOND)
+    if "until_s" in more:
+        more["until_us"] = START_US + round(more.pop("until_s") * SECOND)
+    fields: dict[str, Any] = {"group": "g", "member": "g-0", "error": 0, "broker": 2, "version": 9}
+    fields |= {"latency_us": done_us - at_us} | more
+    fields.setdefault("member_id", f"{fields['member']}-id")
+    return Event(scheduled_us=at_us, sent_us=at_us, api=api, **fields)
+
+
+def lost(api: str, at_s: float, **more: Any) -> Event:
+    """A request that was never answered, as its connection was lost."""
+    return event(api, at_s, **({"lost": True} | more | {"error": None, "latency_us": None}))
+
+
+def found(at_s: float, node: int = 2, **more: Any) -> Event:
+    """A FindCoordinator that was answered."""
+    return event(
+        "FindCoordinator", at_s, **({"member": None, "member_id": None, "lookups": 1, "found": [("g", node, 0)]} | more)
+    )
+
+
+def join(at_s: float, generation: int, **more: Any) -> Event:
+    """A JoinGroup that was answered; the leader is g-0."""
+    fields: dict[str, Any] = {"leader": "g-0-id", "protocol": "range", "members": 0}
+    return event("JoinGroup", at_s, **(fields | more | {"generation": generation}))
+
+
+def sync(at_s: float, generation: int, *assigned: int, **more: Any) -> Event:
+    """A SyncGroup that brought these partitions of the topic "orders"."""
+    partitions = [f"orders-{number}" for number in assigned]
+    return event("SyncGroup", at_s, **({"assigned": partitions} | more | {"generation": generation}))
+
+
+def commit(at_s: float, offset: int, **more: Any) -> Event:
+    """A commit to partition 0 that was acknowledged."""
+    return event("OffsetCommit", at_s, **({"offsets": [("orders-0", offset)], "generation": 2} | more))
+
+
+def fetch(at_s: float, offset: int, **more: Any) -> Event:
+    """An OffsetFetch of partition 0."""
+    return event("OffsetFetch", at_s, **({"offsets": [("orders-0", offset)], "member_id": None} | more))
+
+
+def beat(at_s: float, generation: int = 2, **more: Any) -> Event:
+    return event("Heartbeat", at_s, **({"generation": generation} | more))
+
+
+def beats(first_s: float, last_s: float, generation: int = 2, **more: Any) -> Event:
+    """Heartbeats once a second, folded into one row."""
+    return beat(first_s, generation, count=round(last_s - first_s) + 1, until_s=last_s, **more)
+
+
+OF_1: dict[str, Any] = {"member": "g-1"}
+
+HEALTHY = [
+    event("start", 0, kind="act", error=None, latency_us=None, version=-1, broker=-1, member_id=None),
+    found(0),
+    # Generation 1: g-0 alone. Its first JoinGroup is sent back with an id.
+    event("JoinGroup", 0.01, error=79),
+    join(0.02, 1, done_s=3.02, members=1),
+    sync(3.03, 1, 0, 1),
+    fetch(3.04, -1),
+    # Generation 2: g-1 joins, g-0 hears of it by a heartbeat, and commits before it joins again.
+    event("JoinGroup", 4, error=79, **OF_1),
+    join(4.01, 2, done_s=5.02, **OF_1),
+    beat(5, 1, error=27),
+    commit(5.01, 10, generation=1),
+    join(5.015, 2, done_s=5.021, members=2),
+    sync(5.03, 2, 1, done_s=5.06, **OF_1),
+    sync(5.04, 2, 0, done_s=5.05),
+    fetch(5.1, 10),
+    beats(6, 30),
+    beats(6, 30, **OF_1),
+    commit(10, 20),
+]
+
+
+def member(name: str, **more: Any) -> Script:
+    """The script of a member; what it does is not looked at."""
+    script = Script(
+        "all", "g", name, None, ("orders",), "range", 10_000, 20_000, 1_000, 5_000, 0.0, (Act(0.0, "start"),)
+    )
+    return script._replace(**more)
+
+
+MEMBERS = [member("g-0"), member("g-1"), member("g-2")]
+
+
+def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
+    """The events as Spark gets them: in Arrow batches."""
     recorder = Recorder()
-    for event in events:
-        recorder.add(event)
-    pq.write_table(pa.Table.from_batches(recorder.batches(), SCHEMA), directory / "events.parquet")
-    return spark.read.parquet(str(directory / "events.parquet"))
+    for each in events:
+        recorder.add(each)
+    return spark.createDataFrame(pa.Table.from_batches(recorder.batches(), SCHEMA))
 
 
-def scripts(spark: SparkSession) -> DataFrame:
-    """The columns of the scripts that the verdict looks at."""
-    return spark.sql("select 'g' group, concat('g-', id) member, array('orders') topics from range(2)")
+def scripts(spark: SparkSession, members: Sequence[Script] = MEMBERS) -> DataFrame:
+    return spark.createDataFrame(members, DDL)

@@ -2,12 +2,14 @@
 
 import io
 import socket
+import threading
 from contextlib import closing
 
 import pytest
 from rich.console import Console
 
-from fakebroker.replay.live import render
+from fakebroker.replay import live
+from fakebroker.replay.live import Pace, live_view, render
 from fakebroker.replay.progress import Receiver, Sender, Tally, receiving
 
 
@@ -41,7 +43,40 @@ def test_without_a_report_all_is_zero() -> None:
 def test_the_live_view_fits_into_80_columns() -> None:
     text = io.StringIO()
     console = Console(file=text, width=80)
-    console.print(render(Tally(requests=1_234_567, joined=12_345, errors=9, elapsed_ms=12_000), 30, 12_400))
+    tally = Tally(requests=1_234_567, joined=1_000_000, errors=1_234_567, elapsed_ms=120_000)
+    console.print(render(tally, Pace(), 600, 1_000_000))
     bar, numbers = text.getvalue().splitlines()
-    assert bar.startswith("  12 of 30 s ")
-    assert numbers == "1,234,567 requests (102,881/s)   12,345 of 12,400 members joined   9 errors"
+    assert bar.startswith(" 120 of 600 s ")
+    assert bar.rstrip().endswith(" 480 s left")
+    assert numbers == "1,000,000 of 1,000,000 members joined   10,288 requests/s   1,234,567 errors"
+
+
+def test_the_pace_is_that_of_the_last_seconds() -> None:
+    pace = Pace()
+    rates = [pace.of(Tally(requests=requests, elapsed_ms=ms)) for ms, requests in SEEN]
+    assert rates == [0, 100, 100, 600, 600, 1_100]
+
+
+SEEN = [(0, 0), (1_000, 100), (2_000, 200), (3_000, 1_300), (3_000, 1_300), (4_000, 2_400)]
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_LINE_EVERY_S", 0.001)
+    text, told = io.StringIO(), threading.Event()
+
+    def total() -> Tally:
+        if text.getvalue().count("\n") >= 2:
+            told.set()
+        return Tally(requests=500, joined=3, errors=1, elapsed_ms=500)
+
+    with live_view(Console(file=text, width=80), total, 0.001, 4):
+        assert told.wait(20)
+    lines = text.getvalue().splitlines()
+    assert set(lines) == {"0 of 0 s: 3 of 4 members joined, 500 requests/s, 1 errors"}
+
+
+def test_a_short_replay_without_a_terminal_is_quiet() -> None:
+    text = io.StringIO()
+    with live_view(Console(file=text, width=80), Tally, 3, 4):
+        pass
+    assert text.getvalue() == ""

@@ -1,58 +1,191 @@
 """The numbers, from events whose numbers are known."""
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.events import Event
+from fakebroker.coordinator.placement import partition_for
+from fakebroker.replay import script
+from fakebroker.replay.events import SCHEMA, Event, Recorder
+from fakebroker.replay.numbers import error_name
+from fakebroker.replay.script import Act, Script
+from fakebroker.replay.series import MOST_SLICES, slice_length_ms
 from fakebroker.replay.summary import summarize
-from tests.replay.made_up import HEALTHY, frame
 
 pytestmark = pytest.mark.slow
 
 
-def test_numbers_of_events_made_by_hand(spark: SparkSession, tmp_path: Path) -> None:
-    summary = summarize(spark, frame(spark, HEALTHY, tmp_path))
-    apis = {row.pop("api"): row for row in summary["apis"]}
-    assert summary["span_s"] == 0.148  # from 1,000 to 50,099 + 99,000
-    assert list(apis) == ["FindCoordinator", "Heartbeat", "JoinGroup", "SyncGroup"]
+def member(name: str, group: str = "g", assignor: str = "range", population: str = "all", **more: Any) -> Script:
+    acts = (Act(0.0, "start"), Act(1_000.0, "leave"))
+    return Script(population, group, name, None, ("orders",), assignor, 6_000, 9_000, 300, 0, 0.0, acts)._replace(
+        **more
+    )
+
+
+TWO = [member("g-0"), member("g-1")]
+
+# Generation 1: member 0 alone; its first JoinGroup is sent back with an id. Generation 2: member 1 joins, member 0
+# hears of it in its heartbeat. Both leave; a heartbeat of member 0 was lost and one is owed.
+EVENTS = [
+    Event(1_000, 1_000, None, "start", -1, -1, "g", "g-0", kind="act"),
+    Event(1_000, 1_000, 2_000, "FindCoordinator", 6, 1, "g", lookups=1, error=0),
+    Event(3_000, 3_500, 1_000, "JoinGroup", 9, 2, "g", "g-0", error=79),
+    Event(4_000, 4_000, 6_000, "JoinGroup", 9, 2, "g", "g-0", 1, 0),
+    Event(10_000, 10_000, 4_000, "SyncGroup", 5, 2, "g", "g-0", 1, 0, assigned=["orders-0", "orders-1"]),
+    Event(20_000, 20_000, None, "start", -1, -1, "g", "g-1", kind="act"),
+    Event(20_000, 20_000, 1_000, "JoinGroup", 9, 2, "g", "g-1", error=79),
+    Event(21_000, 21_000, 19_000, "JoinGroup", 9, 2, "g", "g-1", 2, 0),
+    Event(30_000, 31_000, 2_000, "Heartbeat", 4, 2, "g", "g-0", 1, 27),
+    Event(35_000, 35_000, 5_000, "JoinGroup", 9, 2, "g", "g-0", 2, 0),
+    Event(40_000, 40_000, 5_000, "SyncGroup", 5, 2, "g", "g-1", 2, 0, assigned=["orders-1"]),
+    Event(40_000, 40_000, 3_000, "SyncGroup", 5, 2, "g", "g-0", 2, 0, assigned=["orders-0"]),
+    Event(50_000, 50_000, 900, "Heartbeat", 4, 2, "g", "g-0", 2, 0, count=96, until_us=145_000),
+    Event(60_000, 60_000, None, "Heartbeat", 4, 2, "g", "g-0", 2, lost=True, until_us=900_000),
+    Event(61_000, 61_000, None, "Heartbeat", 4, 2, "g", "g-0", 2),
+    Event(100_000, 100_000, None, "leave", -1, -1, "g", "g-1", kind="act"),
+    Event(100_000, 100_000, 1_000, "LeaveGroup", 5, 2, "g", "g-1", error=0),
+    Event(151_000, 151_000, None, "crash", -1, -1, "g", "g-0", kind="act"),
+]
+
+
+def frame(spark: SparkSession, events: list[Event], directory: Path) -> DataFrame:
+    """The events as Spark gets them: in Arrow batches, by way of a file."""
+    recorder = Recorder()
+    for event in events:
+        recorder.add(event)
+    pq.write_table(pa.Table.from_batches(recorder.batches(), SCHEMA), directory / "events.parquet")
+    return spark.read.parquet(str(directory / "events.parquet"))
+
+
+@pytest.fixture(scope="module")
+def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return numbers(spark, EVENTS, TWO, tmp_path_factory.mktemp("events"))
+
+
+def numbers(spark: SparkSession, events: list[Event], scripts: list[Script], directory: Path) -> dict[str, Any]:
+    return summarize(spark, frame(spark, events, directory), spark.createDataFrame(scripts, script.DDL), 50)
+
+
+def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
+    apis = {row["api"]: row for row in summary["apis"]}
+    assert (summary["span_s"], summary["began_us"]) == (0.15, 1_000)
+    assert list(apis) == ["FindCoordinator", "Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup"]
     assert apis["Heartbeat"] == {
-        "requests": 100,
-        "requests_per_s": round(100 / 0.148, 1),
-        "p50_ms": 49,  # 1 to 99 and one more 2: the 50th of 100
-        "p99_ms": 98,
-        "p99_9_ms": 99,
-        "max_ms": 99,
+        "api": "Heartbeat",
+        "requests": 99,
+        "requests_per_s": 660.0,
+        "p50_ms": 0.9,
+        "p99_ms": 2,  # the 97th of 97 that were answered
+        "p99_9_ms": 2,
+        "max_ms": 2,
         "unexpected_errors": 0,
-        "unanswered": 0,
+        "lost": 1,
+        "unanswered": 2,
     }
-    assert (apis["JoinGroup"]["requests"], apis["JoinGroup"]["max_ms"]) == (5, 19)
-    assert summary["total"]["requests"] == len(HEALTHY)
+    assert (apis["JoinGroup"]["requests"], apis["JoinGroup"]["p50_ms"], apis["JoinGroup"]["max_ms"]) == (5, 5, 19)
+    assert summary["total"]["requests"] == 109
     # From 4,000 to 14,000 and from 21,000 to 45,000.
-    rebalances = summary["rebalances"]
-    assert (rebalances["count"], rebalances["p50_ms"], rebalances["max_ms"]) == (2, 10, 24)
+    assert summary["rebalances"] == {
+        "generations": 2,
+        "count": 2,
+        "p50_ms": 10,
+        "p99_ms": 24,
+        "max_ms": 24,
+        "distribution": [{"from_ms": 10, "count": 1}, {"from_ms": 20, "count": 1}],
+    }
     assert summary["errors"] == [
         {"name": "MEMBER_ID_REQUIRED", "code": 79, "api": "JoinGroup", "requests": 2, "ordinary": True},
         {"name": "REBALANCE_IN_PROGRESS", "code": 27, "api": "Heartbeat", "requests": 1, "ordinary": True},
     ]
     assert summary["brokers"] == [
-        {"broker": 1, "requests": 1, "share": round(1 / len(HEALTHY), 4), "groups": 0},
-        {"broker": 2, "requests": 108, "share": round(108 / len(HEALTHY), 4), "groups": 1},
+        {"broker": 1, "requests": 1, "share": round(1 / 109, 4), "groups": 0},
+        {"broker": 2, "requests": 108, "share": round(108 / 109, 4), "groups": 1},
     ]
-    assert summary["sent_late"] == {"p50_ms": 0, "p99_ms": 0.5}
-    assert summary["find_coordinator"] == {"requests": 1, "lookups": 1, "most_in_one_request": 1}
+    assert summary["sent_late"] == {"p50_ms": 0, "p99_ms": 1}
+    assert summary["lookups"] == [{"api": "FindCoordinator", "requests": 1, "keys": 1, "most_in_one_request": 1}]
+    # Member 0 from 1,000 to 14,000 and from 35,000 to 43,000; member 1 from 20,000 to 45,000.
+    waited = {"generations": 2, "unassigned_member_s": 0.046, "longest_rebalance_ms": 24}
+    assert summary["populations"] == [{"population": "all", "groups": 1, "members": 2, "members_joined": 2, **waited}]
+    assert summary["slowest_groups"] == [{"group": "g", "population": "all", "members": 2, **waited}]
+    assert summary["offsets_partitions"] == {
+        "count": 50,
+        "groups_skew": 50,
+        "requests_skew": 50,
+        "partitions": [{"partition": partition_for("g", 50), "broker": 2, "groups": 1, "requests": 109}],
+    }
 
 
-def test_what_went_wrong_is_counted(spark: SparkSession, tmp_path: Path) -> None:
-    wrong = [
-        Event(1, 1, None, "Heartbeat", 4, 2, "g", "g-0", 1),
-        Event(2, 2, 5, "Heartbeat", 4, 2, "g", "g-0", 1, 25),
-        Event(3, 3, 5, "OffsetCommit", 9, 2, "g", "g-0", 1, 4711),
+def test_over_time(summary: dict[str, Any]) -> None:
+    over_time = summary["over_time"]
+    # 50 ms each, from 1,000: four slices up to 151,000 ...
+    assert (over_time["slice_s"], over_time["slices"]) == (0.05, 3)
+    heartbeats = over_time["apis"]["Heartbeat"]
+    # ... in which heartbeats were sent at 31,000, from 50,000 to 145,000, at 60,000 and at 61,000.
+    assert heartbeats["requests_per_s"] == [40, 1040, 900]
+    assert heartbeats["p99_ms"] == [2, 0.9, 0.9]
+    # Of the first 50 ms: empty at no time, rebalancing from 4,000 to 14,000 and from 21,000 to 45,000.
+    assert over_time["groups"] == {"stable": [0.32, 1, 1], "rebalancing": [0.68, 0, 0], "empty": [0, 0, 0]}
+    # Member 0 was assigned from 14,000 to 35,000 and from 43,000 on, member 1 from 45,000 to 100,000.
+    assert over_time["members"] == {
+        "assigned": [0.7, 1.98, 1],
+        "waiting": [0.92, 0, 0],
+        "gone": [0.38, 0.02, 1],
+    }
+    assert over_time["rebalances"] == {"count": [2, 0, 0], "p50_ms": [10, None, None], "max_ms": [24, None, None]}
+    assert over_time["errors"] == [
+        {"name": "REBALANCE_IN_PROGRESS", "api": "Heartbeat", "answers": [1, 0, 0]},
+        {"name": "MEMBER_ID_REQUIRED", "api": "JoinGroup", "answers": [2, 0, 0]},
     ]
-    summary = summarize(spark, frame(spark, wrong, tmp_path))
-    assert (summary["total"]["unexpected_errors"], summary["total"]["unanswered"]) == (2, 1)
-    assert [(row["name"], row["ordinary"]) for row in summary["errors"]] == [
-        ("UNKNOWN_MEMBER_ID", False),
-        ("4711", False),
+
+
+def test_who_has_an_assignment(spark: SparkSession, tmp_path: Path) -> None:
+    """A cooperative member keeps its own while it joins; one that is expelled has none; one that left needs none."""
+    events = []
+    for name in ("coop", "eager"):
+        events += [
+            Event(1_000_000, 1_000_000, None, "start", -1, -1, name, name, kind="act"),
+            Event(1_000_000, 1_000_000, 1_000_000, "JoinGroup", 9, 1, name, name, 1, 0),
+            Event(2_000_000, 2_000_000, 1_000_000, "SyncGroup", 5, 1, name, name, 1, 0, assigned=[]),
+            Event(4_000_000, 4_000_000, 2_000_000, "JoinGroup", 9, 1, name, name, 2, 0),
+            Event(6_000_000, 6_000_000, 1_000_000, "SyncGroup", 5, 1, name, name, 2, 0, assigned=["orders-0"]),
+            Event(8_000_000, 8_000_000, 1_000_000, "Heartbeat", 4, 1, name, name, 2, 25),
+            Event(11_000_000, 11_000_000, None, "leave", -1, -1, name, name, kind="act"),
+            Event(20_000_000, 20_000_000, 1_000, "Heartbeat", 4, 1, name, name, 2, 25),
+        ]
+    scripts = [
+        member("coop", "coop", "cooperative-sticky", "one"),
+        member("eager", "eager", population="other"),
+        member("never", "never", population="other"),
     ]
+    summary = numbers(spark, events, scripts, tmp_path)
+    assert {row["population"]: row["unassigned_member_s"] for row in summary["populations"]} == {"one": 4, "other": 7}
+    assert {row["population"]: row["members_joined"] for row in summary["populations"]} == {"one": 1, "other": 1}
+    assert summary["metrics"]["unassigned_member_s"] == 11
+    assert summary["metrics"]["errors.UNKNOWN_MEMBER_ID"] == summary["metrics"]["unexpected_errors"] == 4
+    assert summary["over_time"]["groups"]["empty"][-1] == 3
+
+
+def test_requests_of_which_none_is_answered_have_no_latency(spark: SparkSession, tmp_path: Path) -> None:
+    events = [Event(1, 1, None, "Heartbeat", 4, 2, "g", "g-0", 1, lost=True)]
+    total = numbers(spark, events, TWO, tmp_path)["total"]
+    assert (total["requests"], total["lost"], total["p50_ms"], total["max_ms"]) == (1, 1, None, None)
+
+
+def test_nothing_at_all_is_a_summary_too(spark: SparkSession, tmp_path: Path) -> None:
+    summary = numbers(spark, [], TWO, tmp_path)
+    assert (summary["total"]["requests"], summary["apis"], summary["errors"]) == (0, [], [])
+    assert (summary["metrics"]["p99_ms"], summary["metrics"]["generations"]) == (None, 0)
+    assert summary["offsets_partitions"]["requests_skew"] is None
+
+
+def test_errors_that_kafka_does_not_know_have_their_number() -> None:
+    assert (error_name(25), error_name(4711)) == ("UNKNOWN_MEMBER_ID", "4711")
+
+
+@pytest.mark.parametrize("span_ms", [0, 1, 5_999, 6_001, 600_000, 86_400_000, 10**9])
+def test_there_are_few_slices(span_ms: int) -> None:
+    assert 0 < span_ms / slice_length_ms(span_ms) <= MOST_SLICES or span_ms == 0

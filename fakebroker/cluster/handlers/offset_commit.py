@@ -1,6 +1,5 @@
 """OffsetCommit: unknown topics are refused here, one by one; the coordinator decides about the rest."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
@@ -22,31 +21,23 @@ Entry = tuple[OffsetCommitRequestTopic, OffsetCommitRequestPartition]
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetCommitResponse:
-    refused: list[tuple[Entry, ErrorCode]] = []
-    accepted: list[tuple[Entry, OffsetToCommit]] = []
-    for entry, name in _entries(cluster, call):
-        if isinstance(name, ErrorCode):
-            refused.append((entry, name))
-        else:
-            accepted.append((entry, _offset(call, name, entry[1], now_ms)))
-    errors = _commit(call, [offset for _, offset in accepted], now_ms) if accepted else []
-    decided = [(entry, error) for (entry, _), error in zip(accepted, errors, strict=True)]
-    return _response(refused + decided)
-
-
-def _entries(cluster: "Cluster", call: Call) -> Iterator[tuple[Entry, str | ErrorCode]]:
-    """Each partition asked for, with its topic's name, or the error that refuses it."""
     by_id = call.api_version >= 10
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused: list[tuple[Entry, ErrorCode]] = []
+    accepted: list[Entry] = []
+    offsets: list[OffsetToCommit] = []
     for asked in call.request.topics:
         topic = cluster.topics.find(asked.name, asked.topic_id, by_id=by_id)
         for partition in asked.partitions:
             if topic is None:
-                yield (asked, partition), unknown
+                refused.append(((asked, partition), unknown))
             elif topic.partition(partition.partition_index) is None:
-                yield (asked, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                refused.append(((asked, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
-                yield (asked, partition), topic.name
+                accepted.append((asked, partition))
+                offsets.append(_offset(call, topic.name, partition, now_ms))
+    errors = _commit(call, offsets, now_ms) if offsets else []
+    return _response([*refused, *zip(accepted, errors, strict=True)])
 
 
 def _offset(call: Call, name: str, partition: OffsetCommitRequestPartition, now_ms: float) -> OffsetToCommit:
@@ -84,10 +75,10 @@ def _commit(call: Call, offsets: list[OffsetToCommit], now_ms: float) -> list[Er
 def _response(results: list[tuple[Entry, ErrorCode]]) -> OffsetCommitResponse:
     topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
     for (asked, partition), error in results:
-        topic = topics.setdefault(
-            (asked.name, asked.topic_id),
-            OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=[]),
-        )
+        key = asked.name, asked.topic_id
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=[])
         topic.partitions.append(
             OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
         )

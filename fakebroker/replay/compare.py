@@ -1,0 +1,142 @@
+"""Two runs beside each other: their numbers, the differences, and which of these exceed noise.
+
+The rule, in words, is `RULE`. Knows summaries; prints and draws nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, log, sqrt
+from statistics import fmean, median, stdev
+from typing import Any
+
+Summary = Mapping[str, Any]
+Numbers = dict[str, float | None]
+
+_PARTS = 10
+_FEWEST_PARTS = 5
+_STUDENT_T = {5: 4.60, 6: 4.03, 7: 3.71, 8: 3.50, 9: 3.36, 10: 3.25}
+"""Student's t for 99 %, two-sided, by the number of differences."""
+_STANDARD_ERRORS = 3.0
+_LEAST = 0.05
+_COUNTS = ("generations", "rebalances", "unexpected_errors", "unanswered", "lost")
+
+RULE = (
+    "A difference is marked when it is larger than 5 % and larger than noise. With runs that repeat BEFORE, noise is "
+    "how far these and BEFORE are apart: AFTER must be outside of their range by more than its width. Without them it "
+    "is estimated from within the two runs: rates and latencies are compared in ten parts of the time, and their mean "
+    "difference must exceed what the spread of the parts allows (Student's t, 99 %); counts must differ by more than "
+    "three times the square root of their sum. For other numbers there is no estimate, and no mark. Noise that hits a "
+    "whole run, such as a busy machine, only repeats can tell."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One number of both runs.
+
+    Attributes:
+        name: As in the summary's `metrics`, with the API in front where it is of one.
+        change: From before to after, as a share of before; None where one of them is 0 or missing.
+        noise: How large a share may come of noise; None where nobody knows.
+        marked: Whether it exceeds noise.
+    """
+
+    name: str
+    before: float | None
+    after: float | None
+    change: float | None
+    noise: float | None
+    marked: bool
+
+
+def compare(before: Summary, after: Summary, repeats: Sequence[Summary] = ()) -> list[Difference]:
+    """All numbers that both runs have.
+
+    Args:
+        repeats: Runs of the same as `before`.
+    """
+    numbers, numbers_after = _numbers(before), _numbers(after)
+    again = [_numbers(summary) for summary in repeats]
+    series, series_after = dict(_series(before)), dict(_series(after))
+    found = []
+    for name in [*numbers, *(name for name in numbers_after if name not in numbers)]:
+        old, new = numbers.get(name, _absent(name)), numbers_after.get(name, _absent(name))
+        if repeats:
+            noise, marked = _beyond_repeats(old, new, [each.get(name, _absent(name)) for each in again])
+        elif name in series and name in series_after:
+            noise, marked = _beyond_parts(series[name], series_after[name])
+        elif name in _COUNTS or name.startswith("errors.") or name.endswith(" requests"):
+            noise, marked = _beyond_counting(old, new)
+        else:
+            noise, marked = None, False
+        change = (new - old) / old if old and new is not None else None
+        found.append(Difference(name, old, new, change, noise, marked and (change is None or abs(change) > _LEAST)))
+    return found
+
+
+def other_workload(before: Summary, after: Summary) -> list[str]:
+    """What of the workloads differs, so that the numbers may differ for that reason: keys of the file."""
+    old, new = ({**run["workload"], "transport": run["transport"]} for run in (before, after))
+    return [key for key in {**old, **new} if key != "file" and old.get(key) != new.get(key)]
+
+
+def _numbers(summary: Summary) -> Numbers:
+    found: Numbers = dict(summary["metrics"])
+    for row in summary["apis"]:
+        for name in ("requests", "requests_per_s", "p50_ms", "p99_ms"):
+            found[f"{row['api']} {name}"] = row[name]
+    return found
+
+
+def _series(summary: Summary) -> Iterator[tuple[str, Sequence[float | None]]]:
+    """The numbers over time that belong to numbers of the whole run."""
+    over_time = summary["over_time"]
+    for api, row in over_time["apis"].items():
+        for name, numbers in row.items():
+            yield f"{api} {name}", numbers
+    rates = (row["requests_per_s"] for row in over_time["apis"].values())
+    yield "requests_per_s", [sum(parts) for parts in zip(*rates, strict=True)]
+    yield "rebalance_p50_ms", over_time["rebalances"]["p50_ms"]
+    yield "unassigned_member_s", over_time["members"]["waiting"]
+
+
+def _absent(name: str) -> float | None:
+    """An error that never came was answered 0 times; other numbers that are not there are missing."""
+    return 0 if name.startswith("errors.") else None
+
+
+def _beyond_parts(before: Sequence[float | None], after: Sequence[float | None]) -> tuple[float | None, bool]:
+    """Whether the runs differ more than from one part of the time to the other."""
+    pairs = zip(_parts(before), _parts(after), strict=True)
+    ratios = [log(new / old) for old, new in pairs if old and new]
+    if len(ratios) < _FEWEST_PARTS:
+        return None, False
+    noise = _STUDENT_T[len(ratios)] * stdev(ratios) / sqrt(len(ratios))
+    return noise, abs(fmean(ratios)) > noise
+
+
+def _parts(numbers: Sequence[float | None]) -> list[float | None]:
+    """The median of each tenth; None where it has no number."""
+    size = len(numbers) / _PARTS
+    tenths = ([n for n in numbers[int(i * size) : int((i + 1) * size)] if n is not None] for i in range(_PARTS))
+    return [median(tenth) if tenth else None for tenth in tenths]
+
+
+def _beyond_counting(before: float | None, after: float | None) -> tuple[float | None, bool]:
+    """Whether two counts of what happens by chance differ more than chance makes them."""
+    old, new = before or 0, after or 0
+    noise = _STANDARD_ERRORS * sqrt(old + new)
+    return (noise / old if old else None), abs(new - old) > noise
+
+
+def _beyond_repeats(
+    before: float | None, after: float | None, repeats: Sequence[float | None]
+) -> tuple[float | None, bool]:
+    """Whether a number is out of the range of those that repeat each other, by more than the range is wide."""
+    known = [number for number in (before, *repeats) if number is not None]
+    if after is None or len(known) < 2:
+        return None, False
+    low, high = min(known), max(known)
+    width = high - low
+    noise = width / abs(before) if before else (None if before is None else inf if width else 0.0)
+    return noise, not low - width <= after <= high + width

@@ -1,0 +1,111 @@
+"""`--transport memory`: a replay without sockets, in virtual time, exact; in Spark, one offsets partition at a time.
+
+Knows Spark's tasks and Arrow batches; what happens in an offsets partition is the simulation's business. A task holds
+the actors of one offsets partition at most, and hands its events over as they come.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from fakebroker.cluster.config import Config
+from fakebroker.replay.events import DDL
+from fakebroker.replay.progress import Sender, Tally
+from fakebroker.replay.script import Script, script_of
+from fakebroker.replay.scripts import by_offsets_partition
+from fakebroker.replay.simulation import Simulation, World
+from fakebroker.replay.task import Plan
+from fakebroker.replay.virtual_cluster import check_in_memory
+
+_REPORT_EVERY_S = 0.25
+_PARTITION = "offsets_partition"
+_TASKS_A_CORE = 8
+
+
+def simulate(scripts: DataFrame, plan: Plan, tasks: int | None = None) -> DataFrame:
+    """The events of playing these scripts in memory; equal scripts and plans give equal events, whatever the tasks.
+
+    Args:
+        scripts: Rows as in `Script`.
+        plan: How to play; of the connections to a real cluster nothing is looked at.
+        tasks: Into how many tasks the offsets partitions go; a few for each core if not given, as some have more to do.
+
+    Raises:
+        ConfigError: Something in the plan cannot be done in memory.
+    """
+    check_in_memory(plan.cluster, plan.topics, plan.events)
+    partitions = Config(plan.cluster.config).number("offsets.topic.num.partitions")
+    count = simulating_tasks(scripts, partitions, tasks)
+    return by_offsets_partition(scripts, partitions, count).mapInArrow(_simulator(plan), DDL)
+
+
+def simulating_tasks(scripts: DataFrame, offsets_partitions: int, wanted: int | None) -> int:
+    """Into how many tasks a simulation goes: no more than there are offsets partitions."""
+    return min(wanted or _TASKS_A_CORE * scripts.sparkSession.sparkContext.defaultParallelism, offsets_partitions)
+
+
+def world_of(plan: Plan) -> World:
+    """What the simulations of a plan are told."""
+    return World(
+        seed=plan.seed,
+        cluster=plan.cluster,
+        topics=plan.topics,
+        events=plan.events,
+        loads=plan.loads,
+        duration_s=plan.duration_s,
+        folds=plan.record == "changes",
+        closed_loop=plan.closed_loop,
+    )
+
+
+def _simulator(plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        world, context = world_of(plan), TaskContext.get()
+        with closing(Sender(plan.report_to, context.partitionId() if context else 0)) as sender:
+            before = Tally()
+            for partition, scripts in _by_partition(batches):
+                simulation = Simulation(scripts, partition, world)
+                if (yield from _played(simulation, before, sender)):
+                    return
+                after = simulation.tally()
+                before = replace(before, requests=before.requests + after.requests, errors=before.errors + after.errors)
+
+    return run
+
+
+def _by_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[Script]]]:
+    """The scripts of one offsets partition after the other."""
+    rows: Iterator[dict[str, Any]] = (row for batch in batches for row in batch.to_pylist())
+    for partition, of_partition in groupby(rows, key=itemgetter(_PARTITION)):
+        yield partition, [script_of({key: row[key] for key in Script._fields}) for row in of_partition]
+
+
+def _played(simulation: Simulation, before: Tally, sender: Sender) -> Generator[pa.RecordBatch, None, bool]:
+    """The events of one offsets partition; its progress is reported meanwhile, on top of that of the ones before.
+
+    Returns:
+        Whether the driver wants the task to end early.
+    """
+    report_s = 0.0
+    gc.disable()  # Actors and groups stay until the end: looking through them again and again finds nothing.
+    try:
+        for packed in simulation.run():
+            yield from packed
+            if time.monotonic() >= report_s:
+                report_s = time.monotonic() + _REPORT_EVERY_S
+                now = simulation.tally()
+                sender.send(replace(now, requests=before.requests + now.requests, errors=before.errors + now.errors))
+                if sender.is_told_to_stop():
+                    return True
+        return False
+    finally:
+        gc.enable()

@@ -1,0 +1,64 @@
+"""Reporting anew on a run that is over. Plays nothing."""
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fakebroker.errors import ConfigError
+from fakebroker.replay.play import spark_at, stage
+from fakebroker.replay.report import print_report
+from fakebroker.replay.run import FAILED, PASSED
+from fakebroker.replay.run_files import EVENTS, MEMBERS, SUMMARY, write_results
+from fakebroker.replay.run_schema import SUMMARY_KEYS
+from fakebroker.replay.session import spark_session
+from fakebroker.replay.summarizing import summarized
+
+_HEAD = ("workload", "seed", "started", "complete", "transport", "record", "cluster", "spark", "timeline")
+"""What the events do not tell."""
+
+
+def rebuild(directory: Path, master: str) -> int:
+    """Work out summary and report of a run anew.
+
+    Returns:
+        An exit status: whether the verdict is good.
+
+    Raises:
+        ConfigError: It is not the directory of a run.
+    """
+    console = Console()
+    for name in (EVENTS, MEMBERS, SUMMARY):
+        if not (directory / name).exists():
+            raise ConfigError(f"{directory}: expected the directory of a run, which has {name}")
+    before = _json(directory / SUMMARY)
+    if missing := next(_missing(before), None):
+        raise ConfigError(f"{directory / SUMMARY}: {missing} is missing")
+    head = {key: before[key] for key in _HEAD}
+    with (
+        ThreadPoolExecutor(1, "report") as thread,  # Ctrl-C in Python's main one would garble the talk with Spark
+        stage(console, "Working out the summary"),
+        spark_session(master, directory / "spark.log") as spark,
+        spark_at(directory),
+    ):
+        summary = thread.submit(lambda: write_results(directory, summarized(spark, directory, head))).result()
+    print_report(console, summary)
+    return PASSED if summary["verdict"]["passed"] else FAILED
+
+
+def _missing(summary: Mapping[str, Any]) -> Iterator[str]:
+    """What a summary should say and does not, of what is taken from it."""
+    for key in SUMMARY_KEYS:
+        part, _, inner = key.name.removesuffix("[]").partition(".")
+        if part in _HEAD and (part not in summary or (inner and inner not in summary[part])):
+            yield key.name
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"{path}: expected the summary of a run: {error}") from None

@@ -1,0 +1,96 @@
+"""A replay over time, in so few slices of equal length that they can be drawn: from rows by slice to lists.
+
+Knows rows, of which it needs a few columns; no queries and no pictures.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MOST_SLICES = 120
+_LENGTHS_MS = (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 900_000)
+
+Row = Mapping[str, Any]
+Series = list[float | None]
+
+
+def slice_length_ms(span_ms: float) -> int:
+    """A round length of which at most `MOST_SLICES` make up a time."""
+    longest = _LENGTHS_MS[-1]
+    more = -(-int(span_ms) // MOST_SLICES // longest) * longest
+    return next((length for length in _LENGTHS_MS if length * MOST_SLICES >= span_ms), more)
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """How a replay is cut.
+
+    Attributes:
+        begin_us: Where the first slice begins, in microseconds since the Unix epoch.
+        length_us: Of each.
+    """
+
+    begin_us: int
+    length_us: int
+    count: int
+
+    @classmethod
+    def of(cls, begin_us: int, end_us: int) -> "Slices":
+        length_us = slice_length_ms((end_us - begin_us) / 1000) * 1000
+        return cls(begin_us, length_us, max(1, -(-(end_us - begin_us) // length_us)))
+
+    @property
+    def length_s(self) -> float:
+        return self.length_us / 1e6
+
+    def column(self, rows: Iterable[Row], name: str, none: float | None = None) -> Series:
+        """The column of rows that have a `slice` each."""
+        found: Series = [none] * self.count
+        for row in rows:
+            if row["slice"] is not None and 0 <= row["slice"] < self.count:
+                found[row["slice"]] = row[name]
+        return found
+
+    def averages(self, changes: Iterable[Row], at_first: float) -> Series:
+        """How many there were in each slice on average.
+
+        Args:
+            changes: For a `slice` the `change` of their number; and `part` of it, each change weighed with the share
+                of the slice that came after it.
+            at_first: How many there were before all changes.
+        """
+        change, part, level = [0.0] * self.count, [0.0] * self.count, at_first
+        for row in changes:
+            if row["slice"] < 0:
+                level += row["change"]
+            elif row["slice"] < self.count:
+                change[row["slice"]] += row["change"]
+                part[row["slice"]] += row["part"]
+        found: Series = []
+        for index in range(self.count):
+            found.append(round(level + part[index], 2))
+            level += change[index]
+        return found
+
+
+def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> dict[str, dict[str, Series]]:
+    """Rates and latencies by API, from rows with `api`, `slice`, `requests` and quantiles."""
+    found: dict[str, dict[str, Series]] = {}
+    for api in sorted({row["api"] for row in rows}):
+        own = [row for row in rows if row["api"] == api]
+        requests = slices.column(own, "requests", 0)
+        found[api] = {
+            "requests_per_s": [round((number or 0) / slices.length_s, 2) for number in requests],
+            "p50_ms": slices.column(own, "p50_ms"),
+            "p99_ms": slices.column(own, "p99_ms"),
+        }
+    return found
+
+
+def states_over_time(slices: Slices, rows: Iterable[Row], names: Sequence[str], all_of_them: int) -> dict[str, Series]:
+    """How many were in which state; at first all are in the last one."""
+    listed = list(rows)
+    return {
+        name: slices.averages((row for row in listed if row["state"] == name), all_of_them * (name == names[-1]))
+        for name in names
+    }

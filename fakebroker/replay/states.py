@@ -1,0 +1,99 @@
+"""Who was in which state when, told from the members' own records: Spark SQL views over events and scripts.
+
+A member is `gone`, `waiting` for an assignment or `assigned` one. A group is `empty` while no member is there,
+`rebalancing` from the first JoinGroup of a generation to its last SyncGroup, else `stable`. Knows no brokers: what a
+coordinator believes may differ, and where the members of a group are not all in the replay it does.
+"""
+
+from pyspark.sql import SparkSession
+
+from fakebroker.errors import ErrorCode
+
+_EXPELLED = ", ".join(
+    str(int(error))
+    for error in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+)
+"""Answers after which a member has no partitions any more."""
+
+_GENERATIONS = """
+    with joins as (
+        select group, generation, min(sent_us) began_us from requests
+        where api = 'JoinGroup' and error = 0 group by group, generation
+    ), syncs as (
+        select group, generation, max(scheduled_us + latency_us) ended_us from requests
+        where api = 'SyncGroup' and error = 0 group by group, generation
+    )
+    select group, generation, began_us, ended_us, ended_us - began_us length_us,
+        coalesce(ended_us, lead(began_us) over (partition by group order by generation), {end_us}) over_us
+    from joins left join syncs using (group, generation)"""
+"""`ended_us` is null for a generation that nobody synced; it is over when the next one begins."""
+
+_MARKS = f"""
+    select group, member, sent_us at_us, 2 turn, if(api = 'start', 1, 0) present, 0 assigned, false is_join
+    from events where kind = 'act' and api in ('start', 'leave', 'crash')
+    union all
+    select group, member, sent_us, 2, if(api = 'JoinGroup', 1, 0), 0, api = 'JoinGroup'
+    from requests where api in ('JoinGroup', 'LeaveGroup') and member is not null
+    union all
+    select group, member, scheduled_us + latency_us, 0, null, 1, false
+    from requests where api = 'SyncGroup' and error = 0
+    union all
+    select group, member, scheduled_us + latency_us, 1, null, 0, false
+    from requests where error in ({_EXPELLED}) and member is not null"""
+"""What changes a member's state, at one moment by turns; null leaves as it was."""
+
+_MEMBER_STATES = f"""
+    with marks as ({_MARKS}), kept as (
+        select marks.group, member, population, at_us, turn, present,
+            if(is_join and assignor = 'cooperative-sticky', null, assigned) assigned
+        from marks left join members using (member)
+    ), known as (
+        select group, member, population, at_us, turn, last(present, true) over latest present,
+            last(assigned, true) over latest assigned
+        from kept window latest as (partition by member order by at_us, turn)
+    ), told as (
+        select distinct group, member, population, at_us, turn,
+            case when present = 0 then 'gone' when assigned = 1 then 'assigned' else 'waiting' end state
+        from known
+    )
+    select *, coalesce(lag(state) over following, 'gone') before,
+        coalesce(lead(at_us) over following, {{end_us}}) until_us
+    from told window following as (partition by member order by at_us, turn)"""
+
+_GROUP_STATES = """
+    with marks as (
+        select group, began_us at_us, 1 rounds, 0 present from generations
+        union all select group, over_us, -1, 0 from generations
+        union all select group, at_us, 0, if(state = 'gone', -1, 1) from member_states
+            where (state = 'gone') != (before = 'gone')
+    ), counted as (
+        select group, at_us, sum(rounds) over (partition by group order by at_us) rounds,
+            sum(present) over (partition by group order by at_us) present
+        from marks
+    ), told as (
+        select distinct group, at_us,
+            case when present <= 0 then 'empty' when rounds > 0 then 'rebalancing' else 'stable' end state
+        from counted
+    )
+    select *, coalesce(lag(state) over (partition by group order by at_us), 'empty') before from told"""
+
+
+def create_states(spark: SparkSession, end_us: int) -> None:
+    """Make the views `generations`, `member_states` and `group_states`.
+
+    Args:
+        spark: Has the views `events`, `requests` (those of kind "request") and `members` (the scripts).
+        end_us: When the replay was over, in microseconds since the Unix epoch.
+    """
+    for name, query in (
+        ("generations", _GENERATIONS),
+        ("member_states", _MEMBER_STATES),
+        ("group_states", _GROUP_STATES),
+    ):
+        spark.sql(query.format(end_us=end_us)).cache().createOrReplaceTempView(name)
+
+
+def drop_states(spark: SparkSession) -> None:
+    """Let go of what the views keep."""
+    for name in ("group_states", "member_states", "generations"):
+        spark.table(name).unpersist()

@@ -1,0 +1,38 @@
+"""From a run's directory to its summary: numbers and verdict. Knows what is read, and by whom it is worked out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from fakebroker.replay import events, script
+from fakebroker.replay.numbers import SUMMARY_VERSION
+from fakebroker.replay.run_files import EVENTS, MEMBERS
+from fakebroker.replay.summary import summarize
+from fakebroker.replay.verdict import judge
+from fakebroker.replay.workload_expect import Expectation
+
+
+def summarized(spark: SparkSession, directory: Path, head: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole summary.
+
+    Args:
+        directory: Has the events and the members.
+        head: What else is known of the run; its `workload` says what is expected.
+    """
+    recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
+    members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
+    cluster = head["cluster"]
+    numbers = summarize(spark, recorded, members, cluster["offsets_partitions"])
+    expected = msgspec.convert(head["workload"]["expect"], tuple[Expectation, ...])
+    wanted = head["workload"]["promises"]["check"]
+    return {
+        "version": SUMMARY_VERSION,
+        **head,
+        "groups": sum(row["groups"] for row in numbers["populations"]),
+        "members": sum(row["members"] for row in numbers["populations"]),
+        **numbers,
+        "verdict": judge(spark, recorded, members, cluster["partitions"], expected, numbers, wanted),
+    }

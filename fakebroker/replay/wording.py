@@ -1,0 +1,34 @@
+"""How numbers and what was done read to people, in a terminal as on a page."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def ms(value: float | None) -> str:
+    """Three digits that matter: 0.123, 1.23, 12.3, 1,234."""
+    if value is None:
+        return "-"
+    return f"{value:,.{max(0, 3 - len(str(int(value)).lstrip('0')))}f}" if value < 1000 else f"{value:,.0f}"
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
+
+
+def share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def times(value: float | None) -> str:
+    """Of skew."""
+    return "-" if value is None else f"{value:.2f} times"
+
+
+def broker(node_id: int | None) -> str:
+    return "-" if node_id is None else "unknown" if node_id < 0 else str(node_id)
+
+
+def happening(event: Mapping[str, Any]) -> str:
+    """An event of the timeline: `stop_broker node_id=1`."""
+    arguments = (f"{key}={value}" for key, value in event.items() if key not in ("at_s", "do", "done", "why"))
+    return " ".join((str(event.get("do", "?")), *arguments))

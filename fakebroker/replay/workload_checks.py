@@ -1,0 +1,129 @@
+"""What the tables of a workload must not say together, though each of them may say it alone.
+
+Each function raises a ValueError whose sentence begins with the path of the key. Knows no files.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from fakebroker.replay.loads import Load
+from fakebroker.replay.workload_behavior import Grow, Restart
+from fakebroker.replay.workload_expect import Expectation
+from fakebroker.replay.workload_groups import Groups
+from fakebroker.replay.workload_table import Span, ends
+
+LEAVING = 0.1
+"""In which share of the duration, its last, the groups leave one after the other; a group leaves as one."""
+
+
+def check_names(populations: Sequence[Groups]) -> None:
+    """There is a population, and no two have the same name or take the names of their groups from the same place."""
+    if not populations:
+        raise ValueError("groups: expected at least one [[groups]] table")
+    seen: set[tuple[str, str]] = set()
+    for index, population in enumerate(populations):
+        names = ("from_file", population.from_file) if population.from_file else ("pattern", population.name_pattern)
+        for key, value in (("name", population.name), names):
+            if (key, value) in seen:
+                raise ValueError(
+                    f"groups[{index}].{key}: expected one of its own for each population, got {value!r} again"
+                )
+            seen.add((key, value))
+
+
+def check_population(where: str, population: Groups, duration_s: float, heartbeat_interval_ms: float) -> None:
+    """All that a population does happens while the workload lasts, and its heartbeats are fast enough.
+
+    Args:
+        where: Path of the population, for the sentence.
+        heartbeat_interval_ms: As it really is: the pacing may set it.
+    """
+    quiet_s = duration_s * (1 - LEAVING)
+    if population.arrived_s >= quiet_s:
+        raise ValueError(
+            f"{where}.arrival: expected all members to start before the groups leave ({quiet_s:g} s), "
+            f"got {population.arrived_s:g} s for the last one"
+        )
+    for key, at_s, over_s in _happenings(population):
+        if ends(at_s)[0] < population.arrived_s and key != "grow":
+            raise ValueError(
+                f"{where}.{key}.at_s: expected {population.arrived_s:g} or more, when all members have started, "
+                f"got {ends(at_s)[0]:g}"
+            )
+        if over_s > quiet_s:
+            raise ValueError(
+                f"{where}.{key}: expected to be over before the groups leave ({quiet_s:g} s), got {over_s:g} s"
+            )
+    if heartbeat_interval_ms * (1 + population.jitter) >= population.session_timeouts_ms[0]:
+        raise ValueError(
+            f"pacing.rate_per_s: expected heartbeats faster than the session timeout of {where} "
+            f"({population.session_timeouts_ms[0]:.0f} ms), got one in {heartbeat_interval_ms:.0f} ms"
+        )
+
+
+def _happenings(population: Groups) -> Iterator[tuple[str, Span, float]]:
+    """What is out of the ordinary: its key, when it begins, and when the last of it is over."""
+    for deed, behavior in population.behaviors.items():
+        silent_s = population.session_timeouts_ms[1] / 1000 if deed == "zombie" else 0.0
+        yield deed, behavior.at_s, ends(behavior.at_s)[1] + behavior.lasts_s + silent_s
+    if restart := population.restart:
+        yield "restart", restart.at_s, _last_s(restart, population.most_members) + ends(restart.return_after_s)[1]
+    if grow := population.grow:
+        yield "grow", grow.at_s, _last_s(grow, grow.instances)
+
+
+def _last_s(series: Restart | Grow, members: int) -> float:
+    return ends(series.at_s)[1] + (members - 1) * series.every_s
+
+
+def check_topics(where: str, population: Groups, topics: Mapping[str, int]) -> None:
+    """What the members subscribe to is there."""
+    for topic in population.topics:
+        if topic not in topics:
+            raise ValueError(f"{where}.topics: expected names out of {list(topics)}, got {topic!r}")
+
+
+def check_hot_partitions(where: str, population: Groups, offsets_partitions: int) -> None:
+    """The hot partitions are there."""
+    for partition in population.hot_partitions:
+        if partition >= offsets_partitions:
+            raise ValueError(f"{where}.hot_partitions: expected partitions under {offsets_partitions}, got {partition}")
+
+
+def check_session(where: str, population: Groups, least_ms: int, most_ms: int) -> None:
+    """The cluster takes the session timeouts."""
+    for timeout_ms in population.session_timeouts_ms:
+        if not least_ms <= timeout_ms <= most_ms:
+            raise ValueError(
+                f"{where}.session_timeout_ms: expected {least_ms} to {most_ms}, which is what the cluster takes "
+                f"(group.min.session.timeout.ms, group.max.session.timeout.ms), got {timeout_ms:.0f}"
+            )
+
+
+def check_load(
+    where: str, load: Load, populations: Mapping[str, Groups], duration_s: float, proposals: Sequence[str]
+) -> None:
+    """A load falls into the workload, and is about groups that there are."""
+    if load.at_s + (load.for_s or 0) > duration_s or load.at_s >= duration_s:
+        until_s = load.at_s + (load.for_s or 0)
+        raise ValueError(f"{where}.at_s: expected to be over within duration_s ({duration_s:g}), got {until_s:g}")
+    _check_known(where, load.groups, populations)
+    if load.kind != "add-members" or load.groups is None:
+        return
+    grow = populations[load.groups].grow
+    if grow is None or grow.how != "static" or grow.instances < (load.instances or 0) or ends(grow.at_s)[0] < load.at_s:
+        raise ValueError(
+            f"{where}.instances: expected a population that has so many static members to grow by later than at_s "
+            f"({load.at_s:g}), got {load.instances} for {load.groups!r}"
+        )
+    if "batch-join" not in proposals:
+        raise ValueError(f"{where}.kind: expected 'batch-join' among cluster.proposals with add-members, got none")
+
+
+def check_expectation(where: str, expectation: Expectation, populations: Mapping[str, Groups]) -> None:
+    """It is about a population that there is."""
+    _check_known(where, expectation.groups, populations)
+
+
+def _check_known(where: str, name: str | None, populations: Mapping[str, Groups]) -> None:
+    if name is not None and name not in populations:
+        raise ValueError(f"{where}.groups: expected the name of a population, out of {list(populations)}, got {name!r}")

@@ -1,0 +1,96 @@
+"""What msgspec says of a file that is not as it should be, as a sentence for the person who wrote the file.
+
+Knows how msgspec words its messages and how a struct declares its keys; nothing of what they mean.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+_WORDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "datetime": "a date and time",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "none",
+    "object": "a table",
+    "str": "text",
+}
+Path = list[str | int]
+
+
+def sentence(mistake: str, raw: dict[str, Any], declared: type) -> str:
+    """msgspec's message, which names path and expectation, with the value found at that path.
+
+    Args:
+        mistake: What msgspec says.
+        raw: The whole file.
+        declared: The struct that it should be.
+    """
+    what, _, where = mistake.partition(" - at ")
+    path: Path = [int(step) if step.isdigit() else step for step in re.findall(r"[^.`$\[\]]+", where)]
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
+        known = ", ".join(get_type_hints(_type_at(declared, path)))
+        key: Path = [*path, unknown[1]]
+        return f"{_dotted(key)} = {_at(raw, key)!r}: no such key; expected one of {known}"
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
+        return f"{_dotted([*path, missing[1]])} is missing"
+    if what.startswith("Expected"):
+        return f"{_dotted(path)} = {_at(raw, path)!r}: {_worded(what)}"
+    if what.startswith("Invalid enum value"):
+        choices = ", ".join(repr(choice) for choice in _choices(_type_at(declared, path)))
+        return f"{_dotted(path)} = {_at(raw, path)!r}: expected one of {choices}"
+    if what.startswith("expected"):
+        return f"{_dotted(path)}: {what}"
+    return f"{_dotted(path)}.{what}".lstrip(".")
+
+
+def not_finite(raw: Any, path: Path | None = None) -> Iterator[str]:
+    """A sentence for each number of a file that is none, or without end; TOML has words for them."""
+    path = path or []
+    if isinstance(raw, float) and not math.isfinite(raw):
+        yield f"{_dotted(path)} = {raw}: expected a number that is finite"
+    steps = raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
+    for step, value in steps:
+        yield from not_finite(value, [*path, step])
+
+
+def _worded(what: str) -> str:
+    words = re.sub(r"`([^`]*)`", _types, what.replace("`array` of length", "a list of"))
+    return words[0].lower() + re.sub(r"\.0$", "", words[1:])
+
+
+def _types(quoted: re.Match[str]) -> str:
+    return " or ".join(_WORDS.get(word, word) for word in quoted[1].split(" | "))
+
+
+def _dotted(path: Path) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def _at(raw: Any, path: Path) -> Any:
+    for step in path:
+        raw = raw[step]
+    return raw
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The values that a literal allows; `Optional` is seen through."""
+    literal = next((option for option in get_args(hint) if get_origin(option) is Literal), hint)
+    return get_args(literal)
+
+
+def _type_at(declared: Any, path: Path) -> Any:
+    """The declared type of what stands at a path; alternatives and arrays are seen through."""
+    found: Any = declared
+    for step in path:
+        found = get_args(found)[0] if isinstance(step, int) else get_type_hints(found)[step]
+        for option in get_args(found):
+            if isinstance(option, type) and issubclass(option, msgspec.Struct) and get_origin(found) is not tuple:
+                found = option
+                break
+    return found

@@ -1,0 +1,209 @@
+"""Measures the replay: its members over TCP beside real clients that do the same, and those in memory.
+
+    make bench-replay        or    python -m tests.bench.replay
+
+Prints a table and writes bench-results/replay.json. Everything is measured in the same run, each way of playing in a
+process of its own, one after the other. The numbers of one machine on one day say little; the ratios are what to look
+at. Whatever is measured, the status is 0.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trio
+from rich.console import Console
+from rich.table import Table
+
+from fakebroker.replay.embedded import embedded_cluster
+from fakebroker.replay.topics import ready_topics
+from fakebroker.replay.workload import Cluster
+from tests.bench.players import COMMIT_MS, GROUP_SIZE, HEARTBEAT_MS, TOPIC
+
+SEED = 1
+OUT = Path("bench-results/replay.json")
+CLUSTER = Cluster(brokers=2, config={"group.initial.rebalance.delay.ms": 0})
+OUR_CLIENTS, REAL_CLIENTS = "swarm", ("confluent-kafka", "aiokafka")
+_START_UP_S = 4.0
+"""From the moment that processes are started to the one at which they begin to play together."""
+
+Played = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is played.
+
+    Attributes:
+        swarm: Members over TCP in open loop.
+        real: The same with real clients.
+        closed: Members of each of the processes that play in closed loop.
+        simulated: Members in memory.
+        seconds: How long members over TCP are there.
+        ramp_s: In which time they come.
+        simulated_s: How long members in memory are there, in their time.
+    """
+
+    swarm: int = 2_000
+    real: int = 200
+    closed: int = 200
+    simulated: int = 5_000
+    seconds: float = 20
+    ramp_s: float = 5
+    simulated_s: float = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of the table.
+
+    Attributes:
+        aim: What it should be at least; None for what is only told.
+    """
+
+    what: str
+    measured: float
+    unit: str
+    aim: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        if self.aim is None:
+            return ""
+        return "reached" if self.measured >= self.aim else "MISSED"
+
+
+def started(way: str, task: Mapping[str, Any]) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.bench.players", way, json.dumps(task)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finished(process: "subprocess.Popen[str]") -> Played:
+    out, complaints = process.communicate()
+    assert process.returncode == 0, complaints
+    told: Played = json.loads(out)
+    assert not told["errors"], f"{told['errors']:.0f} requests failed: {complaints}"
+    return told
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """The bootstrap servers of a cluster in a process of its own."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        embedded_cluster(CLUSTER, SEED, Path(directory)) as cluster,
+    ):
+        trio.run(ready_topics, cluster.bootstrap, {TOPIC: GROUP_SIZE})
+        yield cluster.bootstrap
+
+
+def in_closed_loop(bootstrap: str, size: Size) -> list[Played]:
+    """Two processes of members that ask as fast as they are answered."""
+    start_s = time.time() + _START_UP_S
+    task = {"bootstrap": bootstrap, "members": size.closed, "seconds": size.seconds / 2, "ramp_s": 1}
+    processes = [
+        started(OUR_CLIENTS, {**task, "closed_loop": True, "start_s": start_s, "prefix": prefix})
+        for prefix in ("a", "b")
+    ]
+    return [finished(process) for process in processes]
+
+
+def in_open_loop(bootstrap: str, way: str, members: int, size: Size) -> Played:
+    times = {"seconds": size.seconds, "ramp_s": size.ramp_s}
+    return finished(started(way, {"bootstrap": bootstrap, "members": members, "prefix": way, **times}))
+
+
+def in_memory(size: Size) -> Played:
+    task = {"members": size.simulated, "seconds": size.simulated_s, "ramp_s": 60, "commit_ms": 60_000}
+    return finished(started("simulation", task))
+
+
+def measure(size: Size, tell: Callable[[str], None]) -> dict[str, list[Played]]:
+    """All that is measured, by its name."""
+    with served() as bootstrap:
+        tell("two processes in closed loop")
+        results = {"closed loop": in_closed_loop(bootstrap, size)}
+        for way in (OUR_CLIENTS, *REAL_CLIENTS):
+            members = size.swarm if way == OUR_CLIENTS else size.real
+            tell(f"{members:,} members of {way}")
+            results[way] = [in_open_loop(bootstrap, way, members, size)]
+    tell(f"{size.simulated:,} members in memory")
+    results["memory"] = [in_memory(size)]
+    return results
+
+
+def per_member(played: Played, what: str) -> float:
+    return max(played[what], 1e-3) / played["members"]
+
+
+def figures(results: Mapping[str, list[Played]]) -> list[Figure]:
+    """The table's lines."""
+    [ours], [simulated] = results[OUR_CLIENTS], results["memory"]
+    closed = results["closed loop"]
+    per_s = sum(played["requests"] / played["seconds"] for played in closed)
+    cpu_us = 1e6 * sum(played["cpu_s"] for played in closed) / sum(played["requests"] for played in closed)
+    lines = [
+        Figure(what="recorded over TCP in closed loop", measured=per_s, unit="requests/s", aim=40_000),
+        Figure(what="CPU of a request recorded there, without the cluster's", measured=cpu_us, unit="us"),
+        Figure(
+            what="simulated on one core",
+            measured=simulated["requests"] / simulated["cpu_s"],
+            unit="requests/s",
+            aim=150_000,
+        ),
+    ]
+    for way in (OUR_CLIENTS, *REAL_CLIENTS):
+        [played] = results[way]
+        cpu_s, kib = (per_member(played, what) * 1000 for what in ("cpu_s", "memory_kib"))
+        lines.append(Figure(what=f"CPU of 1,000 members: {way}", measured=cpu_s, unit="s"))
+        lines.append(Figure(what=f"memory of 1,000 members: {way}", measured=kib / 1024, unit="MiB"))
+    for what, unit in (("cpu_s", "CPU"), ("memory_kib", "memory")):
+        best = min(per_member(results[way][0], what) for way in REAL_CLIENTS)
+        ratio = best / per_member(ours, what)
+        lines.append(Figure(what=f"{unit} of the best real client to ours", measured=ratio, unit="times", aim=20))
+    return lines
+
+
+def show(lines: list[Figure], size: Size, console: Console) -> None:
+    table = Table(
+        title=f"heartbeats every {HEARTBEAT_MS} ms, commits every {COMMIT_MS} ms, {size.seconds:g} s, seed {SEED}",
+        caption=f"load of the machine in the last minute: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
+    )
+    for column in ("measured", "value", "unit", "aim", ""):
+        table.add_column(column, justify="right" if column in ("value", "aim") else "left")
+    for line in lines:
+        digits = 0 if line.measured >= 1_000 else 2
+        aim = "" if line.aim is None else f"{line.aim:,.0f}"
+        table.add_row(line.what, f"{line.measured:,.{digits}f}", line.unit, aim, line.verdict)
+    console.print(table)
+
+
+def write(lines: list[Figure], results: Mapping[str, list[Played]], out: Path) -> None:
+    told = [
+        {"what": line.what, "measured": line.measured, "unit": line.unit, "aim": line.aim, "verdict": line.verdict}
+        for line in lines
+    ]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"seed": SEED, "figures": told, "played": results}, indent=2) + "\n")
+
+
+def main(size: Size = Size(), out: Path = OUT) -> None:
+    console = Console()
+    with console.status("") as status:
+        results = measure(size, lambda what: status.update(f"measuring {what}"))
+    lines = figures(results)
+    show(lines, size, console)
+    write(lines, results, out)
+    console.print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""The benchmark of the replay does what it says, at a tiny size; how fast that is, is not looked at."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench import replay
+from tests.bench.replay import Figure, Size
+
+TINY = Size(swarm=5, real=5, closed=5, simulated=5, seconds=1, ramp_s=0.1, simulated_s=30)
+
+
+@pytest.mark.slow
+def test_everything_is_measured_told_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replay.main(TINY, tmp_path / "results" / "replay.json")
+    told = json.loads((tmp_path / "results" / "replay.json").read_text())
+    assert told["seed"] == replay.SEED
+    assert all(figure["measured"] > 0 for figure in told["figures"])
+    assert [len(told["played"][way]) for way in ("closed loop", "swarm", "confluent-kafka", "aiokafka", "memory")] == [
+        *(2, 1, 1, 1, 1)
+    ]
+    assert all(played["requests"] > 5 * 5 for played in told["played"]["closed loop"])
+    shown = capsys.readouterr().out
+    assert all(figure["unit"] in shown and figure["verdict"] in shown for figure in told["figures"])
+
+
+def test_what_misses_its_aim_is_marked() -> None:
+    assert Figure(what="", measured=9, unit="times", aim=10).verdict == "MISSED"
+    assert Figure(what="", measured=10, unit="times", aim=10).verdict == "reached"
+    assert Figure(what="", measured=9, unit="times").verdict == ""

@@ -1,0 +1,146 @@
+"""Group coordinators that break one promise each, and keep the others."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from fakebroker.client.subscription import decode_assignment, encode_assignment
+from fakebroker.coordinator.coordinator import Coordinator
+from fakebroker.coordinator.group import Group, GroupState
+from fakebroker.coordinator.rebalance import expire_session
+from fakebroker.coordinator.types import BatchResult, JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
+from fakebroker.errors import ErrorCode
+from tests.replay.stage import SESSION_MS
+
+
+class AssignsTwice(Coordinator):
+    """What it gives the first member it gives the second one too."""
+
+    def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
+        if len(request.assignments) > 1:
+            (one, first), (two, second), *others = request.assignments
+            both = encode_assignment([*decode_assignment(first), *decode_assignment(second)])
+            request = replace(request, assignments=((one, first), (two, both), *others))
+        super().sync_group(group_id, request, token, now_ms)
+
+
+class LosesCommits(Coordinator):
+    """It acknowledges every commit and keeps one in three."""
+
+    commits = 0
+
+    def commit_offsets(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        instance_id: str | None,
+        offsets: Sequence[OffsetToCommit],
+        now_ms: float,
+    ) -> list[ErrorCode]:
+        self.commits += 1
+        group = self.group(group_id)
+        if group is None or group.check_commit(generation_id, member_id, instance_id) or self.commits % 3 == 1:
+            return super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms)
+        self.heartbeat(group_id, generation_id, member_id, instance_id, now_ms)  # a commit keeps the session, too
+        return [ErrorCode.NONE] * len(offsets)
+
+
+class ReusesGenerations(Coordinator):
+    """A new member does not bring a new generation."""
+
+    def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
+        group = self.group(group_id)
+        if group is not None and group.state is GroupState.STABLE and request.member_id in group.pending_members:
+            super().join_group(group_id, request, token, now_ms)
+            group.generation_id -= 1
+        else:
+            super().join_group(group_id, request, token, now_ms)
+
+
+class SkipsGenerations(Coordinator):
+    """A new member brings two."""
+
+    def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
+        group = self.group(group_id)
+        if group is not None and group.state is GroupState.STABLE and request.member_id in group.pending_members:
+            group.generation_id += 1
+        super().join_group(group_id, request, token, now_ms)
+
+
+class ForgetsJoin(Coordinator):
+    """It forgets to answer the first JoinGroup that comes while there are other members."""
+
+    forgot = False
+
+    def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
+        group = self.group(group_id)
+        if group is not None and group.members and request.member_id in group.pending_members and not self.forgot:
+            self.forgot = True
+            token = None
+        super().join_group(group_id, request, token, now_ms)
+
+
+class KeepsTheDead(Coordinator):
+    """No session ends."""
+
+    def heartbeat(
+        self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
+    ) -> ErrorCode:
+        group = self.group(group_id)
+        for member in group.members.values() if group else ():
+            member.deadline_ms = inf
+        return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
+
+    def tick(self, now_ms: float) -> None:
+        for group in self.groups():
+            for member in group.members.values():
+                member.deadline_ms = inf
+        super().tick(now_ms)
+
+
+class PutsOutTheLiving(Coordinator):
+    """Once, when a group has been stable for a while, it ends the session of somebody who sends heartbeats."""
+
+    done = False
+
+    def heartbeat(
+        self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
+    ) -> ErrorCode:
+        group = self.group(group_id)
+        if not self.done and group is not None and _is_settled(group, now_ms):
+            self.done = True
+            self.apply(group, _put_out_the_last, now_ms)
+        return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
+
+
+def _is_settled(group: Group, now_ms: float) -> bool:
+    is_stable = group.state is GroupState.STABLE and now_ms - group.state_since_ms > SESSION_MS
+    return is_stable and len(group.members) > 1
+
+
+def _put_out_the_last(group: Group, now_ms: float) -> None:
+    expire_session(group, list(group.members.values())[-1], now_ms)
+
+
+class AcceptsOldGenerations(Coordinator):
+    """Whatever generation a member says, it is the one it is in."""
+
+    def heartbeat(
+        self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
+    ) -> ErrorCode:
+        group = self.group(group_id)
+        if group is not None and 0 <= generation_id < group.generation_id:
+            generation_id = group.generation_id
+        return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
+
+
+class HasTwoLeaders(Coordinator):
+    """It tells everybody that he is the leader."""
+
+    def _answer(self, token: object, result: JoinResult | SyncResult | BatchResult) -> None:
+        if isinstance(result, JoinResult) and not result.error:
+            group = self.group("g")
+            assert group is not None
+            result.leader, result.members = result.member_id, group.joined_members()
+        super()._answer(token, result)

@@ -1,0 +1,203 @@
+"""Summaries written by hand, as summary.py makes them: a steady minute with a broker stopped in it."""
+
+import random
+from typing import Any
+
+_APIS = {"Heartbeat": (300.0, 2.0), "JoinGroup": (20.0, 300.0), "OffsetCommit": (100.0, 4.0), "SyncGroup": (20.0, 30.0)}
+_SLICES = 60
+
+
+def made_up_summary(seed: int, slower: float = 1.0) -> dict[str, Any]:
+    """A summary.
+
+    Args:
+        seed: Of its noise.
+        slower: As many times as long do heartbeats take.
+    """
+    rng = random.Random(seed)
+
+    def around(value: float) -> list[float | None]:
+        return [round(value * rng.uniform(0.8, 1.25), 3) for _ in range(_SLICES)]
+
+    series = {
+        api: {
+            "requests_per_s": around(rate),
+            "p50_ms": around(latency_ms * (slower if api == "Heartbeat" else 1)),
+            "p99_ms": around(latency_ms * 3 * (slower if api == "Heartbeat" else 1)),
+        }
+        for api, (rate, latency_ms) in _APIS.items()
+    }
+    apis = [_row(api, each) for api, each in series.items()]
+    total = _row("all", series["Heartbeat"]) | {"requests": sum(row["requests"] for row in apis)}
+    rebalancing = [max(0.0, 40.0 - 2 * abs(20 - index)) for index in range(_SLICES)]
+    return {
+        "version": 1,
+        "workload": {"file": "steady <&> state.toml", "duration_s": 60},
+        "seed": seed,
+        "started": "2026-01-02T03:04:05+00:00",
+        "complete": True,
+        "transport": "tcp",
+        "record": "all",
+        "cluster": {
+            "bootstrap": "127.0.0.1:9092",
+            "embedded": True,
+            "partitions": {"orders": 12},
+            "offsets_partitions": 50,
+            "reachable": True,
+        },
+        "spark": {"version": "4.0.0", "master": "local[2]", "tasks": 2},
+        "timeline": [
+            {"at_s": 20.0, "do": "stop_broker", "node_id": 1, "done": True, "why": None},
+            {
+                "at_s": 35.0,
+                "do": "start_broker",
+                "node_id": 7,
+                "done": False,
+                "why": "no broker 7: expected one of 1, 2, 3",
+            },
+        ],
+        "groups": 200,
+        "members": 900,
+        "span_s": 60.0,
+        "began_us": 1_000_000,
+        "total": total,
+        "apis": apis,
+        "errors": [
+            _error("UNKNOWN_MEMBER_ID", 25, "Heartbeat", 17, False),
+            _error("REBALANCE_IN_PROGRESS", 27, "Heartbeat", 320, True),
+        ],
+        "rebalances": {
+            "generations": 410,
+            "count": 400,
+            "p50_ms": 310.5,
+            "p99_ms": 2_100.0,
+            "max_ms": 3_012.0,
+            "distribution": [
+                {"from_ms": edge, "count": n} for edge, n in ((100, 90), (200, 250), (500, 40), (2000, 20))
+            ],
+        },
+        "populations": [
+            {
+                "population": name,
+                "groups": 100,
+                "members": 450,
+                "members_joined": 450,
+                "generations": 205,
+                "unassigned_member_s": 812.25,
+                "longest_rebalance_ms": 3_012.0,
+            }
+            for name in ("dynamic", "static")
+        ],
+        "brokers": [
+            {"broker": number, "requests": 10_000 + 3_000 * number, "share": 0.3, "groups": 60 + number}
+            for number in (1, 2, 3)
+        ],
+        "lookups": [{"api": "FindCoordinator", "requests": 12, "keys": 200, "most_in_one_request": 55}],
+        "sent_late": {"p50_ms": 0.1, "p99_ms": 2.5},
+        "offsets_partitions": {
+            "count": 50,
+            "groups_skew": 1.75,
+            "requests_skew": 2.5,
+            "partitions": [
+                {"partition": number, "broker": number % 3 + 1, "groups": 4 + number % 3, "requests": 400 + 13 * number}
+                for number in range(50)
+            ],
+        },
+        "slowest_groups": [
+            {
+                "group": f"group-{number}",
+                "population": "dynamic",
+                "members": 7,
+                "generations": 3,
+                "longest_rebalance_ms": 3_012.0 - number,
+                "unassigned_member_s": 12.5,
+            }
+            for number in range(10)
+        ],
+        "over_time": {
+            "slice_s": 1.0,
+            "slices": _SLICES,
+            "apis": series,
+            "errors": [
+                {"name": "REBALANCE_IN_PROGRESS", "api": "Heartbeat", "answers": [int(n / 3) for n in rebalancing]},
+                {"name": "UNKNOWN_MEMBER_ID", "api": "Heartbeat", "answers": [17 * (n == 21) for n in range(_SLICES)]},
+            ],
+            "groups": {
+                "stable": [200 - n - 2 for n in rebalancing],
+                "rebalancing": rebalancing,
+                "empty": [2.0] * _SLICES,
+            },
+            "members": {
+                "assigned": [900 - 4 * n for n in rebalancing],
+                "waiting": [4 * n for n in rebalancing],
+                "gone": [0.0] * _SLICES,
+            },
+            "rebalances": {
+                "count": [int(n) for n in rebalancing],
+                "p50_ms": [310.0 if n else None for n in rebalancing],
+                "max_ms": [3_012.0 if n else None for n in rebalancing],
+            },
+        },
+        "metrics": {
+            **{name: value for name, value in total.items() if name != "api"},
+            "generations": 410,
+            "rebalances": 400,
+            "rebalance_p50_ms": 310.5,
+            "rebalance_p99_ms": 2_100.0,
+            "rebalance_max_ms": 3_012.0,
+            "members_joined": 900,
+            "unassigned_member_s": 1_624.5,
+            "broker_share": 0.38,
+            "broker_skew": 1.19,
+            "partition_skew": 2.5,
+            "errors.UNKNOWN_MEMBER_ID": 17,
+            "errors.REBALANCE_IN_PROGRESS": 320,
+        },
+        "verdict": {
+            "passed": False,
+            "promises": [
+                {
+                    "name": "one-owner",
+                    "promise": "no two members own one partition",
+                    "kept": True,
+                    "broken": 0,
+                    "violations": [],
+                },
+                {
+                    "name": "rising-generations",
+                    "promise": "generations rise by one",
+                    "kept": False,
+                    "broken": 1,
+                    "violations": [
+                        {
+                            "group": "group-1",
+                            "generation": 3,
+                            "members": ["group-1-0"],
+                            "at_us": 2_000_000,
+                            "until_us": 2_100_000,
+                            "what": "generation 3 came after 5 <script>",
+                            "events": [
+                                {"scheduled_us": 1_999_000, "api": "JoinGroup", "member": "group-1-0", "generation": 5},
+                                {"scheduled_us": 2_000_000, "api": "JoinGroup", "member": "group-1-0", "generation": 3},
+                            ],
+                        }
+                    ],
+                },
+            ],
+            "expectations": [{"expectation": "p99_ms of Heartbeat <= 500", "met": True, "actual": 6.1}],
+        },
+        "directory": "runs/steady-20260102",
+        "files": {"summary.json": "all numbers", "events.parquet": "one row a request"},
+    }
+
+
+def _row(api: str, series: dict[str, Any]) -> dict[str, Any]:
+    rate = sum(series["requests_per_s"]) / _SLICES
+    quantiles = {name: round(sum(series[name]) / _SLICES, 3) for name in ("p50_ms", "p99_ms")}
+    most = {"p99_9_ms": quantiles["p99_ms"] * 1.2, "max_ms": quantiles["p99_ms"] * 2}
+    errors = {"unexpected_errors": 0, "lost": 3, "unanswered": 0}
+    return {"api": api, "requests": round(rate * 60), "requests_per_s": round(rate, 1), **quantiles, **most, **errors}
+
+
+def _error(name: str, code: int, api: str, requests: int, ordinary: bool) -> dict[str, Any]:
+    return {"name": name, "code": code, "api": api, "requests": requests, "ordinary": ordinary}

@@ -1,0 +1,51 @@
+"""Small replays in memory for tests: scripts, worlds, and what came of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fakebroker.replay.script import Act, Script
+from fakebroker.replay.simulation import Simulation, World
+from fakebroker.replay.workload import Cluster
+
+Row = dict[str, Any]
+
+
+def script(group: str, number: int, *acts: Act, **changes: Any) -> Script:
+    """A member `GROUP-NUMBER` that does these things."""
+    plain = Script(
+        population="some",
+        group=group,
+        member=f"{group}-{number}",
+        instance_id=None,
+        topics=("orders",),
+        assignor="range",
+        session_timeout_ms=6_000,
+        rebalance_timeout_ms=8_000,
+        heartbeat_interval_ms=1_000,
+        commit_interval_ms=2_500,
+        consume_per_s=100.0,
+        acts=acts or (Act(0.0, "start"),),
+    )
+    return plain._replace(**changes)
+
+
+def world(duration_s: float = 30.0, **changes: Any) -> World:
+    """Two brokers, one topic of four partitions."""
+    settings: Mapping[str, Any] = {"seed": 7, "cluster": Cluster(brokers=2), "topics": {"orders": 4}} | changes
+    return World(duration_s=duration_s, **settings)
+
+
+def played(scripts: Sequence[Script], where: World, *, is_fast: bool = True) -> tuple[Simulation, list[Row]]:
+    """A replay of one offsets partition, and its events in the order of their sending."""
+    simulation = Simulation(scripts, 0, where, is_fast=is_fast)
+    rows = [row for batches in simulation.run() for batch in batches for row in batch.to_pylist()]
+    return simulation, sorted(rows, key=_order)
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    return row["sent_us"], row["member"] or "", row["kind"], row["api"], repr(row)
+
+
+def of(rows: Sequence[Row], api: str, member: str | None = None) -> list[Row]:
+    """The events of one API, or deed."""
+    return [row for row in rows if row["api"] == api and member in (None, row["member"])]

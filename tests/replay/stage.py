@@ -1,0 +1,312 @@
+"""Real members against two brokers in virtual time, recorded.
+
+A broker serves the group "g" while it leads it, from a log that both share; the other one answers NOT_COORDINATOR.
+Whoever looks the coordinator up asks broker 1.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import inf
+from random import Random
+from typing import Any
+
+from fakebroker.client.effects import GroupRequest, GroupResponse
+from fakebroker.coordinator.coordinator import Coordinator
+from fakebroker.coordinator.log import Record
+from fakebroker.coordinator.types import (
+    BatchResult,
+    CoordinatorConfig,
+    JoinGroup,
+    JoinResult,
+    OffsetToCommit,
+    SyncGroup,
+    SyncResult,
+)
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.replay.actor import Actor
+from fakebroker.replay.events import Event
+from fakebroker.replay.script import Act, Deed, Script
+from tests.client.bench import committed, fetched, refusal
+
+START_MS = 1_700_000_000_000.0
+PARTITIONS = {"orders": 4, "payments": 2}
+SESSION_MS, REBALANCE_MS = 6_000, 9_000
+_PARTITION = 0  # the one of __consumer_offsets
+_BROKERS = (1, 2)
+
+
+def script(name: str, *acts: tuple[float, Deed] | tuple[float, Deed, float], **more: Any) -> Script:
+    """What a member does: seconds, deed and for how many seconds; it starts at once unless that says otherwise."""
+    deeds = tuple(Act(each[0] * 1000.0, each[1], each[2] * 1000.0 if len(each) > 2 else 0.0) for each in acts)
+    if not deeds or deeds[0].deed != "start":
+        deeds = (Act(0.0, "start"), *deeds)
+    plain = Script(
+        "all", "g", name, None, tuple(PARTITIONS), "range", SESSION_MS, REBALANCE_MS, 1_500, 2_000, 100.0, deeds
+    )
+    return plain._replace(**more)
+
+
+@dataclass(eq=False)
+class _Seat:
+    """A member and its connection: what was sent over an older one is not answered any more."""
+
+    actor: Actor
+    connection: int = 0
+    arrivals: int = 0
+
+
+@dataclass(eq=False)
+class _Token:
+    """A request at a broker."""
+
+    seat: _Seat
+    connection: int
+    request: GroupRequest
+
+
+class Stage:
+    """Members that play their scripts, and what was recorded of it.
+
+    Args:
+        scripts: What they do.
+        kind: The coordinators they meet.
+        seed: Of delays and what is lost.
+
+    Attributes:
+        events: All that was recorded.
+        named: Whom a look-up names; the leader, unless somebody changes it.
+    """
+
+    def __init__(self, scripts: Sequence[Script], kind: type[Coordinator] = Coordinator, seed: int = 0) -> None:
+        self.random = Random(seed)
+        self.now_ms = START_MS
+        self.events: list[Event] = []
+        self.named: Callable[[], int] = lambda: self._leader
+        self._leader = 1
+        self._log: list[Record] = []
+        numbers = count(1)
+        config = CoordinatorConfig(group_initial_rebalance_delay_ms=1_000, offsets_topic_num_partitions=1)
+        self._coordinators = {
+            node_id: kind(config, lambda: f"{next(numbers):04}", self._append) for node_id in _BROKERS
+        }
+        self._coordinators[1].lead(_PARTITION, START_MS)
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._seats = [_Seat(Actor(each, START_MS, self._record)) for each in scripts]
+
+    def _record(self, event: Event) -> None:
+        """Of a request that was lost, `until_us` says when."""
+        self.events.append(event._replace(until_us=round(self.now_ms * 1000)) if event.lost else event)
+
+    def _append(self, _: int, records: Sequence[Record]) -> ErrorCode:
+        self._log.extend(records)
+        return ErrorCode.NONE
+
+    # What may happen
+
+    def at(self, at_s: float, act: Callable[[], None]) -> None:
+        """Have something done, so many seconds from the start."""
+        heapq.heappush(self._agenda, (START_MS + at_s * 1000, next(self._numbers), act))
+
+    def move(self) -> None:
+        """The other broker becomes the coordinator."""
+        self._coordinators[self._leader].resign(_PARTITION, self.now_ms)
+        self._hand_out(self._leader)
+        self._leader = _BROKERS[self._leader % len(_BROKERS)]
+        self._coordinators[self._leader].start_loading(_PARTITION)
+        self._coordinators[self._leader].finish_loading(_PARTITION, self._log, self.now_ms)
+
+    def cut(self, index: int) -> None:
+        """A member's connection breaks."""
+        self._seats[index].connection += 1
+        self._seats[index].actor.connection_lost(self.now_ms)
+
+    def run(self, duration_s: float) -> list[Event]:
+        """Let time pass."""
+        end_ms = START_MS + duration_s * 1000
+        self._settle()
+        while (due_ms := self._next_ms()) <= end_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            if self._agenda and self._agenda[0][0] <= self.now_ms:
+                heapq.heappop(self._agenda)[2]()
+            self._settle()
+        return self.events
+
+    def _next_ms(self) -> float:
+        deadlines = [seat.actor.next_deadline() for seat in self._seats]
+        deadlines += [coordinator.next_deadline() or inf for coordinator in self._coordinators.values()]
+        return min([*deadlines, self._agenda[0][0] if self._agenda else inf])
+
+    def _settle(self) -> None:
+        for node_id, coordinator in self._coordinators.items():
+            coordinator.tick(self.now_ms)
+            self._hand_out(node_id)
+        for seat in self._seats:
+            seat.actor.tick(self.now_ms)
+            self._carry_out(seat)
+
+    def _after(self, act: Callable[[], None]) -> None:
+        self.at((self.now_ms - START_MS + self.random.choice([1.0, 2.0, 20.0])) / 1000, act)
+
+    # The members' side
+
+    def _carry_out(self, seat: _Seat) -> None:
+        actor = seat.actor
+        if actor.take_hang_up():
+            seat.connection += 1
+        if (since_ms := actor.take_discovery()) is not None:
+            self._look_up(seat, since_ms)
+        if (wanted := actor.take_metadata()) is not None:
+            counts = {topic: PARTITIONS[topic] for topic in wanted[0]}
+            self._after(lambda: actor.metadata(counts, self.now_ms))
+        if (request := actor.take_request()) is not None:
+            actor.sent(9, self.now_ms)
+            token, node_id = _Token(seat, seat.connection, request), actor.node_id
+            self._after(lambda: self._arrive(node_id, token))
+
+    def _look_up(self, seat: _Seat, since_ms: float) -> None:
+        sent_ms = self.now_ms
+
+        def answer() -> None:
+            node_id = self.named()
+            self.events.append(
+                Event(
+                    scheduled_us=round(since_ms * 1000),
+                    sent_us=round(sent_ms * 1000),
+                    latency_us=round((self.now_ms - since_ms) * 1000),
+                    api="FindCoordinator",
+                    version=6,
+                    broker=1,
+                    group="g",
+                    error=0,
+                    lookups=1,
+                    found=[("g", node_id, 0)],
+                )
+            )
+            seat.actor.discovered(node_id, f"b{node_id}", 9092, self.now_ms)
+
+        self._after(answer)
+
+    # The brokers' side. What was on its way over a connection that was cut may still arrive.
+
+    def _arrive(self, node_id: int, token: _Token) -> None:
+        if token.connection == token.seat.connection or self.random.random() < 0.5:
+            self._handle(node_id, token)
+            self._hand_out(node_id)
+
+    def _answer(self, token: _Token, response: GroupResponse) -> None:
+        def deliver() -> None:
+            if token.connection == token.seat.connection:
+                token.seat.actor.answered(response, self.now_ms)
+
+        self._after(deliver)
+
+    def _hand_out(self, node_id: int) -> None:
+        coordinator = self._coordinators[node_id]
+        answers, coordinator.answers = coordinator.answers, []
+        for token, result in answers:
+            assert isinstance(token, _Token)
+            assert not isinstance(result, BatchResult)  # nobody joins for others here
+            self._answer(token, _joined(result) if isinstance(result, JoinResult) else _synced(result))
+
+    def _handle(self, node_id: int, token: _Token) -> None:
+        coordinator, request, now_ms = self._coordinators[node_id], token.request, self.now_ms
+        match request:
+            case JoinGroupRequest():
+                coordinator.join_group("g", _join(request, token.seat.actor.script.member), token, now_ms)
+            case SyncGroupRequest():
+                coordinator.sync_group("g", _sync(request), token, now_ms)
+            case HeartbeatRequest(generation_id=generation_id, member_id=member_id, group_instance_id=instance_id):
+                error = coordinator.heartbeat("g", generation_id, member_id, instance_id, now_ms)
+                self._answer(token, HeartbeatResponse(error_code=error))
+            case OffsetCommitRequest():
+                self._answer(token, _commit(coordinator, request, now_ms))
+            case OffsetFetchRequest():
+                self._answer(token, _fetch(coordinator, request, now_ms))
+            case LeaveGroupRequest(members=members):
+                leaving = [(each.member_id, each.group_instance_id) for each in members]
+                error, _ = coordinator.leave_group("g", leaving, now_ms)
+                self._answer(token, LeaveGroupResponse(error_code=error))
+
+
+def _join(request: JoinGroupRequest, client_id: str) -> JoinGroup:
+    return JoinGroup(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        client_id=client_id,
+        client_host="/127.0.0.1",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        requires_member_id=True,
+        supports_skip_assignment=True,
+    )
+
+
+def _joined(result: JoinResult) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation_id,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata)
+            for m in result.members
+        ],
+    )
+
+
+def _sync(request: SyncGroupRequest) -> SyncGroup:
+    return SyncGroup(
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments=tuple((item.member_id, item.assignment) for item in request.assignments),
+    )
+
+
+def _synced(result: SyncResult) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )
+
+
+def _commit(coordinator: Coordinator, request: OffsetCommitRequest, now_ms: float) -> OffsetCommitResponse:
+    offsets = [
+        OffsetToCommit(topic=topic.name, partition=p.partition_index, offset=p.committed_offset)
+        for topic in request.topics
+        for p in topic.partitions
+    ]
+    generation_id = request.generation_id_or_member_epoch
+    errors = coordinator.commit_offsets(
+        "g", generation_id, request.member_id, request.group_instance_id, offsets, now_ms
+    )
+    response = committed(request)
+    for outcome, error in zip([p for topic in response.topics for p in topic.partitions], errors, strict=True):
+        outcome.error_code = error
+    return response
+
+
+def _fetch(coordinator: Coordinator, request: OffsetFetchRequest, now_ms: float) -> GroupResponse:
+    wanted = [(topic.name, index) for topic in request.groups[0].topics or [] for index in topic.partition_indexes]
+    error, found = coordinator.fetch_offsets("g", wanted, now_ms)
+    if error:
+        return refusal(request, error)
+    return fetched({(topic, index): offset.offset if offset else -1 for topic, index, offset in found})

@@ -1,0 +1,128 @@
+"""The promises on what real members saw: a healthy coordinator keeps all, a broken one breaks its one and no other.
+
+Each run is a group of its own among the same events, so that they are all checked at once.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fakebroker.coordinator.coordinator import Coordinator
+from fakebroker.replay.events import Event
+from fakebroker.replay.promises import check_promises
+from fakebroker.replay.script import Act, Deed, Script
+from tests.replay import broken
+from tests.replay.made_up import frame, scripts
+from tests.replay.stage import PARTITIONS, Stage, script
+
+pytestmark = pytest.mark.slow
+
+Run = tuple[list[Script], list[Event]]
+
+SEEDS = range(24)
+DEEDS: tuple[Deed, ...] = ("crash", "leave", "pause", "slow", "zombie")
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+TWO = (script("a"), script("b", (4, "start")))
+THREE = (*TWO, script("c", (18, "start")))
+
+
+def played(
+    members: tuple[Script, ...], kind: type[Coordinator], direct: Callable[[Stage], None] = lambda stage: None
+) -> Run:
+    stage = Stage(members, kind)
+    direct(stage)
+    return list(members), stage.run(90)
+
+
+def name_another(stage: Stage) -> None:
+    """From the tenth second look-ups name the broker that does not serve the group."""
+    stage.at(10, lambda: setattr(stage, "named", lambda: 2))
+
+
+def wildly_played(seed: int) -> Run:
+    """Members that do what their seed says, static ones among them, under a coordinator that moves; links break."""
+    random = Random(seed)
+    members = tuple(_wild(index, random, ASSIGNORS[seed % len(ASSIGNORS)]) for index in range(random.randint(1, 5)))
+    stage = Stage(members, seed=seed)
+    for _ in range(random.choice([0, 1, 4])):
+        stage.at(random.uniform(0, 80), stage.move)
+    for _ in range(random.choice([0, 3, 10])):
+        index = random.randrange(len(members))
+        stage.at(random.uniform(0, 80), partial(stage.cut, index))
+    return list(members), stage.run(100)
+
+
+def _wild(index: int, random: Random, assignor: str) -> Script:
+    acts = [Act(random.choice([0.0, 200.0, 15_000.0]), "start")]
+    for _ in range(random.randint(0, 3)):
+        deed = random.choice(DEEDS)
+        at_ms = acts[-1].at_ms + acts[-1].for_ms + random.uniform(500, 25_000)
+        if deed in ("crash", "leave"):
+            acts += [Act(at_ms, deed), Act(at_ms + random.choice([100.0, 3_000.0, 20_000.0]), "start")]
+        else:
+            acts.append(Act(at_ms, deed, random.uniform(1_000, 15_000)))
+    instance_id = f"i{index}" if random.random() < 0.4 else None
+    return script(f"m{index}", assignor=assignor, instance_id=instance_id)._replace(acts=tuple(acts))
+
+
+BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
+    "assigns twice": ("one-owner", lambda: played(TWO, broken.AssignsTwice)),
+    "loses commits": (
+        "commits-kept",
+        lambda: played(
+            (script("a", (20, "crash")), script("b", (12, "start")), script("c", (40, "start"))), broken.LosesCommits
+        ),
+    ),
+    "reuses generations": ("generations-rise", lambda: played(THREE, broken.ReusesGenerations)),
+    "skips generations": ("generations-rise", lambda: played(THREE, broken.SkipsGenerations)),
+    "forgets a join": ("answered", lambda: played(TWO, broken.ForgetsJoin)),
+    "keeps the dead": ("silent-out", lambda: played((*TWO, script("c", (30, "crash"))), broken.KeepsTheDead)),
+    "puts out the living": ("beating-stays", lambda: played(TWO, broken.PutsOutTheLiving)),
+    "accepts old generations": (
+        "stale-refused",
+        lambda: played(
+            (*THREE, script("s", (16, "pause", 20), instance_id="s", session_timeout_ms=60_000)),
+            broken.AcceptsOldGenerations,
+        ),
+    ),
+    "has two leaders": ("one-leader", lambda: played(TWO, broken.HasTwoLeaders)),
+    "names another broker": ("coordinator-found", lambda: played(THREE, Coordinator, name_another)),
+}
+
+
+def verdicts(spark: SparkSession, runs: dict[str, Run]) -> tuple[dict[str, set[str]], list[dict[str, object]]]:
+    """Which promises each run broke, and all violations."""
+    members = [
+        each._replace(group=name, member=f"{name}/{each.member}") for name, run in runs.items() for each in run[0]
+    ]
+    events = [_of_run(name, event) for name, run in runs.items() for event in run[1]]
+    names: dict[str, set[str]] = {name: set() for name in runs}
+    violations = []
+    for check in check_promises(spark, frame(spark, events), scripts(spark, members), PARTITIONS):
+        violations += check["violations"]
+        for violation in check["violations"]:
+            names[violation["group"]].add(check["name"])
+    return names, violations
+
+
+def _of_run(name: str, event: Event) -> Event:
+    """The event with the run for its group."""
+    found = [(name, node, error) for _, node, error in event.found] if event.found else event.found
+    return event._replace(group=name, member=event.member and f"{name}/{event.member}", found=found)
+
+
+def test_a_broken_coordinator_breaks_its_promise_and_no_other(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fakebroker.replay.promises.MOST_VIOLATIONS", 100)
+    names, _ = verdicts(spark, {name: play() for name, (_, play) in BROKEN.items()})
+    assert names == {name: {promise} for name, (promise, _) in BROKEN.items()}
+
+
+def test_a_healthy_coordinator_keeps_its_promises_whatever_happens(spark: SparkSession) -> None:
+    runs = {f"seed-{seed}": wildly_played(seed) for seed in SEEDS}
+    _, violations = verdicts(spark, runs)
+    assert not violations, [violation["what"] for violation in violations]

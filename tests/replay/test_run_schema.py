@@ -1,0 +1,41 @@
+"""scenarios/runs.md tells the truth: each key of a summary and each column of the events is in it."""
+
+import re
+from pathlib import Path
+
+from fakebroker.replay.events import SCHEMA
+from fakebroker.replay.run_schema import SUMMARY_KEYS, Key, event_columns, keys_of
+from tests.replay.made_up_summary import made_up_summary
+from tests.test_readme import table
+
+RUNS = Path(__file__).parent.parent.parent / "scenarios" / "runs.md"
+
+
+def rewritten(text: str) -> str:
+    """The document with its tables as they should be."""
+    for name, head, keys in (("summary", "key", SUMMARY_KEYS), ("events", "column", event_columns())):
+        rows = table((head, "type", "unit", "meaning"), *map(_row, keys))
+        text, count = re.subn(f"(<!-- {name} -->\n).*(<!-- /{name} -->)", rf"\g<1>{rows}\n\2", text, flags=re.DOTALL)
+        assert count == 1, f"{RUNS.name} has no table of {name}"
+    return text
+
+
+def _row(key: Key) -> tuple[str, ...]:
+    return f"`{key.name}`", key.type, key.unit, key.meaning[0].lower() + key.meaning[1:].rstrip(".")
+
+
+def test_tables() -> None:
+    assert RUNS.read_text() == rewritten(RUNS.read_text()), "run `make rewrite`"
+
+
+def test_every_key_of_a_summary_is_documented() -> None:
+    assert list(dict.fromkeys(keys_of(made_up_summary(1)))) == [key.name for key in SUMMARY_KEYS]
+
+
+def test_every_column_is_documented() -> None:
+    assert [column.name for column in event_columns()] == SCHEMA.names
+    assert all(column.meaning and column.type for column in event_columns())
+
+
+if __name__ == "__main__":
+    RUNS.write_text(rewritten(RUNS.read_text()))

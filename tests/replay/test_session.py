@@ -1,0 +1,68 @@
+"""Executors in processes of their own, which get what they need; and what a full disk is called."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakebroker.errors import FakebrokerError
+from fakebroker.replay.run_files import write_results
+from fakebroker.replay.session import address_for, cause_of, is_local
+from tests.replay.made_up_summary import made_up_summary
+
+WORKLOAD = """\
+duration_s = 2
+topics = { orders = 2 }
+[cluster]
+config = { "group.initial.rebalance.delay.ms" = 0 }
+[[groups]]
+name = "g"
+count = 4
+members = 2
+heartbeat_interval_ms = 300
+"""
+
+
+@pytest.mark.slow
+def test_executors_in_processes_of_their_own_get_the_package(tmp_path: Path) -> None:
+    (file := tmp_path / "small.toml").write_text(WORKLOAD)
+    command = [sys.executable, "-m", "fakebroker", "replay", str(file), "--out", str(tmp_path / "out")]
+    command += ["--master", "local-cluster[2,1,1024]"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["spark"]["master"] == "local-cluster[2,1,1024]"
+    assert summary["spark"]["tasks"] == 2
+    assert summary["metrics"]["members_joined"] == 8
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").symlink_to("/dev/full")
+    with pytest.raises(FakebrokerError) as caught:
+        write_results(tmp_path, made_up_summary(1))
+    assert str(caught.value) == f"{tmp_path / 'summary.json'}: cannot be written: No space left on device"
+
+
+def test_a_full_disk_is_found_in_what_spark_says() -> None:
+    error = Exception(
+        "An error occurred while calling o48.parquet.\n: org.apache.spark.SparkException: Job aborted\n\tat a.b(C)\n"
+        "Caused by: org.apache.spark.SparkException: Task failed\n\tat a.b(C)\n"
+        "Caused by: java.io.IOException: No space left on device\n\tat java.base/java.io.FileOutputStream"
+    )
+    assert cause_of(error) == "No space left on device"
+
+
+def test_which_address_executors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    assert [is_local(master) for master in ("local", "local[*]", "local-cluster[1,1,1]", "yarn")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert address_for("local[2]") == address_for("local-cluster[2,1,1024]") == "127.0.0.1"
+    assert address_for("spark://127.0.0.1:7077") == "127.0.0.1"
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.1.2.3")
+    assert address_for("yarn") == "10.1.2.3"
