@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check rewrite bench bench-replay serve clean
+.PHONY: help demo test check lint rewrite bench bench-replay serve clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -17,13 +17,16 @@ demo: $(STAMP) ## replay a workload with Spark against an embedded cluster and p
 	$(BIN)/fakebroker replay scenarios/workloads/steady-state.toml
 
 test: $(STAMP) ## run the whole test suite
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest -m "not spark" $(PARALLEL)
+	$(BIN)/python -m pytest -m spark
 
-check: $(STAMP) ## lint, types and the fast tests
+check: lint ## lint, types and the fast tests
+	$(BIN)/python -m pytest -q -m "not slow and not spark" $(PARALLEL)
+
+lint: $(STAMP) ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -m "not slow" $(PARALLEL)
 
 rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew, so that a diff shows what changes
 	$(BIN)/python -m tests.transcripts.rewrite

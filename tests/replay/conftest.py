@@ -1,11 +1,21 @@
 """One Spark session for all tests of this folder: it takes seconds to start."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.replay.session import spark_session
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs Spark: it takes all cores, so these tests go one after the other, apart from the others."""
+    for item in items:
+        is_here = item.path.is_relative_to(Path(__file__).parent)
+        if "spark" in getattr(item, "fixturenames", ()) or (is_here and item.get_closest_marker("slow")):
+            item.add_marker("spark")
 
 
 @pytest.fixture(scope="session")

@@ -209,7 +209,8 @@ def test_a_cluster_that_goes_away_is_in_the_events_and_the_swarm_still_ends() ->
                 cluster.stop_broker(node_id)
 
         played.once("OffsetCommit", go_away)
-        played.play(cluster.bootstrap_servers, scripts_of(GROUPS, 2, leave_ms=6_000), Manner(closed_loop=True, speed=SPEED))
+        manner = Manner(closed_loop=True, speed=SPEED)
+        played.play(cluster.bootstrap_servers, scripts_of(GROUPS, 2, leave_ms=6_000), manner)
     unanswered = [event for event in played.requests() if event.latency_us is None]
     assert unanswered
     assert all(event.error is None and event.lost for event in unanswered)
