@@ -131,6 +131,8 @@ def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGat
     try:
         yield gateway
     finally:
+        # Objects dropped from here on are not told to a Java that is about to end.
+        gateway._gateway_client.is_connected = False
         gateway.proc.stdin.close()  # its sign to end
         try:
             gateway.proc.wait(_STOP_TIMEOUT_S)
