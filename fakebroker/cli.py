@@ -1,10 +1,10 @@
 """The command line: `serve`, `replay`, `report` and `compare`. Options in, one sentence out when something is wrong."""
 
 import logging
+import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -66,6 +66,9 @@ def serve(
     events: Annotated[
         bool, typer.Option("--events", help='Do what comes on stdin, a JSON object a line: {"do": "stop_broker", ...}')
     ] = False,
+    until_stdin_ends: Annotated[
+        bool, typer.Option("--until-stdin-ends", help="Stop when stdin ends, as it does when who started this is gone.")
+    ] = False,
 ) -> None:
     """Run a fake cluster until SIGINT or SIGTERM."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -87,8 +90,9 @@ def serve(
     with cluster:
         print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
         logging.getLogger("fakebroker").info("serving with seed %d", cluster.seed)
-        if events:
-            threading.Thread(target=_perform, args=(cluster, sys.stdin), name="events", daemon=True).start()
+        if events or until_stdin_ends:
+            follow = (cluster if events else None, until_stdin_ends)
+            threading.Thread(target=_follow_stdin, args=follow, name="stdin", daemon=True).start()
         signal.sigwait(ends)
 
 
@@ -160,15 +164,23 @@ def compare(
     raise typer.Exit(run.compare(before, after, again or [], html))
 
 
-def _perform(cluster: FakeCluster, lines: Iterable[str]) -> None:
-    """Do the events that come, one after the other; what cannot be done is logged."""
+def _follow_stdin(cluster: FakeCluster | None, is_the_end: bool) -> None:
+    """Do the events that come, one after the other, to the cluster; its end may be that of the process."""
+    for line in sys.stdin:
+        if cluster is not None:
+            _perform(cluster, line)
+    if is_the_end:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _perform(cluster: FakeCluster, event: str) -> None:
+    """Do an event; what cannot be done is logged."""
     log = logging.getLogger("fakebroker")
-    for line in lines:
-        try:
-            perform(cluster, event_of(line))
-            log.info("event done: %s", line.strip())
-        except FakebrokerError as error:
-            log.warning("event not done: %s", error)
+    try:
+        perform(cluster, event_of(event))
+        log.info("event done: %s", event.strip())
+    except FakebrokerError as error:
+        log.warning("event not done: %s", error)
 
 
 def _topic(text: str) -> tuple[str, int]:

@@ -77,6 +77,17 @@ def test_serve_does_what_comes_on_stdin() -> None:
         assert process.returncode == 0
 
 
+def test_serve_ends_with_who_started_it() -> None:
+    with fakebroker("serve", "--port", "0", "--until-stdin-ends") as process:
+        assert first_line(process)
+        assert process.stdin is not None
+        process.stdin.write('{"do": "stop_broker", "node_id": 1}\n')  # No --events: nothing is done.
+        process.stdin.close()
+        assert process.wait(TIMEOUT_S) == 0
+        assert process.stderr is not None
+        assert "event" not in process.stderr.read()
+
+
 def test_serve_at_ports_in_a_row() -> None:
     for first in range(30000 + os.getpid() % 1000 * 3, 60000, 3):
         with fakebroker("serve", "--port", str(first), "--brokers", "3") as process:

@@ -78,6 +78,7 @@ def embedded_cluster(
         "--port=0",
         f"--seed={seed}",
         "--events",
+        "--until-stdin-ends",
     ]
     command += [f"--config={key}={value}" for key, value in cluster.config.items()]
     command += [f"--proposal={name}" for name in cluster.proposals]

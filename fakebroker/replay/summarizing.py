@@ -11,7 +11,7 @@ from fakebroker.replay import events, script
 from fakebroker.replay.numbers import SUMMARY_VERSION
 from fakebroker.replay.run_files import EVENTS, MEMBERS
 from fakebroker.replay.summary import summarize
-from fakebroker.replay.verdict import judge
+from fakebroker.replay.verdict import judge, with_somebody
 from fakebroker.replay.workload_expect import Expectation
 
 
@@ -26,7 +26,7 @@ def summarized(spark: SparkSession, directory: Path, head: Mapping[str, Any]) ->
     members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
     cluster = head["cluster"]
     numbers = summarize(spark, recorded, members, cluster["offsets_partitions"])
-    expected = msgspec.convert(head["workload"]["expect"], tuple[Expectation, ...])
+    expected = with_somebody(msgspec.convert(head["workload"]["expect"], tuple[Expectation, ...]))
     wanted = head["workload"]["promises"]["check"]
     return {
         "version": SUMMARY_VERSION,

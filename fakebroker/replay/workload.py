@@ -132,6 +132,7 @@ class Workload(Table, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.topics:
             raise ValueError("topics: expected at least one topic with its number of partitions")
+        checks.check_topic_names(self.topics)
         checks.check_names(self.groups)
         self._check_populations()
         populations = {population.name: population for population in self.groups}

@@ -3,8 +3,9 @@
 Each function raises a ValueError whose sentence begins with the path of the key. Knows no files.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from fakebroker.client.subscribing import LEGAL_NAME, is_legal_name
 from fakebroker.replay.loads import Load
 from fakebroker.replay.workload_behavior import Grow, Restart
 from fakebroker.replay.workload_expect import Expectation
@@ -73,6 +74,13 @@ def _happenings(population: Groups) -> Iterator[tuple[str, Span, float]]:
 
 def _last_s(series: Restart | Grow, members: int) -> float:
     return ends(series.at_s)[1] + (members - 1) * series.every_s
+
+
+def check_topic_names(topics: Iterable[str]) -> None:
+    """Kafka takes the names."""
+    for name in topics:
+        if not is_legal_name(name):
+            raise ValueError(f"topics: expected names of {LEGAL_NAME}, got {name!r}")
 
 
 def check_topics(where: str, population: Groups, topics: Mapping[str, int]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from fakebroker.replay.verdict import expectations, judge
+from fakebroker.replay.verdict import SOMEBODY, expectations, judge, with_somebody
 from fakebroker.replay.workload import Expectation
 from tests.replay.made_up import HEALTHY, PARTITIONS, beat, frame, lost, scripts
 
@@ -43,6 +43,14 @@ SUMMARY: dict[str, Any] = {
 )
 def test_expectations(expectation: Expectation, actual: float | None, met: bool) -> None:
     assert expectations([expectation], SUMMARY) == [{"expectation": str(expectation), "met": met, "actual": actual}]
+
+
+def test_somebody_is_expected_to_get_in_unless_the_workload_says_otherwise() -> None:
+    rebalances = Expectation(metric="rebalances", comparison=">", value=3)
+    nobody = Expectation(metric="members_joined", comparison="==", value=0)
+    assert with_somebody([rebalances]) == [rebalances, SOMEBODY]
+    assert with_somebody([nobody]) == [nobody]
+    assert not expectations([SOMEBODY], {"metrics": {"members_joined": 0}})[0]["met"]
 
 
 @pytest.mark.slow

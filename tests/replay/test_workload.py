@@ -40,6 +40,8 @@ WRONG = {
     "duration_s = 0\ntopics = { orders = 1 }\n[[groups]]": "duration_s = 0: expected a number > 0",
     "duration_s = inf\ntopics = { orders = 1 }\n[[groups]]": "duration_s = inf: expected a number that is finite",
     "duration_s = 3\ntopics = {}\n[[groups]]": "topics: expected at least one topic with its number of partitions",
+    'duration_s = 3\ntopics = { "or ders" = 1 }\n[[groups]]': "topics: expected names of 1 to 249 of a-z, A-Z, "
+    "0-9, '.', '_' and '-', not '.' or '..', got 'or ders'",
     "duration_s = 3\ntopics = { orders = 0 }\n[[groups]]": "topics = {'orders': 0}: expected a whole number >= 1",
     f'{TOP}seed = "x"\n[[groups]]': "seed = 'x': expected a whole number or none, got text",
     # the cluster
