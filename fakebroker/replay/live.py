@@ -1,6 +1,7 @@
 """What one sees while a replay runs: a bar and a line of numbers. Knows tallies; not where they come from."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,29 +15,32 @@ from rich.text import Text
 from fakebroker.replay.progress import Tally
 
 _REFRESH_PER_S = 4
-_RATE_OVER_MS = 2_000
+_RATE_OVER_S = 2.0
 _LINE_EVERY_S = 10.0
 _MOST_LINES = 20
 """Where there is no terminal."""
 
 
 class Pace:
-    """Requests per second of late, from one tally after the other."""
+    """Requests per second of late, from one tally after the other.
 
-    def __init__(self) -> None:
-        self._seen: deque[tuple[int, int]] = deque()
+    Args:
+        clock: Tells the seconds from some time on.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen = deque([(clock(), 0)])
 
     def of(self, tally: Tally) -> float:
         """The rate over the last two seconds, up to this tally."""
-        seen, now_ms = self._seen, tally.elapsed_ms
-        if not seen or now_ms > seen[-1][0]:
-            seen.append((now_ms, tally.requests))
-        while len(seen) > 2 and seen[1][0] <= now_ms - _RATE_OVER_MS:
+        seen, now_s = self._seen, self._clock()
+        if now_s > seen[-1][0]:
+            seen.append((now_s, tally.requests))
+        while len(seen) > 2 and seen[1][0] <= now_s - _RATE_OVER_S:
             seen.popleft()
-        (first_ms, first), (last_ms, last) = seen[0], seen[-1]
-        if last_ms == first_ms:
-            return last * 1000 / max(last_ms, 1000)
-        return (last - first) * 1000 / (last_ms - first_ms)
+        (first_s, first), (last_s, last) = seen[0], seen[-1]
+        return (last - first) / max(last_s - first_s, 1.0)
 
 
 @contextmanager
@@ -65,7 +69,7 @@ def live_view(console: Console, total: Callable[[], Tally], duration_s: float, m
 
 def render(tally: Tally, pace: Pace, duration_s: float, members: int) -> Group:
     """The two lines for one tally."""
-    elapsed_s = min(tally.elapsed_ms / 1000, duration_s)
+    elapsed_s = _elapsed_s(tally, duration_s, members)
     bar = Table.grid(padding=(0, 1), expand=True)
     bar.add_column(no_wrap=True)
     bar.add_column(ratio=1)
@@ -81,11 +85,17 @@ def render(tally: Tally, pace: Pace, duration_s: float, members: int) -> Group:
 
 def line(tally: Tally, pace: Pace, duration_s: float, members: int) -> str:
     """The same in one plain line."""
-    elapsed_s = min(tally.elapsed_ms / 1000, duration_s)
+    elapsed_s = _elapsed_s(tally, duration_s, members)
     return (
         f"{elapsed_s:.0f} of {duration_s:.0f} s: {tally.joined:,} of {members:,} members joined, "
         f"{pace.of(tally):,.0f} requests/s, {tally.errors:,} errors"
     )
+
+
+def _elapsed_s(tally: Tally, duration_s: float, members: int) -> float:
+    """How far all have come on average, where some play after others; else how far the replay is."""
+    elapsed_ms = tally.lived_ms / members if tally.lived_ms else tally.elapsed_ms
+    return min(elapsed_ms / 1000, duration_s)
 
 
 @contextmanager

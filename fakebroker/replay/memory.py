@@ -8,7 +8,7 @@ import gc
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -76,8 +76,9 @@ def _simulator(plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
                 simulation = Simulation(scripts, partition, world)
                 if (yield from _played(simulation, before, sender)):
                     return
-                after = simulation.tally()
-                before = replace(before, requests=before.requests + after.requests, errors=before.errors + after.errors)
+                # They have left: of them nobody is missing any more.
+                all_of_it = len(scripts) * round(world.duration_s * 1000)
+                before = _together(before, replace(simulation.tally(), joined=len(scripts), lived_ms=all_of_it))
 
     return run
 
@@ -87,6 +88,10 @@ def _by_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list
     rows: Iterator[dict[str, Any]] = (row for batch in batches for row in batch.to_pylist())
     for partition, of_partition in groupby(rows, key=itemgetter(_PARTITION)):
         yield partition, [script_of({key: row[key] for key in Script._fields}) for row in of_partition]
+
+
+def _together(before: Tally, now: Tally) -> Tally:
+    return Tally(**{field.name: getattr(before, field.name) + getattr(now, field.name) for field in fields(Tally)})
 
 
 def _played(simulation: Simulation, before: Tally, sender: Sender) -> Generator[pa.RecordBatch, None, bool]:
@@ -102,8 +107,7 @@ def _played(simulation: Simulation, before: Tally, sender: Sender) -> Generator[
             yield from packed
             if time.monotonic() >= report_s:
                 report_s = time.monotonic() + _REPORT_EVERY_S
-                now = simulation.tally()
-                sender.send(replace(now, requests=before.requests + now.requests, errors=before.errors + now.errors))
+                sender.send(_together(before, simulation.tally()))
                 if sender.is_told_to_stop():
                     return True
         return False

@@ -24,12 +24,14 @@ class Tally:
         joined: Members that are part of their group now.
         errors: Answers with an error outside the ordinary ones, and requests without an answer.
         elapsed_ms: Since the start of the replay; of several tasks the largest counts.
+        lived_ms: In memory, where not all play at a time: how far each member has come, added up.
     """
 
     requests: int = 0
     joined: int = 0
     errors: int = 0
     elapsed_ms: int = 0
+    lived_ms: int = 0
 
 
 class Sender:

@@ -281,11 +281,13 @@ class Simulation:
 
     def tally(self) -> Tally:
         """What has happened so far."""
+        elapsed_ms = max(0, round(self.clock.moment_ms - START_MS))
         return Tally(
             requests=self.rows.requests,
             joined=sum(line.actor.is_joined for line in self.lines),
             errors=self.rows.errors,
-            elapsed_ms=max(0, round(self.clock.moment_ms - START_MS)),
+            elapsed_ms=elapsed_ms,
+            lived_ms=elapsed_ms * len(self.lines),
         )
 
     def _finish(self, end_ms: float) -> None:

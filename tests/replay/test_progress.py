@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from fakebroker.replay import live
-from fakebroker.replay.live import Pace, live_view, render
+from fakebroker.replay.live import Pace, line, live_view, render
 from fakebroker.replay.progress import Receiver, Sender, Tally, receiving
 
 
@@ -44,20 +44,28 @@ def test_the_live_view_fits_into_80_columns() -> None:
     text = io.StringIO()
     console = Console(file=text, width=80)
     tally = Tally(requests=1_234_567, joined=1_000_000, errors=1_234_567, elapsed_ms=120_000)
-    console.print(render(tally, Pace(), 600, 1_000_000))
+    console.print(render(tally, pace_at(0, 120), 600, 1_000_000))
     bar, numbers = text.getvalue().splitlines()
     assert bar.startswith(" 120 of 600 s ")
     assert bar.rstrip().endswith(" 480 s left")
     assert numbers == "1,000,000 of 1,000,000 members joined   10,288 requests/s   1,234,567 errors"
 
 
+def test_in_memory_members_play_after_others() -> None:
+    tally = Tally(requests=600, joined=5, elapsed_ms=599_000, lived_ms=1_500_000)
+    told = line(tally, pace_at(0, 1), 600, 10)
+    assert told == "150 of 600 s: 5 of 10 members joined, 600 requests/s, 0 errors"
+
+
+def pace_at(*seconds: float) -> Pace:
+    """A pace by a clock that tells these seconds, one after the other."""
+    return Pace(iter(seconds).__next__)
+
+
 def test_the_pace_is_that_of_the_last_seconds() -> None:
-    pace = Pace()
-    rates = [pace.of(Tally(requests=requests, elapsed_ms=ms)) for ms, requests in SEEN]
-    assert rates == [0, 100, 100, 600, 600, 1_100]
-
-
-SEEN = [(0, 0), (1_000, 100), (2_000, 200), (3_000, 1_300), (3_000, 1_300), (4_000, 2_400)]
+    pace = pace_at(0, 1, 2, 3, 3, 4)
+    rates = [pace.of(Tally(requests=requests)) for requests in (100, 200, 1_300, 1_300, 2_400)]
+    assert rates == [100, 100, 600, 600, 1_100]
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,12 +75,12 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.Mon
     def total() -> Tally:
         if text.getvalue().count("\n") >= 2:
             told.set()
-        return Tally(requests=500, joined=3, errors=1, elapsed_ms=500)
+        return Tally(joined=3, errors=1, elapsed_ms=500)
 
     with live_view(Console(file=text, width=80), total, 0.001, 4):
         assert told.wait(20)
     lines = text.getvalue().splitlines()
-    assert set(lines) == {"0 of 0 s: 3 of 4 members joined, 500 requests/s, 1 errors"}
+    assert set(lines) == {"0 of 0 s: 3 of 4 members joined, 0 requests/s, 1 errors"}
 
 
 def test_a_short_replay_without_a_terminal_is_quiet() -> None:
