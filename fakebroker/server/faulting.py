@@ -57,6 +57,10 @@ class FaultHandle:
         """How many requests it did its work on."""
         return self._rule.hits
 
+    def is_of(self, rule: Rule) -> bool:
+        """Whether this is the handle of a rule."""
+        return self._rule is rule
+
     def remove(self) -> None:
         """End it; answers that it holds back still go out when they are due."""
         self._cluster.remove_fault(self)

@@ -6,7 +6,7 @@ names. Knows no queries.
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
 from typing import Any, TypeVar
@@ -58,9 +58,14 @@ class RecordedBroker(Broker):
 def write(path: str | PathLike[str], head: Head, calls: Sequence[Call]) -> None:
     """Write a journal."""
     with open(path, "w", encoding="utf-8") as file:
-        opening = {"format": _FORMAT, "mode": head.mode, "dropped": head.dropped, "brokers": head.node_ids}
-        for entry in (opening, *map(_plain_call, calls)):
-            file.write(json.dumps(entry, separators=(",", ":")) + "\n")
+        file.writelines(lines(head, calls))
+
+
+def lines(head: Head, calls: Sequence[Call]) -> Iterator[str]:
+    """The lines of a journal."""
+    opening = {"format": _FORMAT, "mode": head.mode, "dropped": head.dropped, "brokers": head.node_ids}
+    for entry in (opening, *map(_plain_call, calls)):
+        yield json.dumps(entry, separators=(",", ":")) + "\n"
 
 
 def read(path: str | PathLike[str]) -> tuple[Head, list[Call]]:
@@ -69,19 +74,32 @@ def read(path: str | PathLike[str]) -> tuple[Head, list[Call]]:
     Raises:
         ConfigError: The file is none; it says at which line.
     """
-    head, calls = None, list[Call]()
     with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                entry = json.loads(line)
-                if head is None:
-                    head = _head(entry)
-                else:
-                    calls.append(_call(entry))
-            except _MALFORMED as error:
-                raise ConfigError(f"{path}, line {number}: not of a journal: {error!r}") from None
+        return parse(file, str(path))
+
+
+def parse(entries: Iterable[bytes | str], source: str) -> tuple[Head, list[Call]]:
+    """Read the lines of a journal.
+
+    Args:
+        entries: The lines.
+        source: Where they are from, in words.
+
+    Raises:
+        ConfigError: They are none; it says at which line.
+    """
+    head, calls = None, list[Call]()
+    for number, line in enumerate(entries, 1):
+        try:
+            entry = json.loads(line)
+            if head is None:
+                head = _head(entry)
+            else:
+                calls.append(_call(entry))
+        except _MALFORMED as error:
+            raise ConfigError(f"{source}, line {number}: not of a journal: {error!r}") from None
     if head is None:
-        raise ConfigError(f"{path}: empty, expected a journal")
+        raise ConfigError(f"{source}: empty, expected a journal")
     return head, calls
 
 
@@ -111,7 +129,7 @@ def _plain_call(call: Call) -> dict[str, object]:
         "has_response": call.has_response,
         "response_version": call.response_version,
         "errors": [error.name for error in call.errors],
-        "fault": None if call.fault is None else _plain_fault(call.fault),
+        "fault": None if call.fault is None else plain_fault(call.fault),
         "request": None if call.request is None else plain(call.request, call.api_version),
         "response": None if call.response is None else plain(call.response, call.response_version),
     }
@@ -135,7 +153,7 @@ def _call(entry: Any) -> Recorded:
     return call
 
 
-def _plain_fault(fault: Fault) -> dict[str, object]:
+def plain_fault(fault: Fault) -> dict[str, object]:
     """What of a fault is not as by default."""
     given = ((field.name, getattr(fault, field.name)) for field in fields(fault) if field.name != "error")
     made = {name: value for name, value in given if value != _DEFAULTS[name]}

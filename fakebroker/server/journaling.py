@@ -3,7 +3,7 @@
 Looks at what was asked and answered; changes nothing of it. How a journal stands in a file is `journal_file.py`'s.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from os import PathLike
@@ -189,6 +189,16 @@ def read_journal(path: str | PathLike[str]) -> JournalView:
         ConfigError: The file is none; it says at which line.
     """
     head, calls = journal_file.read(path)
+    return JournalView(calls, head.dropped, head.node_ids, head.mode)
+
+
+def parse_journal(lines: Iterable[str], source: str) -> JournalView:
+    """Read a journal from the lines that `export_journal` writes; `source` says where they are from.
+
+    Raises:
+        ConfigError: They are none; it says at which line.
+    """
+    head, calls = journal_file.parse(lines, source)
     return JournalView(calls, head.dropped, head.node_ids, head.mode)
 
 

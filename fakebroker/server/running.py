@@ -3,7 +3,7 @@
 import errno
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -14,6 +14,7 @@ import trio
 from fakebroker.cluster.cluster import Broker, Cluster
 from fakebroker.errors import ConfigError, ListenError
 from fakebroker.server.clock import Clock, ManualClock
+from fakebroker.server.connection import Connection
 from fakebroker.server.reactor import Reactor
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class RunningCluster:
         self._held_ports: dict[int, socket.socket] = {}
         self._ports: dict[int, int] = {}  # The last one of each node id, of brokers that have been removed, too.
         self._reactor: Reactor
+        self._beside: trio.Nursery
         if isinstance(clock, ManualClock):
             clock.moved_by(self._call)
 
@@ -108,8 +110,9 @@ class RunningCluster:
         self._token, self._home = trio.lowlevel.current_trio_token(), threading.get_ident()
         try:
             with self._scope:
-                started()
-                await self._reactor.run()
+                async with trio.open_nursery() as self._beside:
+                    started()
+                    await self._reactor.run()
         finally:
             self._token = None
             for held in self._held_ports.values():
@@ -129,7 +132,7 @@ class RunningCluster:
     def _open(self, broker: Broker, port: int = 0) -> None:
         """Let a broker listen: at the port that it had, or else at this one; 0 is any."""
         held = self._held_ports.pop(broker.node_id, None)
-        listener = held or _bound(self._host, port)
+        listener = held or bound(self._host, port)
         listener.listen(_BACKLOG)
         broker.host, broker.port = self._advertised_host, listener.getsockname()[1]
         self._ports[broker.node_id] = broker.port
@@ -151,7 +154,7 @@ class RunningCluster:
 
     def _hold_port(self, broker: Broker) -> None:
         if broker.node_id not in self._held_ports:
-            self._held_ports[broker.node_id] = _bound(self._host, broker.port)
+            self._held_ports[broker.node_id] = bound(self._host, broker.port)
 
     def _call(self, function: Callable[[], T]) -> T:
         """Run something between two requests, in the thread that the cluster runs in."""
@@ -160,6 +163,26 @@ class RunningCluster:
             return function()
         if self._home == threading.get_ident():
             return self._reactor.apply(function)
+        try:
+            return self._send(token, function).result()
+        except trio.RunFinishedError:
+            return function()
+
+    async def call_async(self, function: Callable[[], T]) -> T:
+        """Run something between two requests, for a trio task of another thread."""
+        token = self._token
+        if token is None or self._home == threading.get_ident():
+            return self._call(function)
+        done, home = trio.Event(), trio.lowlevel.current_trio_token()
+        try:
+            future = self._send(token, function)
+        except trio.RunFinishedError:
+            return function()
+        future.add_done_callback(lambda _: home.run_sync_soon(done.set))
+        await done.wait()
+        return future.result()
+
+    def _send(self, token: trio.lowlevel.TrioToken, function: Callable[[], T]) -> "Future[T]":
         future: Future[T] = Future()
 
         def run() -> None:
@@ -168,14 +191,38 @@ class RunningCluster:
             except BaseException as error:
                 future.set_exception(error)
 
-        try:
-            token.run_sync_soon(run)
-        except trio.RunFinishedError:
-            return function()
-        return future.result()
+        token.run_sync_soon(run)
+        return future
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run something between two requests, in the thread that the cluster runs in."""
+        return self._call(function)
+
+    @property
+    def is_at_home(self) -> bool:
+        """Whether the caller's thread is the one that the cluster runs in."""
+        return self._home == threading.get_ident()
+
+    def run_beside(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task in the trio loop of the cluster, until the cluster ends; it has to make way."""
+        self._call(lambda: self._beside.start_soon(task))
+
+    def watch(self, look: Callable[[], bool]) -> None:
+        """Let something look each time that something has happened, in the cluster's thread, until it returns True."""
+        self._call(lambda: self._reactor.watchers.append(look))
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """The clients' connections; for the cluster's thread."""
+        return self._reactor.connections.values()
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that is to listen there; port 0 is any.
+
+    Raises:
+        ListenError: The address or port cannot be had.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)

@@ -48,6 +48,15 @@ def pin(core: int) -> None:
         os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
 
 
+def load(port: int, seconds: float) -> dict[str, float]:
+    """Heartbeats from the second core for so long."""
+    command = [sys.executable, "-m", "tests.bench.load", str(port), str(CONNECTIONS), str(seconds)]
+    out = subprocess.run(command, check=True, capture_output=True, text=True, preexec_fn=lambda: pin(1)).stdout
+    result: dict[str, float] = json.loads(out)
+    assert result["errors"] == 0, f"{result['errors']:.0f} heartbeats failed"
+    return result
+
+
 @contextmanager
 def running(name: str) -> Iterator[tuple[int, int]]:
     """A server as a process of its own on the first core: its process id and its port."""
@@ -65,11 +74,7 @@ def running(name: str) -> Iterator[tuple[int, int]]:
 
 def heartbeats(name: str, seconds: float) -> dict[str, float]:
     with running(name) as (_, port):
-        command = [sys.executable, "-m", "tests.bench.load", str(port), str(CONNECTIONS), str(seconds)]
-        out = subprocess.run(command, check=True, capture_output=True, text=True, preexec_fn=lambda: pin(1)).stdout
-    result: dict[str, float] = json.loads(out)
-    assert result["errors"] == 0, f"{name}: {result['errors']:.0f} heartbeats failed"
-    return result
+        return load(port, seconds)
 
 
 def fake_cluster_start_s() -> float:

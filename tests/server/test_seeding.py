@@ -212,6 +212,8 @@ def test_all_groups_or_none(fake_cluster: FakeCluster) -> None:
         ({"state": "Busy"}, "group 'g': state 'Busy': expected one of Empty, PreparingRebalance, Completing"),
         ({"state": "Stable"}, "group 'g': state Stable with 0 members: expected some"),
         ({"state": "Empty", "members": 2}, "group 'g': state Empty with 2 members: expected none"),
+        ({"members": -1}, "group 'g': members=-1, expected 0 to 100000"),
+        ({"members": 100_001}, "group 'g': members=100001, expected 0 to 100000"),
         ({"members": 1, "generation": 0}, "generation 0 in state Stable: expected 1 or more"),
         ({"members": 1, "generation": 1, "state": "CompletingRebalance"}, "generation 1 .*: expected 2 or more"),
         ({"offsets": {"orders": 1}}, "partition 'orders': expected a topic and a number, such as 'orders-0'"),

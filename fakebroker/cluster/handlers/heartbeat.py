@@ -9,7 +9,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-_ALIVE = HeartbeatResponse(error_code=ErrorCode.NONE)
+ALIVE = HeartbeatResponse(error_code=ErrorCode.NONE)
 """Nearly every answer; nobody changes a response."""
 
 
@@ -18,4 +18,4 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> HeartbeatResponse:
     error = call.peer.broker.coordinator.heartbeat(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id, now_ms
     )
-    return _ALIVE if error is ErrorCode.NONE else HeartbeatResponse(error_code=error)
+    return ALIVE if error is ErrorCode.NONE else HeartbeatResponse(error_code=error)

@@ -1,0 +1,124 @@
+"""HTTP with JSON for the control client: one request at a time, and problems as exceptions. Standard library alone."""
+
+import json
+from collections.abc import Mapping
+from http.client import HTTPException, IncompleteRead
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+from fakebroker.errors import ConfigError, FakebrokerError, WaitTimeout
+
+
+class Unreachable(FakebrokerError, ConnectionError):  # noqa: N818  # A ConnectionError by its name too.
+    """Nobody answers where the control server should be."""
+
+
+class NotThere(ConfigError):  # noqa: N818  # a state of affairs, as its siblings are
+    """What is asked for is not there.
+
+    Attributes:
+        field: What it is, such as "cluster" or "group".
+    """
+
+    def __init__(self, sentence: str, field: str) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+class Http:
+    """Where a control server is.
+
+    Args:
+        url: Its address.
+        token: What it wants to be shown, if it does.
+        timeout_s: How long to wait for an answer.
+
+    Raises:
+        ConfigError: The address is none.
+    """
+
+    def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
+        if not _is_address(url):
+            raise ConfigError(f"url={url!r}: expected an address such as 'http://127.0.0.1:9644'")
+        self.token = token
+        self.timeout_s = timeout_s
+        self._url = url.rstrip("/")
+        # No proxy knows of a process on this machine.
+        self._open = build_opener(ProxyHandler({})).open
+
+    def ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
+    ) -> Any:
+        """The JSON of the answer; None if it is empty.
+
+        Raises:
+            ConfigError: It cannot be.
+            WaitTimeout: It has not come in time.
+            Unreachable: Nobody answers.
+            FakebrokerError: A token is wanted; or what answers there is something else.
+        """
+        text = self.text(path, method, body, timeout_s=timeout_s)
+        try:
+            return json.loads(text) if text else None
+        except ValueError:
+            raise self._stranger() from None
+
+    def text(
+        self,
+        path: str,
+        method: str = "GET",
+        body: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> str:
+        """The answer as it is; see `ask`."""
+        headers = {"content-type": "application/json"}
+        if self.token is not None:
+            headers["authorization"] = f"Bearer {self.token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self._url + path, data, headers, method=method)
+        try:
+            with self._open(request, timeout=self.timeout_s if timeout_s is None else timeout_s) as response:
+                answer: bytes = response.read()
+        except HTTPError as error:
+            with error:
+                raise self._exception(error.code, error.read()) from None
+        except (OSError, IncompleteRead) as error:
+            reason = getattr(error, "reason", error)
+            what = getattr(reason, "strerror", None) or reason
+            raise Unreachable(f"{self._url} does not answer: {what}") from None
+        except HTTPException:
+            raise self._stranger() from None
+        return answer.decode(errors="replace")
+
+    def _exception(self, status: int, body: bytes) -> FakebrokerError:
+        """A problem as the exception that `FakeCluster` raises."""
+        if status == 401:
+            kind_of_token = "a token" if self.token is None else "another token"
+            return FakebrokerError(
+                f"{self._url} wants {kind_of_token}: the one that it was started with, or has printed"
+            )
+        try:
+            problem = json.loads(body)
+            sentence, field = problem["detail"], problem.get("field", "")
+        except (ValueError, KeyError, TypeError):
+            return self._stranger()
+        if status == 503:
+            return Unreachable(f"{self._url} does not answer: {sentence}")
+        if status == 404:
+            return NotThere(sentence, field)
+        kind = WaitTimeout if status == 408 else ConfigError if status in (409, 422) else FakebrokerError
+        return kind(sentence)
+
+    def _stranger(self) -> FakebrokerError:
+        return FakebrokerError(f"{self._url} is no control server: its answer is not JSON over HTTP")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # Its port is no number.
+        return False

@@ -1,0 +1,60 @@
+"""Views out of the JSON of the control API, and seeds as JSON. Standard library alone; asks nobody."""
+
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import quote
+
+from fakebroker.cluster.deadlines import Deadline
+from fakebroker.cluster.group_seed import GroupSeed, PlaceName
+from fakebroker.coordinator.history import Moment, Timer
+from fakebroker.server.timeline import Timeline
+from fakebroker.server.views import BrokerView, GroupView, MemberView
+
+
+def group_path(group_id: str) -> str:
+    """Where a group is, below its cluster."""
+    return f"groups/{quote(group_id, safe='')}"
+
+
+def broker_of(row: Mapping[str, Any]) -> BrokerView:
+    """A broker out of its JSON."""
+    return BrokerView(row["node_id"], row["host"], row["port"], row["up"])
+
+
+def view_of(detail: Mapping[str, Any], history: Timeline) -> GroupView:
+    """A group out of its JSON."""
+    members = tuple(
+        MemberView(**{**member, "assignment": b64decode(member["assignment"])}) for member in detail["members"]
+    )
+    names = ("group_id", "state", "generation_id", "protocol_type", "protocol_name", "leader_id")
+    return GroupView(**{name: detail[name] for name in names}, members=members, history=history)
+
+
+def moment_of(made: dict[str, Any]) -> Moment:
+    """A moment of a group's history out of its JSON."""
+    timers = tuple(Timer(**timer) for timer in made.pop("timers"))
+    return Moment(**{name: _frozen(value) for name, value in made.items()}, timers=timers)
+
+
+def deadline_of(made: dict[str, Any]) -> Deadline:
+    """A deadline out of its JSON."""
+    return Deadline(**{name: _frozen(value) for name, value in made.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def plain_seed(seed: GroupSeed) -> dict[str, Any]:
+    """A seed as JSON has it: partitions by their names."""
+    made = {name: value for name, value in asdict(seed).items() if value is not None}
+    for name in ("offsets", "lag"):
+        if isinstance(made.get(name), Mapping):
+            made[name] = {_place(place): number for place, number in made[name].items()}
+    return made
+
+
+def _place(place: PlaceName) -> str:
+    return place if isinstance(place, str) else f"{place[0]}-{place[1]}"

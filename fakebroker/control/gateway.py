@@ -1,0 +1,56 @@
+"""The process that speaks HTTP: lets in who may, serves the page and the streams, and passes on all else.
+
+Started by `server`, with a listening socket and the link; it ends when the link does. Knows no cluster.
+"""
+
+import logging
+import os
+import signal
+import socket
+import sys
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
+
+from fakebroker.control.auth import TOKEN_VARIABLE, Guard
+from fakebroker.control.brokers_end import BrokersEnd
+from fakebroker.control.web import make_app
+
+_GRACE_S = 0.5
+
+
+async def run(listener_fd: int, link: socket.socket, guard: Guard) -> None:
+    """Serve until the link ends."""
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(link))
+    async with trio.open_nursery() as nursery:
+        brokers = BrokersEnd(stream)
+        nursery.start_soon(brokers.run)
+        await nursery.start(_serve, make_app(brokers, guard, nursery), listener_fd, brokers)
+        await stream.send_all(b"+")
+        await brokers.has_ended.wait()
+        nursery.cancel_scope.deadline = trio.current_time() + _GRACE_S
+
+
+async def _serve(app: object, listener_fd: int, brokers: BrokersEnd, task_status: trio.TaskStatus[object]) -> None:
+    config = Config()
+    config.bind = [f"fd://{listener_fd}"]
+    config.accesslog, config.errorlog = None, logging.getLogger("fakebroker.gateway")
+    config.include_server_header = False
+    config.graceful_timeout = _GRACE_S
+    config.keep_alive_max_requests = 2**62
+    await serve(app, config, shutdown_trigger=brokers.has_ended.wait, task_status=task_status)  # type: ignore[arg-type]
+
+
+def main() -> None:
+    """Run; the arguments are the file descriptors of the listening socket and of the link, and the address."""
+    listener_fd, link_fd, host = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    # An interrupt from the keyboard is for the brokers' process, which ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    guard = Guard(host, os.environ.get(TOKEN_VARIABLE) or None)
+    trio.run(run, listener_fd, socket.socket(fileno=link_fd), guard)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""What can be asked over HTTP: a table of operations, each a function with its address, its arguments and its result.
+
+Where an operation is a method of `FakeCluster`, its arguments are made of the method's signature. Knows no requests and
+no clusters: `app` calls the functions, `openapi` tells of them.
+"""
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+import msgspec
+
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation.
+
+    Attributes:
+        path: Its address, with the names of its parts in braces.
+        run: Does it. A plain function runs in the thread of the cluster that it is about, an async one in trio's tasks.
+        status: The HTTP status when it is done.
+        path_types: The types of the parts of the path, but for the cluster's name.
+        query: The arguments behind the question mark, if it takes some.
+        body: What the request's JSON has to be, if it takes some.
+        result: What it gives.
+    """
+
+    method: Method
+    path: str
+    run: Callable[..., Any]
+    status: int
+    path_types: Mapping[str, type]
+    query: type[msgspec.Struct] | None
+    body: Any
+    result: Any
+
+    @property
+    def name(self) -> str:
+        """A name for it that no other operation has."""
+        return self.run.__name__
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a sentence."""
+        return (inspect.getdoc(self.run) or "").partition("\n")[0]
+
+    @property
+    def is_about_one(self) -> bool:
+        """Whether it is about one cluster, and not about which there are."""
+        return "{cluster}" in self.path and "cluster" not in self.path_types
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.run)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A result that is no JSON."""
+
+    text: str
+    media_type: str
+
+
+OPERATIONS: list[Operation] = []
+"""All of them; the modules of the resources fill it."""
+
+V1 = "/v1"
+CLUSTER = f"{V1}/clusters/{{cluster}}"
+
+F = typing.TypeVar("F", bound=Callable[..., Any])
+
+
+def operation(method: Method, path: str, status: int = 200, body: Any = None) -> Callable[[F], F]:
+    """Makes a function an operation. Its parameters are parts of the path, or `query` or `body`.
+
+    Args:
+        method: The method.
+        path: The address.
+        status: The status when it is done.
+        body: What `body` has to be, if there is one.
+    """
+
+    def note(run: F) -> F:
+        hints = typing.get_type_hints(run)
+        names = list(inspect.signature(run).parameters)[1:]
+        parts = {name: hints[name] for name in names if name not in ("query", "body")}
+        OPERATIONS.append(Operation(method, path, run, status, parts, hints.get("query"), body, hints["return"]))
+        return run
+
+    return note
+
+
+class Arguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The arguments of one operation."""
+
+    def given(self) -> dict[str, Any]:
+        """Those that were given."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: plain(value) for name, value in values.items() if value is not msgspec.UNSET}
+
+
+def plain(value: Any) -> Any:
+    """What was read, with the arguments of dataclasses made what they stand for."""
+    if isinstance(value, _Built):
+        return value.built()
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
+class _Built(Arguments):
+    """The arguments of a dataclass."""
+
+    def built(self) -> Any:
+        return _KINDS[type(self)](**self.given())
+
+
+_KINDS: dict[type, type] = {}
+_built_structs: dict[type, type[_Built]] = {}
+
+
+def arguments_of(method: Callable[..., Any], *without: str) -> type[Arguments]:
+    """What a method of `FakeCluster` takes, but for some parameters."""
+    hints = typing.get_type_hints(method)
+    found: list[Any] = []
+    for parameter in list(inspect.signature(method).parameters.values())[1:]:
+        hint = hints[parameter.name]
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # **how: Unpack[Options]
+            options = typing.get_type_hints(typing.get_args(hint)[0] if typing.get_args(hint) else hint)
+            found += [_field(name, each, required=False) for name, each in options.items() if name not in without]
+        elif parameter.name not in without:
+            found.append(_field(parameter.name, hint, required=parameter.default is inspect.Parameter.empty))
+    return msgspec.defstruct(_camel(method.__name__), found, bases=(Arguments,), kw_only=True)  # type: ignore[return-value]
+
+
+def _field(name: str, hint: Any, *, required: bool) -> Any:
+    kind = json_type(hint)
+    return (name, kind) if required else (name, kind | msgspec.UnsetType, msgspec.UNSET)
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def json_type(hint: Any) -> Any:
+    """The type that JSON has for a type of Python; where there is a choice, what JSON cannot have is left out."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        options = [json_type(each) for each in typing.get_args(hint) if _is_in_json(each)]
+        kinds = list(dict.fromkeys(options))
+        return typing.Union[tuple(kinds)]  # noqa: UP007  # The types are known only now.
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return dict[str, json_type(inner[1])]  # type: ignore[misc]  # a type that is known only now
+    if origin is not None and origin is not tuple and isinstance(origin, type) and issubclass(origin, Sequence):
+        return list[json_type(inner[0])]  # type: ignore[misc]  # a type that is known only now
+    if hint is object:
+        return Any
+    return _struct_of(hint) if is_dataclass(hint) else hint
+
+
+def _is_in_json(hint: Any) -> bool:
+    from enum import Enum
+
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return False  # Their names are text, which is among the choices.
+    return not (typing.get_origin(hint) is not None and _is_keyed_by_more_than_text(hint))
+
+
+def _is_keyed_by_more_than_text(hint: Any) -> bool:
+    origin = typing.get_origin(hint)
+    return isinstance(origin, type) and issubclass(origin, Mapping) and typing.get_args(hint)[0] is not str
+
+
+def _struct_of(kind: Any) -> type[_Built]:
+    if kind not in _built_structs:
+        hints = typing.get_type_hints(kind)
+        found = [
+            _field(each.name, hints[each.name], required=each.default is MISSING and each.default_factory is MISSING)
+            for each in fields(kind)
+        ]
+        struct = msgspec.defstruct(kind.__name__, found, bases=(_Built,), kw_only=True)
+        _KINDS[struct], _built_structs[kind] = kind, struct  # type: ignore[assignment]
+    return _built_structs[kind]

@@ -1,0 +1,185 @@
+// One group, live: why it is in its state, its timeline, its members and offsets, and what can be done to it by hand.
+
+import { get, groupPath, post } from "./api.js";
+import { partitionsOf } from "./assignment.js";
+import { move, places } from "./brokers.js";
+import {
+  chip, count, div, find, h, keyed, number, option, REBALANCING, row, shortNames, table, timeOfDay, write,
+} from "./dom.js";
+import { button, calmly, on, overview } from "./live.js";
+import { shown } from "./now.js";
+import { Picture } from "./picture.js";
+import { told, withoutZombies } from "./timeline.js";
+
+const FRAME_MS = 200;
+const REST_MS = 500;
+const PARKED_SHOWN = 300;
+const TOLD = 60;
+
+export const open = (root, groupId, signal) => new Group(root, groupId, signal);
+
+class Group {
+  #id;
+  #path;
+  #signal;
+  #view = null;
+  #moments = [];
+  #loadAll;
+  #picture = new Picture();
+  #state = h("span");
+  #facts = h("span", { class: "facts" });
+  #why = h("p", { class: "explanation" });
+  #members = table(["Member", "Client", "Host", "Static id", "Session", "Rebalance", "Assigned", ""], "members");
+  #changes = table(["Time", "Gen.", "State", "Cause", "In and out"]);
+  #offsets = table(["Partition", "Offset", "Metadata"]);
+  #memberCount = h("small");
+  #offsetCount = h("small");
+
+  constructor(root, groupId, signal) {
+    [this.#id, this.#path, this.#signal] = [groupId, groupPath(groupId), signal];
+    root.append(
+      div("bar", h("a", { href: "#groups" }, "‹ All groups"), h("h2", { class: "id" }, shown(groupId)),
+        this.#state, this.#facts),
+      this.#why, this.#picture.element, actions(groupId, this.#path, signal),
+      h("h3", {}, "Members ", this.#memberCount), this.#members,
+      div("columns",
+        div("", h("h3", {}, "Changes"), this.#changes),
+        div("", h("h3", {}, "Committed offsets ", this.#offsetCount), this.#offsets)));
+    this.#loadAll = calmly(() => this.#askAll(), REST_MS, signal);
+    const load = calmly(() => this.#ask(), REST_MS, signal);
+    // While it is not settled its words tell how much time is left.
+    on("overview", () => REBALANCING.includes(this.#view?.state) && load(), signal);
+    on("timeline", this.#loadAll, signal);
+    on("groups", ({ groups }) => groups.some(({ group_id }) => group_id === groupId) && this.#loadAll(), signal);
+    on("opened", this.#loadAll, signal);
+    this.#loadAll();
+    animate(() => this.#picture.draw(), signal);
+  }
+
+  async #askAll() {
+    const timeline = await get(`${this.#path}/timeline`, {}, this.#signal).catch((error) => {
+      if (error.status !== 404) throw error;
+      write(this.#why, error.message);
+    });
+    if (!timeline) return;
+    this.#moments = withoutZombies(timeline.moments);
+    await this.#ask();
+  }
+
+  async #ask() {
+    const parked = (api) => get("/journal", { api, group: this.#id, limit: PARKED_SHOWN }, this.#signal);
+    const asked = [get(this.#path, {}, this.#signal), parked("JoinGroup"), parked("SyncGroup")];
+    const [view, joins, syncs] = await Promise.all(asked);
+    this.#view = view;
+    const known = [...joins.requests, ...syncs.requests].map(parkedOf);
+    this.#picture.take(this.#moments, [...known, ...forgotten(this.#moments, known)]);
+    this.#show();
+  }
+
+  #show() {
+    const { state, generation_id, protocol_name, members, coordinator, explanation, offsets } = this.#view;
+    this.#state.replaceChildren(chip(state));
+    this.#why.dataset.state = state;
+    write(this.#why, explanation);
+    const place = coordinator === null ? "no coordinator" : `at broker ${coordinator}`;
+    const protocol = protocol_name ?? "no protocol";
+    write(this.#facts, [`generation ${generation_id}`, protocol, count(members.length, "member"), place].join(" · "));
+    showMembers(this.#members.body, this.#view, this.#moments, this.#path);
+    showChanges(this.#changes.body, this.#moments);
+    write(this.#memberCount, number(members.length));
+    write(this.#offsetCount, number(offsets.length));
+    this.#offsets.body.replaceChildren(...offsets.map(({ topic, partition, offset, metadata }) =>
+      row(`${topic}-${partition}`, number(offset), metadata)));
+  }
+}
+
+/** A parked request; a first JoinGroup tells no member id, its answer does. */
+function parkedOf({ api, member_ids, received_ms, answered_ms, response }) {
+  return { api, member_id: member_ids.find(Boolean) ?? response?.member_id, from_ms: received_ms, to_ms: answered_ms };
+}
+
+/** Requests that are parked still and that the journal has forgotten: the moments tell of a JoinGroup when it came. */
+function forgotten(moments, known) {
+  const open = new Set(known.filter(({ to_ms }) => to_ms === null).map(({ member_id }) => member_id));
+  const ids = (moments.at(-1)?.parked_joins ?? []).filter((id) => !open.has(id));
+  const since = (id) => moments[moments.findLastIndex(({ parked_joins }) => !parked_joins.includes(id)) + 1].at_ms;
+  return ids.map((id) => ({ api: "JoinGroup", member_id: id, from_ms: since(id), to_ms: null }));
+}
+
+function animate(work, signal) {
+  let last = -Infinity;
+  requestAnimationFrame(function frame(at) {
+    if (signal.aborted) return;
+    if (at - last >= FRAME_MS) {
+      last = at;
+      work();
+    }
+    requestAnimationFrame(frame);
+  });
+}
+
+// Tables
+
+function showMembers(body, { members, leader_id, state }, moments, path) {
+  const names = shortNames(members.map(({ member_id }) => member_id));
+  const joined = moments.at(-1)?.parked_joins ?? [];
+  const make = (member) => memberRow(member, names.get(member.member_id), path);
+  keyed(body, members, ({ member_id }) => member_id, make, (line, member) => {
+    const { member_id, client_id, client_host, instance_id, is_expected } = member;
+    const isMissing = state === "PreparingRebalance" && !is_expected && !joined.includes(member_id);
+    line.classList.toggle("missing", isMissing);
+    const marks = [member_id === leader_id && "leader", is_expected && "expected", isMissing && "has not rejoined"];
+    write(find(".marks", line), marks.filter(Boolean).join(", "));
+    const timeouts = [`${member.session_timeout_ms} ms`, `${member.rebalance_timeout_ms} ms`];
+    const cells = [client_id, client_host.replace(/^\//, ""), instance_id ?? "", ...timeouts, assigned(member)];
+    cells.forEach((words, at) => write(line.children[at + 1], words));
+  });
+}
+
+/** What a member was assigned: partitions, if it is a consumer. */
+function assigned({ assignment }) {
+  if (!assignment) return "";
+  return partitionsOf(assignment)?.join(", ") ?? `${Math.floor((assignment.length * 3) / 4)} bytes`;
+}
+
+function memberRow({ member_id, instance_id }, name, path) {
+  const first = [h("span", { title: member_id, tabindex: 0, "data-row": true }, name), " ", h("b", { class: "marks" })];
+  const buttons = [
+    button("Evict", () => post(`${path}/evict`, { member: member_id }), "Remove it, as an administrator does"),
+    button("Expire", () => post(`${path}/expire`, { member: member_id }), "Let its session run out now"),
+  ];
+  const fence = () => post(`${path}/fence`, { instance_id });
+  if (instance_id !== null) buttons.push(button("Fence", fence, "Let another process take over its static id"));
+  return row(first, "", "", "", "", "", "", h("span", { class: "buttons" }, buttons));
+}
+
+function showChanges(body, moments) {
+  const names = shortNames(moments.flatMap(({ members, left }) => [...members, ...left]));
+  const keyOf = ({ at_ms, state_from, state_to, members, rejoined }) =>
+    [at_ms, state_from, state_to, members.length, ...rejoined];
+  keyed(body, moments.slice(-TOLD).reverse(), keyOf, (moment) => {
+    const { states, cause, changes } = told(moment, names);
+    return row(timeOfDay(moment.at_ms), moment.generation_id, states, cause, changes);
+  });
+}
+
+// What can be done
+
+function actions(groupId, path, signal) {
+  const held = h("select", { "aria-label": "State to hold in" }, REBALANCING.map((state) => option(state)));
+  const to = h("select", { "aria-label": "Move its coordinator to", onfocus: refill });
+  function refill() {
+    const chosen = to.value;
+    to.replaceChildren(...places(null));
+    if (chosen) to.value = chosen;
+  }
+  on("overview", () => to.options.length || refill(), signal);
+  if (overview) refill();
+  return div("bar actions",
+    button("Force a rebalance", () => post(`${path}/force_rebalance`), "All members stay and are told to join again"),
+    h("span", { class: "set" }, "Hold in ", held,
+      button("Hold", () => post(`${path}/hold`, { state: held.value }), "It stays in this state until it is released"),
+      button("Release", () => post(`${path}/release`), "Let it go on")),
+    h("span", { class: "set" }, "Coordinator to ", to,
+      button("Move", () => move({ group_id: groupId }, to.value), "With all groups of its offsets partition")));
+}

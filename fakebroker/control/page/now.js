@@ -1,0 +1,89 @@
+// What a person looks for first: which groups are rebalancing, for how long and why; and which have just been.
+
+import { get } from "./api.js";
+import * as brokers from "./brokers.js";
+import { chip, count, find, h, keyed, number, REBALANCING, since, timeOfDay, write } from "./dom.js";
+import { calmly, nowMs, on, overview } from "./live.js";
+
+const SHOWN = 5;
+const MARKED = 100;
+const REST_MS = 500;
+const RECENT = 6;
+const RECENT_MS = 60_000;
+
+export function start() {
+  const list = h("ol", { class: "rebalancing" });
+  const recent = h("ol", { class: "recent" });
+  const head = h("h2", {});
+  const more = h("p", { class: "more" });
+  let known = new Set();
+  find("#now").append(head, list, more, h("h3", {}, "Just now"), recent);
+
+  const load = calmly(async () => {
+    const asked = REBALANCING.map((state) => get("/groups", { state, sort: "busy", limit: MARKED }));
+    const lists = await Promise.all(asked);
+    const total = lists.reduce((sum, list) => sum + list.total, 0);
+    const marked = lists.flatMap((list) => list.groups);
+    const groups = marked.sort((one, other) => one.since_ms - other.since_ms).slice(0, SHOWN);
+    find("#now").dataset.rebalancing = total > 0;
+    write(head, total ? `${count(total, "group")} rebalancing` : "No group is rebalancing");
+    keyed(list, groups, ({ group_id }) => group_id, makeCard, updateCard);
+    known = new Set(groups.map(({ group_id }) => group_id));
+    more.replaceChildren(...(total > groups.length ? [`and ${number(total - groups.length)} more: `, ...links()] : []));
+    document.title = total ? `(${total}) fakebroker` : "fakebroker";
+    brokers.mark(marked.map(({ group_id }) => group_id));
+  }, REST_MS);
+
+  const changes = new Map();
+  on("groups", ({ groups }) => {
+    // A coordinator that loads its groups changes the state of none.
+    for (const group of groups.filter(({ since_ms }) => nowMs() - since_ms < RECENT_MS)) {
+      changes.delete(group.group_id);
+      changes.set(group.group_id, group);
+    }
+    while (changes.size > RECENT) changes.delete(changes.keys().next().value);
+    keyed(recent, [...changes.values()].reverse(), keyOf, makeChange);
+    if (groups.some(({ group_id, state }) => known.has(group_id) || REBALANCING.includes(state))) load();
+  });
+  on("overview", ({ groups_by_state }) => {
+    if (known.size || REBALANCING.some((state) => groups_by_state[state])) load();
+  });
+  on("opened", load);
+}
+
+/** Where all of them are to be seen. */
+function links() {
+  const states = REBALANCING.filter((state) => overview?.groups_by_state[state]);
+  const inWords = (state) => `${number(overview.groups_by_state[state])} ${state}`;
+  return states.flatMap((state) => [h("a", { href: `#groups?state=${state}` }, inWords(state)), " "]);
+}
+
+function makeCard({ group_id }) {
+  const parts = ["state", "time", "why"].map((name) => h("span", { class: name }));
+  return h("li", {}, h("a", { href: linkTo(group_id) }, h("b", {}, shown(group_id)), parts));
+}
+
+function updateCard(card, { state, why, since_ms, members, generation_id }) {
+  const place = find(".state", card);
+  if (place.textContent !== state) place.replaceChildren(chip(state));
+  const time = find(".time", card);
+  if (Number(time.dataset.ms) !== since_ms) {
+    time.dataset.ms = since_ms;
+    time.replaceChildren("for ", since(since_ms));
+  }
+  write(find(".why", card), why);
+  card.title = `generation ${generation_id}, ${count(members, "member")}`;
+}
+
+const keyOf = ({ group_id, state, since_ms, why }) => [group_id, state, since_ms, why];
+
+function makeChange({ group_id, state, why, since_ms }) {
+  const link = h("a", { href: linkTo(group_id) }, shown(group_id));
+  const reason = h("span", { class: "why" }, why);
+  return h("li", {}, h("time", {}, timeOfDay(since_ms)), " ", link, " ", chip(state), " ", reason);
+}
+
+export const linkTo = (groupId) => `#groups/${encodeURIComponent(groupId)}`;
+
+/** A group id to look at; the empty one, which old groups may have, can be seen too. */
+export const shown = (groupId) => (groupId === "" ? "(empty id)" : groupId);

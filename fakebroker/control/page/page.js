@@ -1,0 +1,115 @@
+// Puts the page together: which view is shown, what the keys do, light and dark, and times that go on.
+
+import { CLUSTER, getClusters } from "./api.js";
+import * as brokers from "./brokers.js";
+import * as clock from "./clock.js";
+import { duration, find, h, timeOfDay, write } from "./dom.js";
+import * as faults from "./faults.js";
+import * as group from "./group.js";
+import * as groups from "./groups.js";
+import { nowMs, tell, want } from "./live.js";
+import * as now from "./now.js";
+import * as requests from "./requests.js";
+
+const VIEWS = { groups, requests, faults, clock };
+const KEYS = { g: "groups", r: "requests", f: "faults", c: "clock" };
+const THEMES = { "": "Theme: system", light: "Theme: light", dark: "Theme: dark" };
+const TICK_MS = 200;
+
+// Views: #groups?state=Stable, #groups/my-group, #requests?api=Fetch ...
+
+let closing = new AbortController();
+
+function route() {
+  closing.abort();
+  closing = new AbortController();
+  const [path, query] = location.hash.slice(1).split("?");
+  const slash = path.indexOf("/");
+  const name = slash < 0 ? path : path.slice(0, slash);
+  const isGroup = name === "groups" && slash >= 0;
+  const view = isGroup ? group : (VIEWS[name] ?? groups);
+  const argument = isGroup ? decodeURIComponent(path.slice(slash + 1)) : new URLSearchParams(query);
+  for (const link of document.querySelectorAll("nav a")) {
+    const isHere = link.hash === `#${name in VIEWS ? name : "groups"}`;
+    if (isHere) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  want({ requests: view === requests, group: isGroup ? argument : null });
+  const root = h("div", { class: "view" });
+  find("#view").replaceChildren(root);
+  view.open(root, argument, closing.signal);
+}
+
+// Keys
+
+function press(event) {
+  const { target, key } = event;
+  if (event.ctrlKey || event.metaKey || event.altKey || find("dialog[open]")) return;
+  if (key === "Escape") escape(target);
+  else if (target.matches("input, select, textarea")) return;
+  else if (KEYS[key]) location.hash = KEYS[key];
+  else if (key === "/") find("#view [data-first]")?.focus();
+  else if (key === "n") find("#now .rebalancing a")?.click();
+  else if (key === "b") find('#brokers [tabindex="0"]')?.focus();
+  else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
+  else if (key === "p") find("#pause")?.click();
+  else if (key === "t") find("#theme").click();
+  else if (key === "?") find("#help").showModal();
+  else return;
+  event.preventDefault();
+}
+
+function escape(target) {
+  if (target.matches("input, select, textarea")) target.blur();
+  else if (location.hash.startsWith("#groups/")) location.hash = "groups";
+}
+
+/** From one row of the view to the next. */
+function step(by) {
+  const rows = [...document.querySelectorAll("#view [data-row]")];
+  const at = rows.indexOf(document.activeElement);
+  rows[at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + by))]?.focus();
+}
+
+// Light and dark
+
+function showTheme() {
+  const theme = localStorage.getItem("theme") ?? "";
+  document.documentElement.dataset.theme = theme;
+  write(find("#theme"), THEMES[theme]);
+}
+
+function nextTheme() {
+  const names = Object.keys(THEMES);
+  localStorage.setItem("theme", names[(names.indexOf(localStorage.getItem("theme") ?? "") + 1) % names.length]);
+  showTheme();
+}
+
+// Times that go on
+
+function tick() {
+  const now_ms = nowMs();
+  write(find("#time"), timeOfDay(now_ms).slice(0, 8));
+  for (const time of document.querySelectorAll("[data-since]"))
+    write(time, duration(now_ms - Number(time.dataset.since)));
+}
+
+async function listClusters() {
+  const { clusters } = await getClusters();
+  const select = find("#clusters");
+  select.append(...clusters.map(({ name }) => h("option", { selected: name === CLUSTER }, name)));
+  select.hidden = clusters.length < 2;
+  select.addEventListener("change", () => (location.search = new URLSearchParams({ cluster: select.value })));
+}
+
+showTheme();
+find("#theme").addEventListener("click", nextTheme);
+find("#skip").addEventListener("click", () => find("#view").focus());
+find("#keys").addEventListener("click", () => find("#help").showModal());
+addEventListener("hashchange", route);
+addEventListener("keydown", press);
+setInterval(tick, TICK_MS);
+brokers.start();
+now.start();
+route();
+listClusters().catch(tell);

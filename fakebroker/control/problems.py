@@ -1,0 +1,93 @@
+"""What went wrong, as problem details (RFC 9457): which field, its value, and what was expected.
+
+Knows the sentences of the project's exceptions, which name all three; not who asked.
+"""
+
+import re
+from typing import Any, NotRequired, TypedDict
+
+from fakebroker.errors import FakebrokerError, ListenError, WaitTimeout
+
+PROBLEM_TYPE = "application/problem+json"
+
+_TITLES = {
+    400: "Bad request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Timed out",
+    409: "Conflict",
+    413: "Body too large",
+    415: "Not JSON",
+    421: "Wrong host",
+    422: "Cannot be",
+    500: "Error in fakebroker",
+    503: "Too many streams",
+}
+_SENTENCES = (
+    # fault: nth=0, expected a whole number of 1 or more
+    re.compile(
+        r"(?:^|.*?[:,] |.*? with )(?P<field>[\w.]+)=(?P<value>.+?)(?:, |: )expected (?P<expected>.+)", re.DOTALL
+    ),
+    # no broker 9 is up: expected one of 1, 2
+    re.compile(r".*?(?P<field>\w+) (?P<value>'[^']*'|-?\d+)[^:]*?(?:: |, )expected (?P<expected>.+)", re.DOTALL),
+)
+"""How the sentences of exceptions tell what is wrong."""
+
+
+class ProblemDetails(TypedDict):
+    """What is wrong; `field`, its `value` and what was `expected` where it is about one."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: NotRequired[str | None]
+    value: NotRequired[Any]
+    expected: NotRequired[str | None]
+
+
+class Problem(Exception):  # noqa: N818  # RFC 9457 calls it so, and it is the answer as well.
+    """A request that cannot be answered as it wishes.
+
+    Args:
+        status: The HTTP status.
+        detail: One sentence.
+        field: What is wrong: an argument or a part of the path.
+        value: What it is.
+        expected: What it should have been.
+    """
+
+    def __init__(
+        self, status: int, detail: str, *, field: str | None = None, value: Any = None, expected: str | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.field, self.value, self.expected = field, value, expected
+
+    def body(self) -> ProblemDetails:
+        """The problem as JSON has it."""
+        found: ProblemDetails = {
+            "type": "about:blank",
+            "title": _TITLES.get(self.status, "Error"),
+            "status": self.status,
+            "detail": str(self),
+        }
+        if self.field is not None:
+            found["field"], found["value"] = self.field, self.value
+        if self.expected is not None:
+            found["expected"] = self.expected
+        return found
+
+
+def not_found(what: str, value: object, known: str) -> Problem:
+    """Something is named that is not there."""
+    return Problem(404, f"no {what} {value!r}: expected {known}", field=what, value=value, expected=known)
+
+
+def problem_of(error: FakebrokerError) -> Problem:
+    """What one of the project's own exceptions is for who asked over HTTP."""
+    status = 408 if isinstance(error, WaitTimeout) else 409 if isinstance(error, ListenError) else 422
+    told = [found for each in _SENTENCES if (found := each.fullmatch(str(error)))] if status != 408 else []
+    return Problem(status, str(error), **(told[0].groupdict() if told else {}))

@@ -1,0 +1,166 @@
+"""Requests over HTTP: those that the journal has, and waiting for what must come."""
+
+from collections.abc import Iterator
+from typing import Any, TypedDict
+
+import msgspec
+
+from fakebroker.cluster.call import Call
+from fakebroker.control.clusters import Served
+from fakebroker.control.group_views import GroupDetail, detail
+from fakebroker.control.operations import CLUSTER, Arguments, Text, arguments_of, operation
+from fakebroker.control.reading import check_range
+from fakebroker.server import journal_file
+from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.journal_file import plain
+
+MAX_LISTED = 1_000
+MAX_WAIT_S = 60.0
+
+
+class RequestRow(TypedDict):
+    """One request with its response, as far as it has one; both as the journal keeps them."""
+
+    seq: int
+    api: str
+    version: int
+    broker: int
+    client_id: str
+    group_ids: list[str]
+    member_ids: list[str]
+    received_ms: float
+    answered_ms: float | None
+    latency_ms: float | None
+    errors: list[str]
+    request: dict[str, Any] | None
+    response: dict[str, Any] | None
+
+
+class RequestList(TypedDict):
+    """Some requests, oldest first; `last` is the number of the newest that has come, whether it is here or not."""
+
+    requests: list[RequestRow]
+    last: int
+
+
+class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which requests: those that are all of this. `after` makes it the first ones after a number, not the last ones."""
+
+    api: str | None = None
+    client_id: str | None = None
+    group: str | None = None
+    member: str | None = None
+    broker: int | None = None
+    connection: int | None = None
+    error: str | None = None
+    since: float | None = None
+    after: int | None = None
+    limit: int = 100
+
+
+@operation("GET", f"{CLUSTER}/journal")
+async def list_requests(served: Served, query: JournalQuery) -> RequestList:
+    """Requests that the journal has, with their responses."""
+    check_range("limit", query.limit, 0, MAX_LISTED)
+    view = await served.ask(served.cluster.journal_view)
+    names = ("client_id", "group", "member", "broker", "connection", "error", "since")
+    matches = view.matcher(query.api, {name: getattr(query, name) for name in names})
+    numbered, after = view.numbered(), query.after
+    last = view.dropped + len(view.calls)
+    if after is None:
+        found = _first(query.limit, (each for each in reversed(numbered) if matches(each[1])))[::-1]
+    else:
+        new = numbered[max(0, after - view.dropped) :]
+        found = _first(query.limit, (each for each in new if matches(each[1])))
+    return {"requests": [request_row(number, call) for number, call in found], "last": last}
+
+
+def _first(count: int, calls: Iterator[tuple[int, Call]]) -> list[tuple[int, Call]]:
+    return [each for each, _ in zip(calls, range(count), strict=False)]
+
+
+def request_row(number: int, call: Call) -> RequestRow:
+    """A request under its number."""
+    return {
+        "seq": number,
+        "api": call.api.name,
+        "version": call.api_version,
+        "broker": call.broker.node_id,
+        "client_id": call.client_id,
+        "group_ids": list(call.group_ids),
+        "member_ids": list(call.member_ids),
+        "received_ms": call.received_ms,
+        "answered_ms": call.answered_ms,
+        "latency_ms": call.latency_ms,
+        "errors": [error.name for error in call.errors],
+        "request": None if call.request is None else plain(call.request, call.api_version),
+        "response": None if call.response is None else plain(call.response, call.response_version),
+    }
+
+
+@operation("GET", f"{CLUSTER}/journal.jsonl")
+async def export_journal(served: Served) -> Text:
+    """The journal as a file that `fakebroker.server.journaling.read_journal` reads: a JSON object a line."""
+    view = await served.ask(served.cluster.journal_view)
+    view.check_kept()
+    head = journal_file.Head(view.mode, view.dropped, view.node_ids)
+    return Text("".join(journal_file.lines(head, view.calls)), "application/x-ndjson")
+
+
+# Waiting
+
+
+class Committed(TypedDict):
+    """What is committed."""
+
+    offset: int
+    metadata: str
+    leader_epoch: int
+    commit_timestamp_ms: int
+
+
+class Requests(TypedDict):
+    """Requests, oldest first."""
+
+    requests: list[RequestRow]
+
+
+def _checked(body: Arguments) -> dict[str, Any]:
+    given = body.given()
+    check_range("timeout_s", given.get("timeout_s", 0.0), 0, MAX_WAIT_S)
+    return given
+
+
+@operation("POST", f"{CLUSTER}/wait/state", body=arguments_of(FakeCluster.wait_for_state))
+async def wait_for_state(served: Served, body: Arguments) -> GroupDetail:
+    """Wait until a group is in a state."""
+    view = await served.cluster.wait_for_state_async(**_checked(body))
+    return await served.ask(lambda: detail(served, view.group_id))
+
+
+@operation("POST", f"{CLUSTER}/wait/generation", body=arguments_of(FakeCluster.wait_for_generation))
+async def wait_for_generation(served: Served, body: Arguments) -> GroupDetail:
+    """Wait until a group's generation is above a number."""
+    view = await served.cluster.wait_for_generation_async(**_checked(body))
+    return await served.ask(lambda: detail(served, view.group_id))
+
+
+@operation("POST", f"{CLUSTER}/wait/commit", body=arguments_of(FakeCluster.wait_for_commit))
+async def wait_for_commit(served: Served, body: Arguments) -> Committed:
+    """Wait until a group has committed an offset."""
+    found = await served.cluster.wait_for_commit_async(**_checked(body))
+    return {
+        "offset": found.offset,
+        "metadata": found.metadata,
+        "leader_epoch": found.leader_epoch,
+        "commit_timestamp_ms": found.commit_timestamp_ms,
+    }
+
+
+@operation("POST", f"{CLUSTER}/wait/request", body=arguments_of(FakeCluster.wait_for_request))
+async def wait_for_request(served: Served, body: Arguments) -> Requests:
+    """Wait until requests have come."""
+    calls = await served.cluster.wait_for_request_async(**_checked(body))
+    view = await served.ask(served.cluster.journal_view)
+    numbers = {id(call): number for number, call in view.numbered()}
+    return {"requests": [request_row(numbers.get(id(call), 0), call) for call in calls]}

@@ -1,0 +1,114 @@
+"""The control server: HTTP beside the brokers, spoken by a process of its own.
+
+Reading and writing HTTP takes more time than what is asked for: in the brokers' process it would be time that they have
+not. So a second process does that (`gateway`), and passes on what is asked; this end answers in the thread of the first
+cluster, between two requests to its brokers.
+"""
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import trio
+
+import fakebroker
+from fakebroker.control.answering import Answering
+from fakebroker.control.auth import TOKEN_VARIABLE, own_token
+from fakebroker.control.clusters import Clusters
+from fakebroker.control.dispatch import Dispatcher
+from fakebroker.control.wire import Ask, Frames
+from fakebroker.errors import FakebrokerError
+from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.running import bound
+
+logger = logging.getLogger("fakebroker")
+
+_BACKLOG = 1024
+_READ_BYTES = 2**16
+_END_S = 5.0
+
+
+class ControlServer:
+    """HTTP control of a cluster that runs, and of others that are asked for. As a context manager it serves meanwhile.
+
+    Args:
+        cluster: What is controlled, under the name `default`.
+        host: The address to listen on.
+        port: The port; 0 takes a free one.
+        token: What callers have to show. Without one, one is made if others than this machine can ask.
+
+    Attributes:
+        url: Where it is reached.
+        token: What callers have to show; None is nothing.
+        has_made_token: Whether nobody knows it yet.
+
+    Raises:
+        FakebrokerError: On entering: the process that speaks HTTP does not come up.
+        ListenError: The address or port cannot be had.
+    """
+
+    def __init__(self, cluster: FakeCluster, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
+        self._cluster = cluster
+        self._host = host
+        self._listener = bound(host, port)
+        self.token = own_token(host, token)
+        self.has_made_token = self.token != token
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._listener.getsockname()[1]}"
+        self._scope = trio.CancelScope()
+        self._process: subprocess.Popen[bytes]
+
+    def __enter__(self) -> Self:
+        self._listener.listen(_BACKLOG)
+        ours, theirs = socket.socketpair()
+        with theirs, self._listener:
+            self._process = _start_gateway(self._listener, theirs, self._host, self.token)
+        if ours.recv(1) != b"+":
+            raise FakebrokerError(f"the control server ended at its start, with status {self._process.wait()}")
+        self._cluster.run_beside(lambda: self._serve(ours))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cluster.call(self._scope.cancel)
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    async def _serve(self, link: socket.socket) -> None:
+        """Answer what the other process passes on, until one of them ends."""
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(link))
+        clusters = Clusters(self._cluster)
+        with self._scope:
+            try:
+                async with stream, clusters.watched(), trio.open_nursery() as nursery:
+                    answering, frames = Answering(stream, Dispatcher(clusters), nursery), Frames(Ask)
+                    while data := await stream.receive_some(_READ_BYTES):
+                        await answering.take(list(frames.feed(bytes(data))))
+                    nursery.cancel_scope.cancel()
+            except* trio.BrokenResourceError:
+                pass  # The other end closed the link with something unread.
+            except* Exception:  # A fault of ours costs the control, not the brokers.
+                logger.exception("control over HTTP failed")
+            logger.error("nothing is controlled over HTTP any more: the process that speaks it has ended")
+
+
+def _start_gateway(
+    listener: socket.socket, link: socket.socket, host: str, token: str | None
+) -> "subprocess.Popen[bytes]":
+    """Start the process that speaks HTTP; it ends when the link does."""
+    home = str(Path(fakebroker.__file__).parent.parent)
+    path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, TOKEN_VARIABLE: token or ""}
+    command = [sys.executable, "-m", "fakebroker.control.gateway", str(listener.fileno()), str(link.fileno()), host]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, env=environment, pass_fds=(listener.fileno(), link.fileno())
+    )

@@ -1,0 +1,148 @@
+"""The ASGI application: who may ask, how long a body may be, the page, the streams; all else is for the brokers."""
+
+from importlib.resources import files
+
+import msgspec
+import trio
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fakebroker.control.auth import Guard
+from fakebroker.control.brokers_end import BrokersEnd, HasEnded
+from fakebroker.control.problems import PROBLEM_TYPE, Problem
+from fakebroker.control.streams import Feeds, stream
+from fakebroker.control.wire import Reply
+
+MAX_BODY_BYTES = 1024 * 1024
+_MOST_READ_BYTES = 16 * MAX_BODY_BYTES
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+_PAGE = files("fakebroker.control") / "page"
+_DOCS = files("fakebroker.control") / "docs.html"
+_KINDS = {
+    "html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "json": "application/json",
+}  # fmt: skip
+
+
+def make_app(brokers: BrokersEnd, guard: Guard, nursery: trio.Nursery) -> ASGIApp:
+    """The application in front of some brokers; what goes on beside requests runs in the nursery."""
+    feeds = Feeds(brokers, nursery)
+
+    async def listen(request: Request) -> Response:
+        return await stream(feeds, request)
+
+    async def pass_on(request: Request) -> Response:
+        return await _passed_on(brokers, request)
+
+    routes = [
+        Route("/healthz", _healthz),
+        Route("/docs", _docs),
+        Route("/", _page),
+        Route("/page/{path:path}", _page),
+        Route("/v1/clusters/{cluster}/stream", listen),
+        Route("/{path:path}", pass_on, methods=_METHODS),
+    ]
+    handlers = {Problem: _problem, HasEnded: _ended, ClientDisconnect: _gone}
+    return Gate(Starlette(routes=routes, exception_handlers=handlers), guard)  # type: ignore[arg-type]
+
+
+class Gate:
+    """Lets requests through to the application that may be made.
+
+    Args:
+        app: The application.
+        guard: Who tells.
+    """
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                self._guard.check(scope["method"], scope["path"], Headers(scope=scope))
+            except Problem as problem:
+                await response_to(problem)(scope, receive, send)
+                return
+            # A part of a path may have a slash in its name: it is unquoted when the path has been taken apart.
+            scope["path"] = scope["raw_path"].decode("ascii")
+        await self._app(scope, receive, send)
+
+
+async def _passed_on(brokers: BrokersEnd, request: Request) -> Response:
+    """What the brokers answer; a client that goes away meanwhile waits for it no longer."""
+    body = await _body(request)
+    reply: Reply | None = None
+    ended: HasEnded | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(watch)
+        try:
+            reply = await brokers.ask(request.method, request.url.path, request.url.query, body)
+        except HasEnded as error:  # Through the nursery it would come in a group, which has no answer of its own.
+            ended = error
+        nursery.cancel_scope.cancel()
+    if ended is not None:
+        raise ended
+    if reply is None:
+        raise ClientDisconnect
+    return Response(reply.body, reply.status, reply.headers, reply.media_type or None)
+
+
+async def _body(request: Request) -> bytes:
+    body, length = bytearray(), 0
+    # To the end, so that who sends too much hears of it.
+    async for chunk in request.stream():
+        length += len(chunk)
+        if length <= MAX_BODY_BYTES:
+            body += chunk
+        elif length > _MOST_READ_BYTES:
+            break
+    if length > MAX_BODY_BYTES:
+        expected = f"at most {MAX_BODY_BYTES} bytes"
+        raise Problem(413, f"body: expected {expected}", field="body", expected=expected)
+    return bytes(body)
+
+
+async def _healthz(request: Request) -> Response:
+    return Response(b'{"status":"ok"}', media_type="application/json")
+
+
+async def _docs(request: Request) -> Response:
+    return Response(_DOCS.read_bytes(), media_type="text/html")
+
+
+async def _page(request: Request) -> Response:
+    name = request.path_params.get("path", "index.html")
+    known = {each.name: each for each in _PAGE.iterdir() if each.is_file()}
+    if name not in known:
+        raise Problem(404, f"page={name!r}: expected one of {', '.join(known)}", field="page", value=name)
+    kind = _KINDS.get(name.rpartition(".")[2], "application/octet-stream")
+    return Response(known[name].read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
+
+
+def response_to(problem: Problem) -> Response:
+    """A problem as a response."""
+    headers = {"www-authenticate": "Bearer"} if problem.status == 401 else None
+    return Response(msgspec.json.encode(problem.body()), problem.status, headers, PROBLEM_TYPE)
+
+
+async def _problem(request: Request, error: Problem) -> Response:
+    return response_to(error)
+
+
+async def _ended(request: Request, error: HasEnded) -> Response:
+    return response_to(Problem(503, "the brokers' process has ended"))
+
+
+async def _gone(request: Request, error: ClientDisconnect) -> Response:
+    return Response(status_code=499)  # Nobody reads it.

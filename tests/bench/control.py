@@ -1,0 +1,122 @@
+"""What control over HTTP costs the brokers: heartbeats without it, with it, and while it is asked and listened to.
+
+    python -m tests.bench.control [--rounds N] [--seconds S]
+
+The brokers have the first core, what speaks HTTP and all load the second one. `make bench` runs this as well.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.bench import OURS, load, pin
+
+CALLS_PER_S = 200
+STREAMS = 20
+MOST_LOST = 0.1
+SETTINGS = ("without control", "with control", "controlled")
+
+
+@contextmanager
+def serving(*, with_control: bool) -> Iterator[tuple[int, int, int]]:
+    """A process that serves: its id, its port and that of its control, which is 0 without."""
+    command = [*OURS, *(["--control", "127.0.0.1:0"] if with_control else [])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        ports = [int(process.stdout.readline().strip().rpartition(":")[2]) for _ in range(1 + with_control)]
+        _pin_threads(process.pid)
+        yield process.pid, ports[0], ports[1] if with_control else 0
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def _pin_threads(pid: int) -> None:
+    """Keep the brokers on the first core, and the process beside them that speaks HTTP on the second."""
+    if hasattr(os, "sched_setaffinity") and len(cores := sorted(os.sched_getaffinity(0))) > 1:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.sched_setaffinity(int(thread), {cores[0]})
+            with open(f"/proc/{pid}/task/{thread}/children") as children:
+                for child in children.read().split():
+                    os.sched_setaffinity(int(child), {cores[1]})
+
+
+def measure(setting: str, seconds: float) -> dict[str, float]:
+    """Heartbeats in one of the settings, and the processor time that the brokers took for each."""
+    with serving(with_control=setting != SETTINGS[0]) as (pid, port, control_port):
+        asking = _asked(control_port, seconds) if setting == "controlled" else None
+        used_s = _used_s(pid)
+        found = load(port, seconds)
+        found["us_per_heartbeat"] = (_used_s(pid) - used_s) / (found["requests_per_s"] * seconds) * 1e6
+        if asking is not None:
+            found |= {f"control_{name}": value for name, value in json.loads(asking.communicate()[0]).items()}
+        return found
+
+
+def _asked(port: int, seconds: float) -> "subprocess.Popen[str]":
+    """Control calls and streams, for somewhat longer than the heartbeats."""
+    arguments = [str(port), str(CALLS_PER_S), str(STREAMS), str(seconds + 2)]
+    command = [sys.executable, "-m", "tests.bench.control_load", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: pin(1))
+    time.sleep(0.5)  # It has to be under way.
+    return process
+
+
+def _used_s(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cost(rounds: int, seconds: float, console: Console) -> dict[str, dict[str, float]]:
+    """The medians of all settings, alternating."""
+    found: dict[str, list[dict[str, float]]] = {setting: [] for setting in SETTINGS}
+    with console.status("measuring") as status:
+        for number in range(rounds):
+            for setting in SETTINGS:
+                status.update(f"round {number + 1} of {rounds}: heartbeats {setting}")
+                found[setting].append(measure(setting, seconds))
+    return {
+        setting: {name: statistics.median(one[name] for one in results) for name in results[0]}
+        for setting, results in found.items()
+    }
+
+
+def lost(results: dict[str, dict[str, float]]) -> float:
+    """Which share of the heartbeats is lost while control is asked and listened to."""
+    return 1 - results["controlled"]["requests_per_s"] / results["without control"]["requests_per_s"]
+
+
+def show(results: dict[str, dict[str, float]], console: Console) -> None:
+    table = Table(title=f"heartbeats while control answers {CALLS_PER_S} calls/s and feeds {STREAMS} streams")
+    for column in ("measured", *results):
+        table.add_column(column, justify="left" if column == "measured" else "right")
+    for metric in results["controlled"]:
+        cells = (f"{one[metric]:,.1f}" if metric in one else "" for one in results.values())
+        table.add_row(metric, *cells)
+    console.print(table)
+    verdict = "reached" if lost(results) <= MOST_LOST else "MISSED"
+    console.print(f"heartbeats lost to control: {lost(results):.1%}, target at most {MOST_LOST:.0%}: {verdict}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure what control over HTTP costs the brokers.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3)
+    arguments = parser.parse_args()
+    console = Console()
+    show(cost(arguments.rounds, arguments.seconds, console), console)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+// A consumer of kafkajs reads on while fetch lets things go wrong: joins and fetches that fail, a coordinator that moves,
+// a broker that stops. Prints what it has seen, as JSON.
+
+import { Kafka, logLevel } from "kafkajs";
+
+const GROUP = "billing";
+const CLUSTER = `${process.env.CONTROL}/v1/clusters/default`;
+
+async function control(method, path, body) {
+  const headers = { "content-type": "application/json" };
+  const response = await fetch(CLUSTER + path, { method, headers, body: body && JSON.stringify(body) });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(`${method} ${path}: ${answer.detail}`);
+  return answer;
+}
+
+const { bootstrap_servers } = await control("GET", "");
+const kafka = new Kafka({
+  brokers: bootstrap_servers.split(","),
+  logLevel: logLevel.NOTHING,
+  retry: { initialRetryTime: 50, maxRetryTime: 200 },
+});
+const producer = kafka.producer();
+const consumer = kafka.consumer({ groupId: GROUP, sessionTimeout: 3000, heartbeatInterval: 100, maxWaitTimeInMs: 100 });
+const read = new Set();
+
+/** Let the consumer read and commit ten more records. */
+let sent = 0;
+async function readOn() {
+  const messages = Array.from({ length: 10 }, () => ({ partition: 0, value: `record ${sent++}` }));
+  await producer.send({ topic: "orders", messages });
+  await control("POST", "/wait/commit", { group_id: GROUP, partition: "orders-0", at_least: sent, timeout_s: 30 });
+}
+
+const faults = [
+  { api: "JoinGroup", group: GROUP, error: "COORDINATOR_NOT_AVAILABLE", times: 2 },
+  { api: "Fetch", partition: "orders-0", error: "NOT_LEADER_OR_FOLLOWER", times: 2 },
+  { api: "Heartbeat", group: GROUP, drop: true, times: 1 },
+];
+const ids = [];
+for (const fault of faults) ids.push((await control("POST", "/faults", fault)).id);
+await producer.connect();
+await consumer.connect();
+await consumer.subscribe({ topics: ["orders"], fromBeginning: true });
+await consumer.run({ eachMessage: async ({ message }) => read.add(message.value.toString()) });
+await readOn();
+await control("POST", "/wait/request", { api: "Heartbeat" });
+const hits = [];
+for (const id of ids) hits.push((await control("GET", `/faults/${id}`)).hits);
+
+const { coordinator: first } = await control("GET", `/groups/${GROUP}`);
+await control("POST", "/coordinators/move", { group_id: GROUP, to: (first % 3) + 1, load_ms: null });
+await control("POST", "/wait/request", { error: "COORDINATOR_LOAD_IN_PROGRESS" });
+await control("POST", "/coordinators/finish_loading");
+await readOn();
+
+const { coordinator: second } = await control("GET", `/groups/${GROUP}`);
+await control("POST", `/brokers/${second}/stop`, {});
+await readOn();
+const { coordinator: third } = await control("GET", `/groups/${GROUP}`);
+await control("POST", `/brokers/${second}/start`, {});
+await readOn();
+
+await consumer.disconnect();
+await producer.disconnect();
+await control("POST", "/wait/state", { group_id: GROUP, state: "Empty" });
+console.log(JSON.stringify({ read: [...read], hits, coordinators: [first, second, third] }));

@@ -1,0 +1,163 @@
+"""The client: the methods of FakeCluster, for a cluster in another process."""
+
+import inspect
+from collections.abc import Iterator
+
+import pytest
+
+from fakebroker import Broker, ConfigError, FakebrokerError, FakeCluster, GroupSeed, MemberSeed, WaitTimeout
+from fakebroker.control import Client
+from fakebroker.control.client_http import Unreachable
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.control.asking import Asking, asking
+from tests.server.wire import Wire, find_coordinator
+
+
+@pytest.fixture(scope="module")
+def control() -> Iterator[Asking]:
+    with asking(3, {"orders": 4}, clock="manual", token="secret") as made:
+        yield made
+
+
+@pytest.fixture
+def client(control: Asking) -> Client:
+    made = Client(control.server.url, "secret")
+    made.reset()
+    return made
+
+
+NOT_FOR_CLIENTS = {
+    # These are the process's own, or would be several requests under a name that promises one.
+    "add_fault", "call", "call_async", "clock", "cluster", "connections", "is_at_home", "journal_dropped",
+    "remove_fault", "report", "run_beside", "wait_until", "watch",
+}  # fmt: skip
+
+
+def test_its_methods_are_those_of_the_cluster() -> None:
+    names = {name for name in dir(FakeCluster) if not name.startswith("_") and not name.endswith("_async")}
+    assert names - NOT_FOR_CLIENTS <= set(dir(Client))
+    for name in sorted(names & set(dir(Client)) - {"groups", "fail", "seed_groups", "restore", "wait_for_request"}):
+        ours, theirs = getattr(Client, name), getattr(FakeCluster, name)
+        if inspect.isfunction(ours):
+            assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters), name
+
+
+def test_views_are_those_of_the_cluster(control: Asking, client: Client) -> None:
+    client.seed_group("g", ["a", MemberSeed(instance_id="i")], offsets={("orders", 1): 5}, topics=["orders"])
+    cluster = control.cluster
+    assert client.brokers == cluster.brokers
+    assert client.bootstrap_servers == cluster.bootstrap_servers
+    assert client.coordinator_of("g") == cluster.coordinator_of("g")
+    assert client.group("g") == cluster.group("g")
+    assert client.group("g").timeline() == cluster.group("g").timeline()
+    assert client.offsets("g") == cluster.offsets("g")
+    assert client.timeline("g") == cluster.timeline("g")
+    assert client.explain("g") == cluster.explain("g")
+    assert client.pending_deadlines() == cluster.pending_deadlines()
+    assert client.group("nobody") == cluster.group("nobody")
+    assert client.timeline("nobody").moments == ()
+    assert [row["group_id"] for row in client.groups(state="Stable")] == ["g"]
+    assert client.overview()["members"] == 2
+
+
+def test_brokers_topics_and_coordinators(control: Asking, client: Client) -> None:
+    client.stop_broker(1, elect=False)
+    assert not client.brokers[0].up
+    client.start_broker(1)
+    client.restart_broker(2, load_ms=0)
+    client.rolling_restart()
+    client.upgrade_broker(3, "2.8")
+    assert client.add_broker(Broker(as_version="3.0")).node_id == 4
+    client.set_broker(4, accept="refuse")
+    client.remove_broker(4)
+    client.create_topic("t", 2)
+    client.create_partitions("t", 3)
+    client.delete_topic("t")
+    client.seed_group("g", 1, topics=["orders"])
+    to = client.coordinator_of("g").node_id % 3 + 1
+    client.move_coordinator("g", to, load_ms=None)
+    client.finish_loading()
+    assert client.coordinator_of("g").node_id == to
+    client.move_offsets_partition(control.cluster.cluster.offsets_partition_of("g").index, None)
+    client.stop_zombies()
+    with pytest.raises(ConfigError, match=r"^group 'g' has no coordinator now$"):
+        client.coordinator_of("g")
+
+
+def test_rebalances_by_hand(client: Client) -> None:
+    client.seed_groups([GroupSeed(group_id="g", members=["a", MemberSeed(client_id="s", instance_id="i")])])
+    with client.hold("g", "PreparingRebalance"):
+        client.force_rebalance("g")
+        assert client.group("g").state == "PreparingRebalance"
+        client.choose_leader("g", "a")
+        client.release("g", "PreparingRebalance")
+    client.delay_sync("g", "a", 5)
+    client.release_sync("g", "a")
+    client.fence("g", "i")
+    client.evict("g", "i")
+    client.expire("g", "a")
+    assert client.group("g").members == ()
+
+
+def test_faults_and_requests(control: Asking, client: Client) -> None:
+    with client.fail("Heartbeat", error="NOT_COORDINATOR", group="g") as fault:
+        with Wire(control.cluster.brokers[0]) as wire:
+            wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+            wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
+        assert fault.hits == 1
+        assert [each.id for each in client.faults] == [fault.id]
+    assert client.faults == []
+    fault.remove()
+    client.fail(None, drop=True)
+    client.clear_faults()
+    assert client.faults == []
+    assert client.count("Heartbeat", error="NOT_COORDINATOR") == 1
+    client.assert_order("FindCoordinator", "Heartbeat")
+    assert client.wait_for_request("Heartbeat")[0]["errors"] == ["NOT_COORDINATOR"]
+
+
+def test_time_and_snapshots(client: Client) -> None:
+    client.seed_group("g", 1, topics=["orders"], lag=0)
+    client.advance(1.5)
+    kept = client.snapshot()
+    happened = client.advance_to_next_deadline()
+    assert happened is not None
+    assert [deadline.kind for deadline in happened] == ["session"]
+    client.restore(kept)
+    assert len(client.group("g").members) == 1
+
+
+def test_waiting(client: Client) -> None:
+    client.seed_group("g", 2, topics=["orders"], offsets={"orders-0": 5})
+    assert client.wait_for_state("g", "Stable", members=2) == client.group("g")
+    assert client.wait_for_generation("g", above=0).generation_id == 1
+    assert client.wait_for_commit("g", "orders-0", at_least=5).offset == 5
+    with pytest.raises(WaitTimeout, match=r"^never came, within 0 s: group g in Empty"):
+        client.wait_for_state("g", "Empty", timeout_s=0)
+
+
+def test_other_clusters(client: Client) -> None:
+    other = client.create_cluster("other", brokers=1)
+    assert len(other.brokers) == 1
+    other.delete_cluster()
+    with pytest.raises(ConfigError, match=r"^no cluster 'other': expected one of default$"):
+        other.group("g")
+    with pytest.raises(ConfigError, match=r"^no cluster 'other': expected one of default$"):
+        other.timeline("g")
+
+
+def test_what_is_wrong_is_one_sentence(control: Asking, client: Client) -> None:
+    with pytest.raises(ConfigError, match=r"^no broker 9: expected one of 1, 2, 3$"):
+        client.stop_broker(9)
+    with pytest.raises(ConfigError, match=r"^url='localhost': expected an address such as"):
+        Client("localhost")
+    with pytest.raises(FakebrokerError, match="wants another token"):
+        Client(control.server.url, "wrong").reset()
+
+
+def test_a_server_that_is_not_there_is_one_sentence() -> None:
+    with asking(1) as control:
+        url = control.server.url
+    with pytest.raises(Unreachable, match=rf"^{url} does not answer: Connection refused$"):
+        Client(url).reset()

@@ -1,0 +1,396 @@
+"""The page at `/`: a headless Chromium clicks through it, with real members in the cluster behind it."""
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from fakebroker import FakeCluster
+from fakebroker.cluster.group_seed import GroupSeed
+from fakebroker.control.server import ControlServer
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.control.browsing import (
+    PATIENCE_MS,
+    REFUSED,
+    Member,
+    Theme,
+    chromium,
+    faint_texts,
+    is_live,
+    looking_at,
+    settled,
+)
+from tests.server.wire import Wire
+
+pytestmark = pytest.mark.slow
+
+GROUP = "payments"
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "<script>alert(1)</script>",
+    '"><b>bold</b>',
+    "a/b?c#d%2F&e",
+    "größe 日本 😀",
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(topics={"orders": 6}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def url(cluster: FakeCluster) -> Iterator[str]:
+    with ControlServer(cluster) as server:
+        yield f"{server.url}/"
+
+
+@contextmanager
+def waiting_for_slow(cluster: FakeCluster) -> Iterator[Member]:
+    """A group that is rebalancing: `slow` has not joined again since `new` came."""
+    with Member(cluster, GROUP, "quick"), Member(cluster, GROUP, "slow") as slow:
+        settled(cluster, GROUP, 2)
+        slow.stall()
+        with Member(cluster, GROUP, "new"):
+            cluster.wait_for_state(GROUP, "PreparingRebalance", members=3)
+            yield slow
+
+
+def broker(page: Page, node_id: int) -> Locator:
+    return page.get_by_role("listitem", name=f"Broker {node_id}", exact=True)
+
+
+# What is going on
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_says_at_once_which_group_is_rebalancing_and_why(
+    browser: Browser, cluster: FakeCluster, url: str, theme: Theme
+) -> None:
+    with waiting_for_slow(cluster) as slow, looking_at(browser, url, theme) as page:
+        now = page.get_by_role("region", name="Rebalancing now")
+        expect(now.get_by_role("heading").first).to_have_text("1 group rebalancing")
+        expect(now.get_by_role("listitem")).to_contain_text(f"{GROUP}PreparingRebalance")
+        expect(now.get_by_role("listitem")).to_contain_text("2 of 3 have joined, waiting for slow")
+        assert faint_texts(page) == []
+
+        index = cluster.cluster.offsets_partition_of(GROUP).index
+        expect(page.locator("[data-rebalancing].partitions, .partitions [data-rebalancing]")).to_have_attribute(
+            "aria-label", f"Partition {index}: 1 group, 3 members, a group on it is rebalancing"
+        )
+
+        slow.go_on()
+        expect(now.get_by_role("heading").first).to_have_text("No group is rebalancing")
+        expect(now.locator(".recent li").first).to_contain_text(f"{GROUP} Stable")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_draws_the_life_of_a_group(browser: Browser, cluster: FakeCluster, url: str, theme: Theme) -> None:
+    with waiting_for_slow(cluster) as slow, looking_at(browser, url, theme) as page:
+        page.get_by_role("link", name=GROUP).first.click()
+        expect(page.locator(".explanation")).to_contain_text("Waiting for slow")
+        picture = page.locator(".picture")
+        expect(picture.locator("text.bad")).to_have_text("has not rejoined")
+        expect(picture.locator(".parked.JoinGroup.open")).to_have_count(2)
+        expect(picture.locator(".state.PreparingRebalance title").last).to_contain_text(
+            "JoinGroup of new, a new member"
+        )
+        expect(page.locator("tr.missing")).to_contain_text("slow")
+        assert faint_texts(page) == []
+
+        picture.focus()
+        page.keyboard.press("ArrowLeft")
+        expect(page.locator(".readout")).to_contain_text("PreparingRebalance, generation")
+
+        generation_id = cluster.group(GROUP).generation_id
+        slow.go_on()
+        expect(page.locator(".view .chip").first).to_have_text("Stable")
+        expect(page.locator(".facts").last).to_contain_text(f"generation {generation_id + 1}")
+        expect(picture.get_by_text(f"gen {generation_id + 1}")).to_be_attached()
+        expect(picture.locator(".parked.open")).to_have_count(0)
+        expect(page.get_by_role("row").filter(has_text="new").first).to_contain_text("orders-")
+
+
+def test_a_group_is_led_by_hand(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with Member(cluster, GROUP, "one"), Member(cluster, GROUP, "two"):
+        settled(cluster, GROUP, 2)
+        with looking_at(browser, f"{url}#groups/{GROUP}", may_say=(REFUSED,)) as page:
+            state = page.locator(".view .chip").first
+            page.get_by_role("button", name="Release").click()
+            expect(page.get_by_role("alert").filter(has_text="is not held")).to_be_visible()
+            page.get_by_role("button", name="Hold", exact=True).click()
+            page.get_by_role("button", name="Force a rebalance").click()
+            expect(state).to_have_text("PreparingRebalance")
+            expect(page.locator(".explanation")).to_contain_text("2 of 2 members have joined the round")
+            page.get_by_role("button", name="Release").click()
+            expect(state).to_have_text("Stable")
+            page.get_by_role("row").filter(has_text="one").get_by_role("button", name="Evict").first.click()
+            expect(page.locator(".scroll").nth(1)).to_contain_text("gone: one")
+            leader = cluster.coordinator_of(GROUP).node_id
+            to = next(each.node_id for each in cluster.brokers if each.node_id != leader)
+            page.get_by_label("Move its coordinator to").select_option(str(to))
+            page.get_by_role("button", name="Move").click()
+            expect(page.locator(".facts").last).to_contain_text(f"at broker {to}")
+            settled(cluster, GROUP, 2)
+
+
+# Many groups
+
+
+def test_finds_one_of_ten_thousand_groups(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    cluster.seed_groups(GroupSeed(group_id=f"group-{number:05}", topics=["orders"], lag=0) for number in range(9_999))
+    with Member(cluster, GROUP, "one"), looking_at(browser, url) as page:
+        settled(cluster, GROUP, 1)
+        rows = page.locator(".groups tbody tr")
+        expect(page.locator(".bar [role=status]")).to_have_text("1 to 100 of 10,000 groups")
+        expect(rows).to_have_count(100)
+        expect(rows.first).to_contain_text(GROUP)
+
+        page.get_by_label("Order").select_option("name")
+        page.get_by_role("button", name="More").click()
+        expect(page.locator(".bar [role=status]")).to_have_text("101 to 200 of 10,000 groups")
+        expect(rows.first).to_contain_text("group-00100")
+
+        page.get_by_label("Search group ids").fill("GROUP-0777")
+        expect(page.locator(".bar [role=status]")).to_have_text("10 groups")
+        page.get_by_label("Search group ids").fill("")
+        page.get_by_label("State").select_option("Stable")
+        expect(page.locator(".bar [role=status]")).to_have_text("1 group")
+        page.get_by_label("State").select_option("PreparingRebalance")
+        expect(page.get_by_text("No group is like this.")).to_be_visible()
+
+
+def test_whatever_clients_call_themselves_is_text(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    for group_id in HOSTILE:
+        cluster.seed_group(group_id, [HOSTILE[0]], topics=["orders"])
+    with Wire(cluster.brokers[0], client_id=HOSTILE[1]) as wire, looking_at(browser, url) as page:
+        wire.send(FindCoordinatorRequest(coordinator_keys=[HOSTILE[0]]))
+        wire.receive()
+        for group_id in HOSTILE:
+            page.locator(".groups").get_by_role("link", name=group_id, exact=True).click()
+            expect(page.locator("h2.id")).to_have_text(group_id)
+            expect(page.locator(".explanation")).to_contain_text(f"{group_id} has been in Stable")
+            expect(page.locator(".view tbody").first).to_contain_text(HOSTILE[0])
+            page.get_by_role("link", name="All groups").click()
+        page.keyboard.press("r")
+        page.get_by_label("Client id").fill(HOSTILE[1])
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="FindCoordinator").click()
+        expect(page.locator(".detail pre").first).to_contain_text(HOSTILE[0])
+        expect(page.locator("img, body script")).to_have_count(0)
+
+
+# Requests
+
+
+def test_shows_requests_with_their_bodies(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with waiting_for_slow(cluster), looking_at(browser, f"{url}#requests", may_say=(REFUSED,)) as page:
+        rows = page.locator(".requests tbody tr")
+        expect(rows.filter(has_text="Heartbeat").first).to_contain_text(GROUP)
+        page.get_by_role("button", name="Pause").click()
+        expect(page.get_by_role("button", name="Go on")).to_be_visible()
+        page.get_by_role("button", name="Go on").click()
+
+        page.get_by_label("API").fill("JoinGroup")
+        page.get_by_label("Client id").fill("new")
+        page.keyboard.press("Enter")
+        expect(rows).to_have_count(2)
+        expect(rows.first).to_contain_text("waits")
+        expect(rows.last).to_contain_text("MEMBER_ID_REQUIRED")
+        rows.last.get_by_role("button").click()
+        request, response = page.locator(".detail pre").all_inner_texts()
+        assert json.loads(request)["group_id"] == GROUP
+        assert json.loads(response)["error_code"] == "MEMBER_ID_REQUIRED"
+
+        page.get_by_label("API").fill("JoinGruppe")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert").filter(has_text="JoinGruppe").first).to_contain_text(
+            "unknown API 'JoinGruppe'"
+        )
+
+
+def test_says_when_it_samples(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with Wire(cluster.brokers[0]) as wire, looking_at(browser, f"{url}#requests") as page:
+        is_live(page)
+        note = page.locator(".note")
+        while "Sampled: 50 of the last" not in note.inner_text():
+            for _ in range(500):
+                wire.send(FindCoordinatorRequest(coordinator_keys=[GROUP]))
+            for _ in range(500):
+                wire.receive()
+        assert page.locator(".requests tbody tr").count() <= 200
+
+
+# What can be done
+
+
+def test_faults_come_and_go(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with Member(cluster, GROUP, "one"), looking_at(browser, f"{url}#faults", may_say=(REFUSED,)) as page:
+        settled(cluster, GROUP, 1)
+        form = page.locator("form.fault")
+        form.get_by_label("API").fill("Heartbeat")
+        form.get_by_label("Group").fill(GROUP)
+        form.get_by_label("Value").fill("OFFSET_OUT_OF_RANGE")
+        form.get_by_role("button", name="Add the fault").click()
+        expect(form.get_by_role("alert")).to_contain_text("OFFSET_OUT_OF_RANGE")
+        assert cluster.faults == []
+
+        form.get_by_label("Value").fill("REBALANCE_IN_PROGRESS")
+        form.get_by_label("At most so many times").fill("3")
+        form.get_by_role("button", name="Add the fault").click()
+        row = page.locator(".view tbody tr")
+        expect(row).to_contain_text(f"Heartbeat, group {GROUP}, at most so many times 3")
+        expect(row).to_contain_text("answers with the error: REBALANCE_IN_PROGRESS")
+        expect(row.locator(".hits")).to_have_text("3")
+        expect(page.locator("#fault-count")).to_have_text("1")
+        row.get_by_role("button", name="Remove").click()
+        expect(page.get_by_text("Nothing goes wrong on purpose.")).to_be_visible()
+        assert cluster.faults == []
+
+
+def test_brokers_stop_and_start_and_coordinators_move(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with Member(cluster, GROUP, "one"), looking_at(browser, url) as page:
+        settled(cluster, GROUP, 1)
+        leader = cluster.coordinator_of(GROUP).node_id
+        index = cluster.cluster.offsets_partition_of(GROUP).index
+        broker(page, leader).get_by_role("button", name="Stop").click()
+        expect(broker(page, leader)).to_contain_text("down")
+        expect(broker(page, leader).locator(".partitions button")).to_have_count(0)
+        broker(page, leader).get_by_role("button", name="Start").click()
+        expect(broker(page, leader)).to_contain_text("up")
+
+        settled(cluster, GROUP, 1)
+        away = cluster.coordinator_of(GROUP).node_id
+        page.get_by_label("Coordinators load for").fill("600000")
+        broker(page, away).get_by_role("button", name=f"Partition {index}:").click()
+        expect(page.locator("#partition")).to_contain_text(f"__consumer_offsets-{index} at broker {away}: 1 group")
+        page.get_by_label("Move it to").select_option(str(leader))
+        page.locator("#partition").get_by_role("button", name="Move").click()
+        square = broker(page, leader).get_by_role("button", name=f"Partition {index}:")
+        expect(square).to_have_attribute("aria-label", f"Partition {index}: 0 groups, 0 members, loading")
+        page.get_by_role("button", name="Finish loading").click()
+        expect(square).to_have_attribute("aria-label", f"Partition {index}: 1 group, 1 member")
+        settled(cluster, GROUP, 1)
+
+
+def test_lets_a_manual_clock_go_on(browser: Browser) -> None:
+    with FakeCluster(topics={"orders": 1}, clock="manual") as cluster, ControlServer(cluster) as server:
+        cluster.seed_group(GROUP, 1, topics=["orders"])
+        began_ms = cluster.clock.now_ms()
+        with looking_at(browser, f"{server.url}/#clock") as page:
+            expect(page.get_by_text("stands still until it is let go on")).to_be_visible()
+            page.get_by_role("button", name="+5 s", exact=True).click()
+            session = page.get_by_role("row").filter(has_text="session")
+            expect(session).to_contain_text("40.0 s")
+            page.get_by_label("Seconds").fill("39")
+            page.get_by_role("button", name="Advance by seconds").click()
+            expect(session).to_contain_text("1.0 s")
+            page.get_by_role("button", name="To the next deadline").click()
+            expect(session).to_have_count(0)
+        assert cluster.clock.now_ms() - began_ms == pytest.approx(45_000)
+        assert cluster.group(GROUP).state == "Empty"
+
+
+def test_keys_are_enough(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    cluster.seed_groups(GroupSeed(group_id=f"group-{number}", members=1, topics=["orders"]) for number in range(3))
+    with looking_at(browser, url) as page:
+        is_live(page)
+        focus = page.locator(":focus")
+        page.keyboard.press("/")
+        page.keyboard.type("GROUP-")
+        expect(page.locator(".bar [role=status]")).to_have_text("3 groups")
+        page.keyboard.press("Escape")
+        for key in "jjk":
+            page.keyboard.press(key)
+        expect(focus).to_have_text("group-0")
+        page.keyboard.press("Enter")
+        expect(page.locator("h2.id")).to_have_text("group-0")
+        page.keyboard.press("Escape")
+        expect(page.get_by_label("Search group ids")).to_be_visible()
+
+        page.keyboard.press("b")
+        expect(focus).to_have_attribute("aria-label", re.compile("^Partition 0: "))
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        expect(page.locator("#partition")).to_contain_text("__consumer_offsets-")
+        for _ in range(3):
+            page.keyboard.press("Tab")
+        page.keyboard.press("Shift+Tab")
+
+        page.keyboard.press("f")
+        expect(page.get_by_role("heading", name="Add a fault")).to_be_visible()
+        page.keyboard.press("/")
+        page.keyboard.type("Heartbeat")
+        page.get_by_label("Value").focus()
+        page.keyboard.type("REBALANCE_IN_PROGRESS")
+        page.keyboard.press("Enter")
+        expect(page.locator(".view tbody tr")).to_contain_text("Heartbeat")
+        page.keyboard.press("Escape")
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        expect(page.locator(".view tbody tr")).to_have_count(0)
+
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+        page.keyboard.press("t")
+        page.keyboard.press("t")
+        expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+        page.reload()
+        expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+
+
+# The server
+
+
+def test_asks_for_the_token(browser: Browser, cluster: FakeCluster) -> None:
+    with (
+        ControlServer(cluster, token="sesame") as server,
+        looking_at(browser, server.url + "/", may_say=(REFUSED,)) as page,
+    ):
+        dialog = page.get_by_role("dialog", name="This cluster wants a token")
+        dialog.get_by_label("Token").fill("wrong")
+        page.keyboard.press("Enter")
+        expect(dialog).to_contain_text("That is not it.")
+        dialog.get_by_label("Token").fill("sesame")
+        page.keyboard.press("Enter")
+        is_live(page)
+        page.reload()
+        is_live(page)
+        expect(dialog).to_be_hidden()
+
+
+def test_says_that_the_server_is_gone_and_comes_back_with_it(browser: Browser, cluster: FakeCluster) -> None:
+    gone = ("Failed to load resource: net::ERR_",)
+    with ControlServer(cluster) as server:
+        looking = looking_at(browser, server.url + "/", may_say=gone)
+        page = looking.__enter__()
+        is_live(page)
+    expect(page.get_by_role("status").filter(has_text="does not answer")).to_be_visible()
+    with ControlServer(cluster, port=int(server.url.rpartition(":")[2])):
+        is_live(page)
+        looking.__exit__(None, None, None)
+
+
+def test_another_cluster_of_the_process_can_be_chosen(browser: Browser, url: str) -> None:
+    body = json.dumps({"name": "other", "brokers": 1}).encode()
+    request = urllib.request.Request(f"{url}v1/clusters", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=PATIENCE_MS / 1000) as response:
+        assert response.status == 201
+    with looking_at(browser, url) as page:
+        expect(page.locator("li.broker")).to_have_count(3)
+        page.get_by_label("Cluster", exact=True).select_option("other")
+        expect(page.locator("li.broker")).to_have_count(1)
+        expect(page.get_by_label("Cluster", exact=True)).to_have_value("other")
