@@ -14,19 +14,20 @@ Numbers = dict[str, float | None]
 
 _PARTS = 10
 _FEWEST_PARTS = 5
-_STUDENT_T = {5: 4.60, 6: 4.03, 7: 3.71, 8: 3.50, 9: 3.36, 10: 3.25}
-"""Student's t for 99 %, two-sided, by the number of differences."""
+_STUDENT_T = {2: 63.66, 3: 9.92, 4: 5.84, 5: 4.60, 6: 4.03, 7: 3.71, 8: 3.50, 9: 3.36, 10: 3.25}
+"""Student's t for 99 %, two-sided, by how many numbers there are; for more than these the last one will do."""
 _STANDARD_ERRORS = 3.0
 _LEAST = 0.05
 _COUNTS = ("generations", "rebalances", "unexpected_errors", "unanswered", "lost")
 
 RULE = (
     "A difference is marked when it is larger than 5 % and larger than noise. With runs that repeat BEFORE, noise is "
-    "how far these and BEFORE are apart: AFTER must be outside of their range by more than its width. Without them it "
-    "is estimated from within the two runs: rates and latencies are compared in ten parts of the time, and their mean "
-    "difference must exceed what the spread of the parts allows (Student's t, 99 %); counts must differ by more than "
-    "three times the square root of their sum. For other numbers there is no estimate, and no mark. Noise that hits a "
-    "whole run, such as a busy machine, only repeats can tell."
+    "how far from their mean another one would be at most (Student's t, 99 %): of use from two repeats on, better "
+    "with four. Without them it is estimated from within the two runs: rates and latencies are compared in ten parts "
+    "of the time, and their mean difference must exceed what the spread of the parts allows (Student's t, 99 %); "
+    "counts must differ by more than three times the square root of their sum. For other numbers there is no "
+    "estimate, and no mark. One in a hundred is marked by chance. Noise that hits a whole run, such as a busy "
+    "machine, only repeats can tell."
 )
 
 
@@ -75,9 +76,19 @@ def compare(before: Summary, after: Summary, repeats: Sequence[Summary] = ()) ->
 
 
 def other_workload(before: Summary, after: Summary) -> list[str]:
-    """What of the workloads differs, so that the numbers may differ for that reason: keys of the file."""
-    old, new = ({**run["workload"], "transport": run["transport"]} for run in (before, after))
+    """What else differs, so that numbers may for that reason: keys of the file, and how it was run."""
+    old, new = ({**run["workload"], **_how(run)} for run in (before, after))
     return [key for key in {**old, **new} if key != "file" and old.get(key) != new.get(key)]
+
+
+def _how(run: Summary) -> dict[str, Any]:
+    return {
+        "transport": run["transport"],
+        "record": run["record"],
+        "an embedded cluster": run["cluster"]["embedded"],
+        "tasks": run["spark"]["tasks"],
+        "a run that was broken off": not run["complete"],
+    }
 
 
 def _numbers(summary: Summary) -> Numbers:
@@ -132,11 +143,10 @@ def _beyond_counting(before: float | None, after: float | None) -> tuple[float |
 def _beyond_repeats(
     before: float | None, after: float | None, repeats: Sequence[float | None]
 ) -> tuple[float | None, bool]:
-    """Whether a number is out of the range of those that repeat each other, by more than the range is wide."""
+    """Whether a number is farther from those that repeat each other than one more of them would be."""
     known = [number for number in (before, *repeats) if number is not None]
     if after is None or len(known) < 2:
         return None, False
-    low, high = min(known), max(known)
-    width = high - low
-    noise = width / abs(before) if before else (None if before is None else inf if width else 0.0)
-    return noise, not low - width <= after <= high + width
+    far = _STUDENT_T[min(len(known), max(_STUDENT_T))] * stdev(known) * sqrt(1 + 1 / len(known))
+    noise = far / abs(before) if before else (None if before is None else inf if far else 0.0)
+    return noise, abs(after - fmean(known)) > far

@@ -58,11 +58,11 @@ def comparison_page(before: Summary, after: Summary, differences: Sequence[Diffe
 def _heads(before: Summary, after: Summary) -> list[str]:
     lines = [
         f"{word}: {run['directory']}, {run['workload']['file']}, seed {run['seed']}, {run['started']}, verdict "
-        f"{'passed' if run['verdict']['passed'] else 'failed'}"
+        f"{'passed' if run['verdict']['passed'] else 'failed'}{'' if run['complete'] else ', broken off'}"
         for word, run in (("before", before), ("after", after))
     ]
     if keys := other_workload(before, after):
-        lines.append(f"The workloads are not the same: {', '.join(keys)} differ. Numbers may differ for that reason.")
+        lines.append(f"The runs are not alike: {', '.join(keys)} differ. Numbers may differ for that reason.")
     return lines
 
 

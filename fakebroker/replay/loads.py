@@ -33,6 +33,8 @@ class Load(Table, frozen=True):
     instances: Positive | None = None
 
     def __post_init__(self) -> None:
+        if self.kind == "list-groups" and self.batch != 1:
+            raise ValueError(f"batch: expected none with list-groups, which is about all groups, got {self.batch}")
         if (self.instances is not None) != (self.kind == "add-members"):
             expected = "a whole number with add-members" if self.instances is None else "none but with add-members"
             raise ValueError(f"instances: expected {expected}, got {self.instances} with {self.kind}")

@@ -166,7 +166,7 @@ def _metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
         "members_joined": sum(row["members_joined"] for row in populations),
         "unassigned_member_s": round(sum(row["unassigned_member_s"] for row in populations), 3),
         **{f"{name}.{row['population']}": row[name] for row in populations for name in _OF_A_POPULATION},
-        "broker_share": max((row["share"] for row in summary["brokers"]), default=None),
+        "broker_share": max((row["share"] for row in summary["brokers"] if row["broker"] >= 0), default=None),
         "broker_skew": skew(brokers, len(brokers)),
         "partition_skew": summary["offsets_partitions"]["requests_skew"],
         **errors,

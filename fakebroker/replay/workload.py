@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from fakebroker.cluster.config import Config
+from fakebroker.cluster.config import Config, older_defaults
+from fakebroker.cluster.topics import MAX_PARTITIONS
 from fakebroker.errors import ConfigError
-from fakebroker.protocol.releases import NEWEST, release
+from fakebroker.protocol.releases import NEWEST, Release, release
 from fakebroker.replay import workload_checks as checks
 from fakebroker.replay.loads import Load
 from fakebroker.replay.timeline import check_events
@@ -21,7 +22,7 @@ from fakebroker.replay.workload_errors import not_finite, sentence
 from fakebroker.replay.workload_expect import COMPARISONS, METRICS, Expectation, Promises
 from fakebroker.replay.workload_files import names_in
 from fakebroker.replay.workload_groups import Arrival, Groups, Sizes
-from fakebroker.replay.workload_table import Count, Positive, PositiveSeconds, Rate, Table
+from fakebroker.replay.workload_table import Count, Rate, Table
 
 __all__ = [
     "COMPARISONS",
@@ -38,6 +39,9 @@ __all__ = [
     "Workload",
     "load_workload",
 ]
+
+_LONGEST_S = 1_000_000
+"""Eleven days and a half."""
 
 FAILOVERS = (
     "move_coordinator",
@@ -75,11 +79,16 @@ class Cluster(Table, frozen=True):
         except ConfigError as error:
             raise ValueError(f"config: {error}") from None
         try:
-            named = NEWEST if self.as_version is None else release(self.as_version)
+            named = self.release
         except ConfigError as error:
             raise ValueError(f"as_version: {error}") from None
         if self.proposals and named != NEWEST:
             raise ValueError(f"proposals: expected none with as_version {named}, got {', '.join(self.proposals)}")
+
+    @property
+    def release(self) -> Release:
+        """The release that the brokers pass for."""
+        return NEWEST if self.as_version is None else release(self.as_version)
 
 
 class Pacing(Table, frozen=True):
@@ -118,8 +127,8 @@ class Workload(Table, frozen=True, kw_only=True):
         promises: Which promises the verdict checks.
     """
 
-    duration_s: PositiveSeconds
-    topics: dict[str, Positive]
+    duration_s: Annotated[float, Meta(gt=0, le=_LONGEST_S)]
+    topics: dict[str, Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]]
     seed: int | None = None
     cluster: Cluster = Cluster()
     groups: tuple[Groups, ...]
@@ -134,6 +143,7 @@ class Workload(Table, frozen=True, kw_only=True):
             raise ValueError("topics: expected at least one topic with its number of partitions")
         checks.check_topic_names(self.topics)
         checks.check_names(self.groups)
+        checks.check_rate(self.pacing.rate_per_s, self.groups)
         self._check_populations()
         populations = {population.name: population for population in self.groups}
         for index, load in enumerate(self.load):
@@ -146,13 +156,15 @@ class Workload(Table, frozen=True, kw_only=True):
             raise ValueError(str(error)) from None
 
     def _check_populations(self) -> None:
-        config = Config(self.cluster.config)
+        older = older_defaults(self.cluster.release)
+        config = Config({**older, **self.cluster.config})
         least_ms, most_ms = map(config.number, ("group.min.session.timeout.ms", "group.max.session.timeout.ms"))
         for index, population in enumerate(self.groups):
             where = f"groups[{index}]"
             checks.check_topics(where, population, self.topics)
             checks.check_hot_partitions(where, population, self.offsets_partitions)
             checks.check_session(where, population, least_ms, most_ms)
+            checks.check_static(where, population, self.cluster.release)
             checks.check_population(where, population, self.duration_s, self.heartbeat_interval_ms(population))
 
     @property
@@ -190,7 +202,7 @@ def load_workload(path: Path) -> Workload:
             sentence names the file, the key, the value and what was expected.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from None
     for mistake in not_finite(raw):

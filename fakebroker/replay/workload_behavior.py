@@ -3,9 +3,11 @@
 Plain data; what becomes of it in a member's script is worked out in scripts.py.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from fakebroker.replay.workload_table import Positive, Share, Span, Table, check_span, ends
+from msgspec import Meta
+
+from fakebroker.replay.workload_table import MOST_MEMBERS, Share, Span, Table, check_span, ends
 
 _SPANS = ("at_s", "for_s", "return_after_s", "every_s")
 
@@ -113,7 +115,7 @@ class Grow(_Timed, frozen=True):
             first registers them together.
     """
 
-    instances: Positive
+    instances: Annotated[int, Meta(ge=1, le=MOST_MEMBERS)]
     at_s: Span
     every_s: float = 0.0
     how: Literal["dynamic", "static"] = "dynamic"

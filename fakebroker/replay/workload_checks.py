@@ -3,14 +3,21 @@
 Each function raises a ValueError whose sentence begins with the path of the key. Knows no files.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fakebroker.client.subscribing import LEGAL_NAME, is_legal_name
+from fakebroker.cluster.topics import INTERNAL_TOPICS
+from fakebroker.protocol.releases import Release
 from fakebroker.replay.loads import Load
 from fakebroker.replay.workload_behavior import Grow, Restart
 from fakebroker.replay.workload_expect import Expectation
 from fakebroker.replay.workload_groups import Groups
 from fakebroker.replay.workload_table import Span, ends
+
+_MOST_PER_MEMBER_S = 100
+_STATIC_MEMBERS = Release(2, 3)
+"""Since when there are any (KIP-345)."""
 
 LEAVING = 0.1
 """In which share of the duration, its last, the groups leave one after the other; a group leaves as one."""
@@ -29,6 +36,43 @@ def check_names(populations: Sequence[Groups]) -> None:
                     f"groups[{index}].{key}: expected one of its own for each population, got {value!r} again"
                 )
             seen.add((key, value))
+    for index, population in enumerate(populations):
+        for other in populations[:index]:
+            if _may_meet(population, other):
+                raise ValueError(
+                    f"groups[{index}].pattern: expected names that no other population can have, got "
+                    f"{population.name_pattern!r} beside {other.name_pattern!r}"
+                )
+
+
+def _may_meet(one: Groups, other: Groups) -> bool:
+    """Whether a number makes a name of one pattern that another number makes of the other."""
+    if one.from_file or other.from_file:
+        return False
+    # A number is appended to the name's own number where a hot partition is wanted.
+    number = "[0-9-]+" if one.hot_partitions or other.hot_partitions else "[0-9]+"
+    fixed, free = sorted((one.name_pattern, other.name_pattern), key=lambda pattern: "{}" in pattern)
+    (start, _, end), (free_start, place, free_end) = fixed.partition("{}"), free.partition("{}")
+    if "{}" not in fixed:
+        made = re.escape(free_start) + number + re.escape(free_end)
+        return bool(place) and re.fullmatch(made, fixed) is not None
+    return _differ_by(number, start, free_start) and _differ_by(number, end[::-1], free_end[::-1])
+
+
+def _differ_by(number: str, one: str, other: str) -> bool:
+    """Whether texts are the same, or one goes on where the other ends, with a part of a number."""
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short) and re.fullmatch(f"({number})?", long.removeprefix(short)) is not None
+
+
+def check_rate(rate_per_s: float | None, populations: Sequence[Groups]) -> None:
+    """Members can send at the rate; their intervals are whole milliseconds."""
+    members = sum(population.member_count for population in populations)
+    if rate_per_s is not None and rate_per_s > members * _MOST_PER_MEMBER_S:
+        raise ValueError(
+            f"pacing.rate_per_s: expected {_MOST_PER_MEMBER_S} for each of {members:,.0f} members at most, got "
+            f"{rate_per_s:g}"
+        )
 
 
 def check_population(where: str, population: Groups, duration_s: float, heartbeat_interval_ms: float) -> None:
@@ -79,8 +123,9 @@ def _last_s(series: Restart | Grow, members: int) -> float:
 def check_topic_names(topics: Iterable[str]) -> None:
     """Kafka takes the names."""
     for name in topics:
-        if not is_legal_name(name):
-            raise ValueError(f"topics: expected names of {LEGAL_NAME}, got {name!r}")
+        if not is_legal_name(name) or name in INTERNAL_TOPICS:
+            expected = f"names other than {', '.join(INTERNAL_TOPICS)}, of {LEGAL_NAME}"
+            raise ValueError(f"topics: expected {expected}, got {name!r}")
 
 
 def check_topics(where: str, population: Groups, topics: Mapping[str, int]) -> None:
@@ -107,13 +152,26 @@ def check_session(where: str, population: Groups, least_ms: int, most_ms: int) -
             )
 
 
+def check_static(where: str, population: Groups, release: Release) -> None:
+    """The cluster knows static members if there are any."""
+    grows = population.grow is not None and population.grow.how == "static"
+    if release < _STATIC_MEMBERS and (population.static or grows):
+        key = "static" if population.static else "grow.how"
+        raise ValueError(
+            f"{where}.{key}: expected no static members with cluster.as_version {release}, which is too old"
+        )
+
+
 def check_load(
     where: str, load: Load, populations: Mapping[str, Groups], duration_s: float, proposals: Sequence[str]
 ) -> None:
     """A load falls into the workload, and is about groups that there are."""
     if load.at_s + (load.for_s or 0) > duration_s or load.at_s >= duration_s:
         until_s = load.at_s + (load.for_s or 0)
-        raise ValueError(f"{where}.at_s: expected to be over within duration_s ({duration_s:g}), got {until_s:g}")
+        key = "for_s" if load.at_s < duration_s else "at_s"
+        raise ValueError(
+            f"{where}.{key}: expected to be over within duration_s ({duration_s:g}), got an end at {until_s:g}"
+        )
     _check_known(where, load.groups, populations)
     if load.kind != "add-members" or load.groups is None:
         return

@@ -16,7 +16,6 @@ _WORDS = {
     "datetime": "a date and time",
     "float": "a number",
     "int": "a whole number",
-    "null": "none",
     "object": "a table",
     "str": "text",
 }
@@ -33,6 +32,8 @@ def sentence(mistake: str, raw: dict[str, Any], declared: type) -> str:
     """
     what, _, where = mistake.partition(" - at ")
     path: Path = [int(step) if step.isdigit() else step for step in re.findall(r"[^.`$\[\]]+", where)]
+    if where.endswith("[...]`"):
+        path.append(_wrong_key(_at(raw, path), _type_at(declared, path)))
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
         known = ", ".join(get_type_hints(_type_at(declared, path)))
         key: Path = [*path, unknown[1]]
@@ -65,7 +66,8 @@ def _worded(what: str) -> str:
 
 
 def _types(quoted: re.Match[str]) -> str:
-    return " or ".join(_WORDS.get(word, word) for word in quoted[1].split(" | "))
+    # TOML has no null: what may be none is left out.
+    return " or ".join(_WORDS.get(word, word) for word in quoted[1].split(" | ") if word != "null")
 
 
 def _dotted(path: Path) -> str:
@@ -78,6 +80,16 @@ def _at(raw: Any, path: Path) -> Any:
     return raw
 
 
+def _wrong_key(table: dict[str, Any], declared: Any) -> str:
+    """The first key of a table whose value is not as it should be: msgspec does not tell it."""
+    for key, value in table.items():
+        try:
+            msgspec.convert({key: value}, declared)
+        except msgspec.ValidationError:
+            return key
+    raise AssertionError("one of the values is wrong")
+
+
 def _choices(hint: Any) -> tuple[Any, ...]:
     """The values that a literal allows; `Optional` is seen through."""
     literal = next((option for option in get_args(hint) if get_origin(option) is Literal), hint)
@@ -88,7 +100,7 @@ def _type_at(declared: Any, path: Path) -> Any:
     """The declared type of what stands at a path; alternatives and arrays are seen through."""
     found: Any = declared
     for step in path:
-        found = get_args(found)[0] if isinstance(step, int) else get_type_hints(found)[step]
+        found = get_args(found)[0] if isinstance(step, int) else get_type_hints(found, include_extras=True)[step]
         for option in get_args(found):
             if isinstance(option, type) and issubclass(option, msgspec.Struct) and get_origin(found) is not tuple:
                 found = option

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from fakebroker.replay.workload_behavior import Behavior, Crash, Grow, Leave, Pause, Restart, Slow, Zombie
-from fakebroker.replay.workload_table import Count, Positive, PositiveSeconds, Rate, Seconds, Share, Table
+from fakebroker.replay.workload_table import MOST_MEMBERS, Count, Positive, PositiveSeconds, Rate, Seconds, Share, Table
 
-_MOST_SIZES = 10_000
+_COLUMN = "group"
 _MOST_GROUPS = 100_000_000
 
 Name = Annotated[str, Meta(min_length=1)]
 Timeout = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-Size = Annotated[int, Meta(ge=1, le=_MOST_SIZES)]
+Size = Annotated[int, Meta(ge=1, le=MOST_MEMBERS)]
 Jitter = Annotated[float, Meta(ge=0, lt=1)]
 
 
@@ -44,8 +44,8 @@ class Sizes(Table, frozen=True):
 
     def _check_histogram(self) -> None:
         for size in self.histogram or {}:
-            if not (size.isascii() and size.isdigit() and 1 <= int(size) <= _MOST_SIZES):
-                raise ValueError(f"histogram: expected numbers of members, 1 to {_MOST_SIZES}, got {size!r}")
+            if not (size.isascii() and size.isdigit() and 1 <= int(size) <= MOST_MEMBERS):
+                raise ValueError(f"histogram: expected numbers of members, 1 to {MOST_MEMBERS}, got {size!r}")
         if self.histogram is not None and not sum(self.histogram.values()):
             raise ValueError(f"histogram: expected a weight over 0, got {self.histogram}")
 
@@ -146,7 +146,7 @@ class Groups(Table, frozen=True):
     pattern: Name | None = None
     count: Annotated[int, Meta(ge=1, le=_MOST_GROUPS)] | None = None
     from_file: str | None = None
-    from_column: str = "group"
+    from_column: str = _COLUMN
     hot_partitions: tuple[Count, ...] = ()
     hot_share: Share = 1.0
     members: Size | Sizes = 1
@@ -176,6 +176,10 @@ class Groups(Table, frozen=True):
         if self.from_file is not None and (self.pattern is not None or self.hot_partitions):
             key = "hot_partitions" if self.pattern is None else "pattern"
             raise ValueError(f"{key}: expected none beside from_file, whose names are as they are")
+        if self.from_file is None and self.from_column != _COLUMN:
+            raise ValueError(f"from_column: expected from_file beside it, got {self.from_column!r} alone")
+        if self.hot_share != 1 and not self.hot_partitions:
+            raise ValueError(f"hot_share: expected hot_partitions beside it, got {self.hot_share:g} alone")
         shares = {name: behavior.share for name, behavior in self.behaviors.items()}
         if sum(shares.values()) > 1 + 1e-9:
             told = ", ".join(f"{name} {share:g}" for name, share in shares.items())

@@ -9,6 +9,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+MOST_MEMBERS = 10_000
+"""Of one group."""
+
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]

@@ -3,13 +3,14 @@
 import io
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from fakebroker.replay import run
-from fakebroker.replay.compare import Difference, compare, other_workload
+from fakebroker.replay.compare import Difference, _beyond_repeats, compare, other_workload
 from fakebroker.replay.compare_report import comparison_page, print_comparison
 from tests.replay.made_up_summary import made_up_summary
 
@@ -35,13 +36,30 @@ def test_a_real_difference_is_marked(seed: int) -> None:
     assert heartbeats.noise < 0.2 < heartbeats.change < 0.6
 
 
-def test_with_repeats_their_range_is_noise() -> None:
-    before, repeat, within, without = (made_up_summary(1) for _ in range(4))
-    for summary, members_s in ((before, 100.0), (repeat, 110.0), (within, 120.0), (without, 121.0)):
-        summary["metrics"]["unassigned_member_s"] = members_s
-    assert marked(compare(before, within, [repeat])) == []
-    assert marked(compare(before, without, [repeat])) == ["unassigned_member_s"]
-    assert marked(compare(before, within, [before])) == ["unassigned_member_s"]
+def repeated(*numbers: float) -> list[dict[str, Any]]:
+    """Runs that differ in one number."""
+    summaries = [made_up_summary(1) for _ in numbers]
+    for summary, number in zip(summaries, numbers, strict=True):
+        summary["metrics"]["unassigned_member_s"] = number
+    return summaries
+
+
+def test_with_repeats_noise_is_how_far_another_one_might_be() -> None:
+    before, second, third, near, far = repeated(100, 110, 105, 160, 164)
+    assert marked(compare(before, near, [second, third])) == []
+    assert marked(compare(before, far, [second, third])) == ["unassigned_member_s"]
+    assert marked(compare(before, far, [second])) == []  # Two runs tell little.
+    assert marked(compare(before, near, [before])) == ["unassigned_member_s"]  # Without any noise all is told.
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 4])
+def test_of_runs_that_repeat_each_other_hardly_a_number_is_marked(repeats: int) -> None:
+    draw, times = Random(repeats), 2_000
+    found = 0
+    for _ in range(times):
+        numbers = [draw.gauss(100, 10) for _ in range(repeats + 2)]
+        found += _beyond_repeats(numbers[0], numbers[1], numbers[2:])[1]
+    assert 0 < found < times * 0.02
 
 
 def test_counts_differ_by_more_than_chance() -> None:
@@ -72,10 +90,13 @@ def test_other_workloads_are_told() -> None:
     assert other_workload(before, after) == []
     after["workload"] |= {"duration_s": 90, "file": "other.toml"}
     assert other_workload(before, after) == ["duration_s"]
+    after |= {"complete": False, "record": "changes", "spark": {**after["spark"], "tasks": 99}}
+    assert other_workload(before, after) == ["duration_s", "record", "tasks", "a run that was broken off"]
+    assert ", broken off" in comparison_page(before, after, [])
     text = io.StringIO()
     print_comparison(Console(file=text, width=80), before, after, compare(before, after))
-    assert "The workloads are not the same: duration_s differ" in text.getvalue()
-    assert "The workloads are not the same: duration_s differ" in comparison_page(before, after, [])
+    for told in (text.getvalue().replace("\n", " "), comparison_page(before, after, [])):
+        assert "The runs are not alike: duration_s, record, tasks, a run that was broken off differ" in told
 
 
 def written(directory: Path, summary: dict[str, Any]) -> Path:

@@ -71,7 +71,7 @@ def bounds(meta: msgspec.Meta) -> str:
     most = meta.le if meta.lt is None else meta.lt
     if most is None or most == 2**31 - 1:
         return "" if least is None else f" {'≥' if meta.gt is None else '>'} {least:g}"
-    return f" {least:g} to {'' if meta.lt is None else 'under '}{most:,g}"
+    return f" {'over ' if meta.ge is None else ''}{least:g} to {'' if meta.lt is None else 'under '}{most:,}"
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> str:
