@@ -80,7 +80,8 @@ def serve(
         typer.Option(
             metavar="TOKEN",
             envvar="FAKEBROKER_CONTROL_TOKEN",
-            help="What callers have to show; made if it is not given and others than this machine can ask.",
+            help="What callers have to show; made if it is not given and others than this machine can ask. The "
+            "variable is the better place: options stand in the list of processes for all to see.",
         ),
     ] = None,
 ) -> None:

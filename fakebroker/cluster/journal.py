@@ -55,6 +55,15 @@ class Journal:
         """The newest so many calls, oldest first; all, if there are fewer."""
         return list(islice(reversed(self._calls), count))[::-1]
 
+    def at(self, number: int) -> Call | None:
+        """The call with this number in the order in which all came, from 1 on; None if it is not here."""
+        index = number - self.dropped - 1
+        return self._calls[index] if 0 <= index < len(self._calls) else None
+
+    def __reversed__(self) -> Iterator[Call]:
+        """The calls, newest first; none must come meanwhile."""
+        return reversed(self._calls)
+
     @property
     def added(self) -> int:
         """How many calls have come."""
@@ -120,6 +129,14 @@ class HeadersJournal(Journal):
     def newest(self, count: int) -> list[Call]:
         self._note_answers()
         return super().newest(count)
+
+    def at(self, number: int) -> Call | None:
+        self._note_answers()
+        return super().at(number)
+
+    def __reversed__(self) -> Iterator[Call]:
+        self._note_answers()
+        return super().__reversed__()
 
     def _note_answers(self) -> None:
         """Take note of what has happened since the last time; a call that is forgotten itself is not waited for."""

@@ -76,7 +76,9 @@ def _check_origin(host: str, headers: Mapping[str, str]) -> None:
 
 
 def _name_in(host: str) -> str:
-    """The name in a Host header."""
+    """The name in a Host header; none if that has more in it than an address."""
+    if set(host) & set("/?#@\\"):
+        return ""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -6,69 +6,30 @@ Standard library alone. What a method does is said there; each is one HTTP reque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
-from urllib.parse import quote, urlencode
+from typing import Any, Unpack
+from urllib.parse import quote
 
 from fakebroker.cluster.deadlines import Deadline
 from fakebroker.cluster.dialect import Broker, VersionCap
+from fakebroker.cluster.fault import Fault
 from fakebroker.cluster.group_seed import GroupSeed, MemberSeed, Offsets, PlaceName
-from fakebroker.control.client_http import Http, NotThere
-from fakebroker.control.client_views import broker_of, deadline_of, group_path, moment_of, plain_seed, view_of
-from fakebroker.coordinator.offsets import CommittedOffset
+from fakebroker.control.client_faults import RemoteFault
+from fakebroker.control.client_views import broker_of, deadline_of, named_error, plain_seed
+from fakebroker.control.client_waiting import Waiting
 from fakebroker.errors import ConfigError
 from fakebroker.server.detours import Accept
 from fakebroker.server.fake_cluster import FailoverOptions
 from fakebroker.server.faulting import FaultOptions
-from fakebroker.server.journaling import JournalQueries, JournalView, parse_journal
+from fakebroker.server.journal_file import restored_fault
 from fakebroker.server.scripting import Hold
-from fakebroker.server.timeline import Timeline
-from fakebroker.server.views import BrokerView, GroupView
-
-_TIMEOUT_S = 10.0
-_MORE_S = 10.0
-"""How much longer than the brokers a caller waits."""
+from fakebroker.server.views import BrokerView
 
 
-class RemoteFault:
-    """A fault in force. As a context manager it is removed at the end."""
-
-    def __init__(self, client: "Client", fault_id: str) -> None:
-        self._client = client
-        self.id = fault_id
-
-    @property
-    def hits(self) -> int:
-        """How many requests it did its work on."""
-        found: int = self._client.get(f"faults/{self.id}")["hits"]
-        return found
-
-    def remove(self) -> None:
-        """End it, if it is still in force."""
-        if any(fault.id == self.id for fault in self._client.faults):
-            self._client.delete(f"faults/{self.id}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
-
-
-class GroupOptions(TypedDict, total=False):
-    """Which groups, in which order: "busy", "name" or "unstable"."""
-
-    state: str
-    search: str
-    sort: str
-    limit: int
-    offset: int
-
-
-class Client(JournalQueries):
+class Client(Waiting):
     """A cluster in another process.
+
+    What looks at requests (`requests`, `count`, `assert_order` and so on) fetches all of the journal each time, and
+    looks here. There is no `wait_until`: what it would run cannot go to another process.
 
     Args:
         url: Where its control server is, such as "http://127.0.0.1:9644".
@@ -81,33 +42,6 @@ class Client(JournalQueries):
         Unreachable: By every method: nobody answers there.
     """
 
-    def __init__(
-        self, url: str, token: str | None = None, cluster: str = "default", *, timeout_s: float = _TIMEOUT_S
-    ) -> None:
-        self.url = url
-        self.cluster = cluster
-        self._http = Http(url, token, timeout_s)
-        self._base = f"/v1/clusters/{quote(cluster, safe='')}"
-
-    # Asking
-
-    def get(self, path: str, **query: Any) -> Any:
-        """What stands at a path below the cluster's."""
-        given = {name: value for name, value in query.items() if value is not None}
-        return self._http.ask("GET", f"{self._base}/{path}" + (f"?{urlencode(given)}" if given else ""))
-
-    def post(self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None) -> Any:
-        """Post something to a path below the cluster's."""
-        return self._http.ask("POST", f"{self._base}/{path}", body or {}, timeout_s=timeout_s)
-
-    def delete(self, path: str) -> None:
-        """Delete what stands at a path below the cluster's."""
-        self._http.ask("DELETE", f"{self._base}/{path}")
-
-    def perform(self, event: str, /, **arguments: Any) -> Any:
-        """Do an event: a method of `FakeCluster` by its name."""
-        return self.post("events", {"do": event, **arguments})["result"]
-
     # Clusters
 
     def create_cluster(self, name: str, **arguments: Any) -> "Client":
@@ -118,60 +52,6 @@ class Client(JournalQueries):
     def delete_cluster(self) -> None:
         """End this cluster; the one that the process began with ends with the process alone."""
         self._http.ask("DELETE", self._base)
-
-    def overview(self) -> dict[str, Any]:
-        """The cluster as a whole: brokers, groups by state, rates."""
-        found: dict[str, Any] = self._http.ask("GET", self._base)
-        return found
-
-    # Looking
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
-
-    @property
-    def brokers(self) -> tuple[BrokerView, ...]:
-        return tuple(map(broker_of, self.get("brokers")["brokers"]))
-
-    def coordinator_of(self, group_id: str) -> BrokerView:
-        node_id = self.get(group_path(group_id))["coordinator"]
-        if node_id is None:
-            raise ConfigError(f"group {group_id!r} has no coordinator now")
-        return broker_of(self.get(f"brokers/{node_id}"))
-
-    def group(self, group_id: str) -> GroupView:
-        try:
-            return view_of(self.get(group_path(group_id)), self.timeline(group_id))
-        except NotThere as error:
-            if error.field != "group":
-                raise
-            return GroupView.of(group_id, None)
-
-    def groups(self, **which: Unpack[GroupOptions]) -> list[dict[str, Any]]:
-        """Rows of the list of groups: id, state, generation, members, and why."""
-        found: list[dict[str, Any]] = self.get("groups", **which)["groups"]
-        return found
-
-    def offsets(self, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
-        rows = self.get(group_path(group_id))["offsets"]
-        return {(row.pop("topic"), row.pop("partition")): CommittedOffset(**row) for row in rows}
-
-    def timeline(self, group_id: str) -> Timeline:
-        try:
-            found = self.get(f"{group_path(group_id)}/timeline")
-        except NotThere as error:
-            if error.field != "group":
-                raise
-            return Timeline(group_id, (), 0.0)
-        return Timeline(group_id, tuple(map(moment_of, found["moments"])), found["taken_ms"])
-
-    def explain(self, group_id: str) -> str:
-        text: str = self.get(f"{group_path(group_id)}/explain")["text"]
-        return text
-
-    def journal_view(self) -> JournalView:
-        return parse_journal(self._http.text(f"{self._base}/journal.jsonl").splitlines(), f"{self.url}, journal")
 
     # Topics and coordinators
 
@@ -316,11 +196,18 @@ class Client(JournalQueries):
     # Faults
 
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> RemoteFault:
-        return RemoteFault(self, self.post("faults", {"api": api, **options})["id"])
+        return self.add_fault(Fault(api=api, **options))
+
+    def add_fault(self, fault: Fault) -> RemoteFault:
+        made = self.post("faults", named_error(asdict(fault)))
+        return RemoteFault(self, made["id"], fault)
 
     @property
     def faults(self) -> list[RemoteFault]:
-        return [RemoteFault(self, row["id"]) for row in self.get("faults")["faults"]]
+        return [RemoteFault(self, row["id"], restored_fault(row["rule"])) for row in self.get("faults")["faults"]]
+
+    def remove_fault(self, handle: RemoteFault) -> None:
+        handle.remove()
 
     def clear_faults(self) -> None:
         self.delete("faults")
@@ -335,41 +222,3 @@ class Client(JournalQueries):
 
     def pending_deadlines(self) -> list[Deadline]:
         return [deadline_of(each) for each in self.get("deadlines")["deadlines"]]
-
-    # Waiting
-
-    def _wait(self, what: str, timeout_s: float, **arguments: Any) -> Any:
-        given = {name: value for name, value in arguments.items() if value is not None}
-        return self.post(f"wait/{what}", {**given, "timeout_s": timeout_s}, timeout_s=timeout_s + _MORE_S)
-
-    def wait_for_state(
-        self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = _TIMEOUT_S
-    ) -> GroupView:
-        found = self._wait("state", timeout_s, group_id=group_id, state=state, members=members)
-        return view_of(found, self.timeline(group_id))
-
-    def wait_for_generation(self, group_id: str, *, above: int, timeout_s: float = _TIMEOUT_S) -> GroupView:
-        found = self._wait("generation", timeout_s, group_id=group_id, above=above)
-        return view_of(found, self.timeline(group_id))
-
-    def wait_for_commit(
-        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = _TIMEOUT_S
-    ) -> CommittedOffset:
-        return CommittedOffset(
-            **self._wait("commit", timeout_s, group_id=group_id, partition=partition, at_least=at_least)
-        )
-
-    def wait_for_request(
-        self,
-        api: str | None = None,
-        client_id: str | None = None,
-        *,
-        count: int = 1,
-        timeout_s: float = _TIMEOUT_S,
-        **filters: Any,
-    ) -> list[dict[str, Any]]:
-        """Wait until requests have come; they are rows of the journal."""
-        found: list[dict[str, Any]] = self._wait(
-            "request", timeout_s, api=api, client_id=client_id, count=count, **filters
-        )["requests"]
-        return found

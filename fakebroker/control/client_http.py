@@ -1,7 +1,9 @@
 """HTTP with JSON for the control client: one request at a time, and problems as exceptions. Standard library alone."""
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from http.client import HTTPException, IncompleteRead
 from typing import Any
 from urllib.error import HTTPError
@@ -36,12 +38,14 @@ class Http:
         timeout_s: How long to wait for an answer.
 
     Raises:
-        ConfigError: The address is none.
+        ConfigError: The address is none, or the token cannot be.
     """
 
     def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
         if not _is_address(url):
             raise ConfigError(f"url={url!r}: expected an address such as 'http://127.0.0.1:9644'")
+        if token is not None and not re.fullmatch("[ -~\xa0-\xff]*", token):
+            raise ConfigError("token: expected printable characters of Latin-1 alone")
         self.token = token
         self.timeout_s = timeout_s
         self._url = url.rstrip("/")
@@ -77,7 +81,7 @@ class Http:
         headers = {"content-type": "application/json"}
         if self.token is not None:
             headers["authorization"] = f"Bearer {self.token}"
-        data = None if body is None else json.dumps(body).encode()
+        data = None if body is None else json.dumps(body, default=asdict).encode()
         request = Request(self._url + path, data, headers, method=method)
         try:
             with self._open(request, timeout=self.timeout_s if timeout_s is None else timeout_s) as response:

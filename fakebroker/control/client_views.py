@@ -9,13 +9,15 @@ from urllib.parse import quote
 from fakebroker.cluster.deadlines import Deadline
 from fakebroker.cluster.group_seed import GroupSeed, PlaceName
 from fakebroker.coordinator.history import Moment, Timer
+from fakebroker.errors import ErrorCode
 from fakebroker.server.timeline import Timeline
 from fakebroker.server.views import BrokerView, GroupView, MemberView
 
 
 def group_path(group_id: str) -> str:
-    """Where a group is, below its cluster."""
-    return f"groups/{quote(group_id, safe='')}"
+    """Where a group is, below its cluster; see `fakebroker.control.reading.GROUP_ID`."""
+    written = group_id.replace("~", "~7E")
+    return f"groups/{quote(written.replace('.', '~2E') if written in ('.', '..') else written, safe='')}"
 
 
 def broker_of(row: Mapping[str, Any]) -> BrokerView:
@@ -32,8 +34,12 @@ def view_of(detail: Mapping[str, Any], history: Timeline) -> GroupView:
     return GroupView(**{name: detail[name] for name in names}, members=members, history=history)
 
 
-def moment_of(made: dict[str, Any]) -> Moment:
-    """A moment of a group's history out of its JSON."""
+def moments_of(found: Mapping[str, Any]) -> tuple[Moment, ...]:
+    """The moments of a group out of JSON that has them."""
+    return tuple(map(_moment, found["moments"]))
+
+
+def _moment(made: dict[str, Any]) -> Moment:
     timers = tuple(Timer(**timer) for timer in made.pop("timers"))
     return Moment(**{name: _frozen(value) for name, value in made.items()}, timers=timers)
 
@@ -45,6 +51,11 @@ def deadline_of(made: dict[str, Any]) -> Deadline:
 
 def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def named_error(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as JSON has them: errors by Kafka's names."""
+    return {name: value.name if isinstance(value, ErrorCode) else value for name, value in options.items()}
 
 
 def plain_seed(seed: GroupSeed) -> dict[str, Any]:

@@ -5,13 +5,14 @@ Knows how they come and go; what is done to them is the resources' business.
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 import trio
 
 from fakebroker.cluster.faults import Rule
 from fakebroker.cluster.snapshots import Snapshot
+from fakebroker.control.census import Census
 from fakebroker.control.meter import Meter
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.rates import Rates, Recent
@@ -24,8 +25,10 @@ DEFAULT = "default"
 """The name of the cluster that the process began with."""
 
 MAX_CLUSTERS = 100
+MAX_SNAPSHOTS = 100
+"""Of one cluster."""
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,100}")
 _SAMPLE_S = 1.0
 
 
@@ -36,6 +39,7 @@ class Served:
         name: What it is called in addresses.
         cluster: The cluster.
         meter: What it was asked.
+        census: Its groups.
         snapshots: Those that were taken, by their ids.
     """
 
@@ -43,19 +47,50 @@ class Served:
         self.name = name
         self.cluster = cluster
         self.meter = Meter(cluster)
+        self.census = Census(cluster, self.meter)
         self.snapshots: dict[str, Snapshot] = {}
         self.snapshots_taken = 0
         self._rules: dict[Rule, str] = {}
         self._rules_seen = 0
         self._recent = Recent()
+        self._waits: list[trio.CancelScope] = []
+        cluster.call(self.meter.catch_up)  # From here on it hears of what groups do.
         cluster.watch(self.meter.look)
 
     async def ask(self, function: Callable[[], T]) -> T:
         """Run something in the cluster's thread."""
         return await self.cluster.call_async(function)
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wait for the cluster in this block.
+
+        Raises:
+            Problem: It has been deleted meanwhile.
+        """
+        with trio.CancelScope() as scope:
+            self._waits.append(scope)
+            try:
+                yield
+            finally:
+                self._waits.remove(scope)
+        if scope.cancelled_caught:
+            raise not_found("cluster", self.name, "one that is not deleted meanwhile")
+
+    def end_waits(self) -> None:
+        """Let nobody wait for the cluster any longer: it is no more."""
+        for scope in self._waits:
+            scope.cancel()
+
     def keep(self, snapshot: Snapshot) -> str:
-        """Keep a snapshot; its id."""
+        """Keep a snapshot; its id.
+
+        Raises:
+            Problem: There are as many as there may be.
+        """
+        if len(self.snapshots) >= MAX_SNAPSHOTS:
+            expected = f"at most {MAX_SNAPSHOTS}; one that is deleted makes room"
+            raise Problem(409, f"there are {MAX_SNAPSHOTS} snapshots: expected {expected}", expected=expected)
         self.snapshots_taken += 1
         snapshot_id = str(self.snapshots_taken)
         self.snapshots[snapshot_id] = snapshot
@@ -130,7 +165,7 @@ class Clusters:
             Problem: Why.
         """
         if not _NAME.fullmatch(name):
-            expected = "1 to 100 of the characters a-z A-Z 0-9 . _ -"
+            expected = "1 to 100 of the characters a-z A-Z 0-9 . _ -, and neither . nor .."
             raise Problem(422, f"name={name!r}: expected {expected}", field="name", value=name, expected=expected)
         if name in self._served:
             expected = "a name that no cluster has"
@@ -165,6 +200,7 @@ class Clusters:
             expected = "another cluster: this one ends with the process"
             raise Problem(409, f"cluster={name!r}: expected {expected}", field="cluster", value=name, expected=expected)
         del self._served[name]
+        served.end_waits()
         await trio.to_thread.run_sync(served.cluster.__exit__, None, None, None)
 
     @asynccontextmanager
@@ -177,6 +213,8 @@ class Clusters:
             finally:
                 nursery.cancel_scope.cancel()
                 with trio.CancelScope(shield=True):
+                    first = self.get(DEFAULT)
+                    await first.ask(first.meter.end)
                     for name in [served.name for served in self if served.name != DEFAULT]:
                         await self.delete(name)
 

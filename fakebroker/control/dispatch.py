@@ -9,7 +9,7 @@ import msgspec
 from fakebroker.control.clusters import Clusters, Served
 from fakebroker.control.operations import Operation, Text, plain
 from fakebroker.control.problems import PROBLEM_TYPE, Problem, problem_of
-from fakebroker.control.reading import path_value, read_body, read_query
+from fakebroker.control.reading import GROUP_ID, path_value, read_body, read_query
 from fakebroker.control.resources import OPERATIONS
 from fakebroker.control.wire import Ask, Reply
 from fakebroker.errors import FakebrokerError
@@ -17,8 +17,10 @@ from fakebroker.errors import FakebrokerError
 logger = logging.getLogger("fakebroker")
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
-_NAME = ""
-"""Stands for a name, in the tree of all addresses."""
+_NAME = "/"
+"""Stands for a name, in the tree of all addresses: no part of a path is that."""
+_GROUP_ID = "//"
+"""Stands for the name that may be empty."""
 
 
 class Dispatcher:
@@ -30,7 +32,7 @@ class Dispatcher:
         for operation in OPERATIONS:
             node = self._tree
             for part in operation.path.split("/")[1:]:
-                node = node.setdefault(_NAME if part.startswith("{") else part, {})
+                node = node.setdefault(_kind_of(part), {})
             node.setdefault(None, {})[operation.method] = operation
 
     def at_once(self, ask: Ask) -> Reply | None:
@@ -80,8 +82,7 @@ class Dispatcher:
         for methods, texts in _matches(self._tree, ask.path.split("/")[1:]):
             if method in methods:
                 operation = methods[method]
-                names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
-                return operation, dict(zip(names, texts, strict=True))
+                return operation, dict(zip(operation.names, texts, strict=True))
             allowed += methods
         if not allowed:
             expected = "an address of /openapi.json"
@@ -94,6 +95,13 @@ class Dispatcher:
         )
 
 
+def _kind_of(part: str) -> str:
+    """What stands in the tree for a part of an operation's path."""
+    if not part.startswith("{"):
+        return part
+    return _GROUP_ID if part == f"{{{GROUP_ID}}}" else _NAME
+
+
 def _matches(node: dict[str | None, Any], parts: Sequence[str]) -> Iterator[tuple[dict[str, Operation], list[str]]]:
     """The operations by method that an address may mean, with the names in it; words of addresses before names."""
     if not parts:
@@ -101,11 +109,12 @@ def _matches(node: dict[str | None, Any], parts: Sequence[str]) -> Iterator[tupl
             yield node[None], []
         return
     part, *rest = parts
-    if part and part in node:
+    if part in node:
         yield from _matches(node[part], rest)
-    if part and _NAME in node:
-        for methods, texts in _matches(node[_NAME], rest):
-            yield methods, [part, *texts]
+    for name in (_NAME, _GROUP_ID) if part else (_GROUP_ID,):
+        if name in node:
+            for methods, texts in _matches(node[name], rest):
+                yield methods, [part, *texts]
 
 
 def _reply(ask: Ask, operation: Operation, result: Any) -> Reply:

@@ -1,6 +1,7 @@
 """The process that speaks HTTP: lets in who may, serves the page and the streams, and passes on all else.
 
-Started by `server`, with a listening socket and the link; it ends when the link does. Knows no cluster.
+Started by `server`, with a listening socket and the link; it ends when the link does. Knows no cluster. `server` starts
+another one if it ends before: what clusters are is not lost with it.
 """
 
 import logging
@@ -48,6 +49,8 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     # An interrupt from the keyboard is for the brokers' process, which ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What that process blocks for itself is blocked here as well, but nobody would ever take it up.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     guard = Guard(host, os.environ.get(TOKEN_VARIABLE) or None)
     trio.run(run, listener_fd, socket.socket(fileno=link_fd), guard)
 

@@ -1,15 +1,15 @@
 """Groups as JSON has them: rows of a list, and one group with all that is known of it. Changes nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import nsmallest
 from typing import TypedDict
 
 from fakebroker.control.clusters import Served
-from fakebroker.control.views import all_groups
 from fakebroker.coordinator.group import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE, Group
 from fakebroker.coordinator.history import DEAD, Moment
 from fakebroker.server.explaining import explain
 from fakebroker.server.timeline import names_in, short_names, with_names, without_zombies
-from fakebroker.server.views import MemberView, find_group, view_group
+from fakebroker.server.views import GroupView, MemberView, find_group, view_group
 
 _NAMED_AT_MOST = 3
 
@@ -58,13 +58,26 @@ class GroupDetail(TypedDict):
 
 
 class TimelineView(TypedDict):
-    """What a group went through; `svg` is a picture of it."""
+    """What a group went through; `text` and `svg` are pictures of it, null if they were not asked for."""
 
     group_id: str
     taken_ms: float
     moments: list[Moment]
-    text: str
+    text: str | None
     svg: str | None
+
+
+class FullGroup(TypedDict):
+    """One group with what it went through; `assignment` of a member is in base64."""
+
+    group_id: str
+    state: str
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str | None
+    members: list[MemberView]
+    moments: list[Moment]
 
 
 def group_row(served: Served, group: Group, coordinator: int | None) -> GroupRow:
@@ -101,8 +114,9 @@ def dead_row(served: Served, group_id: str) -> GroupRow:
 
 def why(group: Group, moments: Sequence[Moment]) -> str:
     """In one short sentence: what brought a group to where it is, and whom it waits for."""
-    names = short_names([*group.members, *group.pending_members, *names_in(moments)])
     last = next((moment for moment in reversed(moments) if moment.is_transition), None)
+    told = names_in([last]) if last else ()  # Names of all that ever were would take long.
+    names = short_names([*group.members, *group.pending_members, *told])
     cause = with_names(last.cause, names) if last else ""
     if group.state is PREPARING_REBALANCE:
         missing = [names[each] for each in (*group.members, *group.pending_members) if each not in group.parked_joins]
@@ -140,6 +154,21 @@ def all_rows_of(served: Served, groups: Sequence[Group]) -> list[GroupRow]:
     return [group_row(served, group, core.offsets_partition(group.partition).leader_id) for group in groups]
 
 
+def full_group(served: Served, group: Group) -> FullGroup:
+    """A group that there is, as `GroupView` has it."""
+    view = GroupView.of(group.group_id, group)
+    return {
+        "group_id": view.group_id,
+        "state": view.state,
+        "generation_id": view.generation_id,
+        "protocol_type": view.protocol_type,
+        "protocol_name": view.protocol_name,
+        "leader_id": view.leader_id,
+        "members": list(view.members),
+        "moments": list(served.cluster.cluster.history.of(group.group_id)),
+    }
+
+
 def detail(served: Served, group_id: str) -> GroupDetail:
     """All that is known of one group."""
     core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
@@ -172,20 +201,19 @@ def detail(served: Served, group_id: str) -> GroupDetail:
     }
 
 
-def sorted_groups(served: Served, sort: str) -> list[Group]:
-    """All groups in an order: by name, those that rebalance most first, or those with most to do first."""
-    groups = all_groups(served)
-    rebalances = served.meter.rebalances_of
+def first_groups(served: Served, groups: Sequence[Group], sort: str, count: int) -> Sequence[Group]:
+    """Of groups by name the first so many: those that rebalance most, those with most to do, or just by name."""
+    keys: Iterable[tuple[float, float, int]]
     if sort == "unstable":
-        return sorted(
-            groups,
-            key=lambda group: (
-                group.state not in (PREPARING_REBALANCE, COMPLETING_REBALANCE),
-                -rebalances.get(group.group_id, 0),
-                group.group_id,
-            ),
-        )
-    if sort == "busy":
+        rebalances = served.meter.rebalances_of
+        keys = ((_is_calm(group), -rebalances.get(group.group_id, 0), at) for at, group in enumerate(groups))
+    elif sort == "busy":
         asked = served.meter.busiest()
-        return sorted(groups, key=lambda group: (-asked[group.group_id], -len(group.members), group.group_id))
-    return sorted(groups, key=lambda group: group.group_id)
+        keys = ((-asked[group.group_id], -len(group.members), at) for at, group in enumerate(groups))
+    else:
+        return groups[:count]
+    return [groups[at] for *_, at in nsmallest(count, keys)]
+
+
+def _is_calm(group: Group) -> bool:
+    return group.state not in (PREPARING_REBALANCE, COMPLETING_REBALANCE)

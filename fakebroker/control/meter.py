@@ -111,32 +111,49 @@ class Meter:
         self.rebalance_durations = Histogram()
         self.rebalances_of: dict[str, int] = {}
         self.changes = 0
+        self._has_ended = False
         self._moments: deque[tuple[str, Moment]] = deque(maxlen=_MOMENTS_KEPT)
 
     def look(self) -> bool:
-        """Called each time that something has happened: never done."""
+        """Called each time that something has happened; tells whether it is never to be called again."""
+        if self._has_ended:
+            return True
         journal = self._cluster.cluster.journal
         if journal is not self._journal or journal.added - self._seen >= min(_MOST_AT_ONCE, journal.max_calls // 2):
             self.catch_up()
         return False
 
+    def end(self) -> None:
+        """Listen no more: whoever runs the cluster keeps it without this."""
+        self._has_ended = True
+        history = self._cluster.cluster.history
+        if history.listener == self._note:
+            history.listener = None
+
     def catch_up(self) -> None:
         """Count what has come since the last time."""
         core = self._cluster.cluster
         if core.journal is not self._journal:  # It starts over.
+            self._count_new()
             self._journal, self._seen = core.journal, 0
         if core.history is not self._history:
             self._history = core.history
             core.history.listener = self._note
-        journal = core.journal
+        self._count_new()
+        if self._owed:
+            self._owed = [call for call in self._owed if not self._is_over(call)]
+
+    def _count_new(self) -> None:
+        """Count what has come to the journal that is looked at; what it has forgotten already is missed."""
+        journal = self._journal
+        if journal is None:
+            return
         come = journal.added - self._seen
         kept = min(come, len(journal))
         self.missed += come - kept
         self._seen = journal.added
         if kept:
             self._count(journal.newest(kept))
-        if self._owed:
-            self._owed = [call for call in self._owed if not self._is_over(call)]
 
     def _count(self, calls: Sequence[Call]) -> None:
         # Heartbeats come by the hundred thousand: nothing is done for each of them that C does not do.

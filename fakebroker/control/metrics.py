@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 
 from fakebroker.control.clusters import Clusters, Served
 from fakebroker.control.meter import BOUNDS_MS, Histogram
-from fakebroker.control.views import all_groups
 from fakebroker.coordinator.group import GroupState
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -51,8 +50,7 @@ def _samples(served: Served) -> dict[str, list[Sample]]:
     """All samples of one cluster by the metric's name; in its thread."""
     meter, core = served.meter, served.cluster.cluster
     meter.catch_up()
-    groups = all_groups(served)
-    states = Counter(group.state.value for group in groups)
+    groups = served.census.now()
     connections = Counter(connection.broker.node_id for connection in served.cluster.connections)
     return {
         "fakebroker_requests_total": [
@@ -66,8 +64,8 @@ def _samples(served: Served) -> dict[str, list[Sample]]:
         "fakebroker_request_duration_seconds": [
             sample for api, durations in meter.totals.latencies.items() for sample in _histogram(durations, api=api)
         ],
-        "fakebroker_groups": [("", {"state": state}, states[state]) for state in _STATES],
-        "fakebroker_members": [("", {}, sum(len(group.members) for group in groups))],
+        "fakebroker_groups": [("", {"state": state}, groups.by_state[state]) for state in _STATES],
+        "fakebroker_members": [("", {}, groups.members)],
         "fakebroker_rebalances_total": [("", {}, meter.rebalances)],
         "fakebroker_rebalance_duration_seconds": list(_histogram(meter.rebalance_durations)),
         "fakebroker_faults": [("", {}, len(core.faults.rules))],
@@ -100,4 +98,4 @@ def _escaped(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:g}" if value != int(value) else str(int(value))
+    return repr(value) if value != int(value) else str(int(value))

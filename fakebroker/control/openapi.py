@@ -9,7 +9,12 @@ import msgspec
 from fakebroker import __version__
 from fakebroker.control.operations import CLUSTER, OPERATIONS, Operation, Text
 from fakebroker.control.problems import PROBLEM_TYPE, ProblemDetails
+from fakebroker.control.reading import GROUP_ID
 
+_SPELLING = (
+    "A group's id, quoted; it may be empty. The ids `.` and `..` are written `~2E` and `~2E~2E`, for browsers and "
+    "others take dots out of paths, quoted or not; in any id `~2E` is a dot and `~7E` is `~`."
+)
 _REF = "#/components/schemas/{name}"
 
 
@@ -90,18 +95,17 @@ def _described(operation: Operation, schemas: dict[str, Any], components: dict[s
 
 
 def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
-    names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
     return [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "schema": {"type": "integer"}
-            if operation.path_types.get(name) is int
-            else {"type": "string", "minLength": 1},
-        }
-        for name in names
+        {"name": name, "in": "path", "required": True, **_name(name, operation.path_types.get(name))}
+        for name in operation.names
     ]
+
+
+def _name(name: str, kind: type | None) -> dict[str, Any]:
+    """What a name in a path may be."""
+    if name == GROUP_ID:
+        return {"schema": {"type": "string"}, "description": _SPELLING}
+    return {"schema": {"type": "integer"} if kind is int else {"type": "string", "minLength": 1}}
 
 
 def _query_parameters(

@@ -1,7 +1,7 @@
 """What can be asked over HTTP: a table of operations, each a function with its address, its arguments and its result.
 
 Where an operation is a method of `FakeCluster`, its arguments are made of the method's signature. Knows no requests and
-no clusters: `app` calls the functions, `openapi` tells of them.
+no clusters: `dispatch` calls the functions, `openapi` tells of them.
 """
 
 import inspect
@@ -48,6 +48,11 @@ class Operation:
     def summary(self) -> str:
         """What it does, in a sentence."""
         return (inspect.getdoc(self.run) or "").partition("\n")[0]
+
+    @property
+    def names(self) -> list[str]:
+        """The names in its address."""
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
     @property
     def is_about_one(self) -> bool:

@@ -4,6 +4,8 @@ Knows the sentences of the project's exceptions, which name all three; not who a
 """
 
 import re
+from ast import literal_eval
+from contextlib import suppress
 from typing import Any, NotRequired, TypedDict
 
 from fakebroker.errors import FakebrokerError, ListenError, WaitTimeout
@@ -23,7 +25,7 @@ _TITLES = {
     421: "Wrong host",
     422: "Cannot be",
     500: "Error in fakebroker",
-    503: "Too many streams",
+    503: "Not available",
 }
 _SENTENCES = (
     # fault: nth=0, expected a whole number of 1 or more
@@ -34,6 +36,8 @@ _SENTENCES = (
     re.compile(r".*?(?P<field>\w+) (?P<value>'[^']*'|-?\d+)[^:]*?(?:: |, )expected (?P<expected>.+)", re.DOTALL),
 )
 """How the sentences of exceptions tell what is wrong."""
+
+_LITERAL = re.compile(r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?= |$)""", re.DOTALL)
 
 
 class ProblemDetails(TypedDict):
@@ -90,4 +94,14 @@ def problem_of(error: FakebrokerError) -> Problem:
     """What one of the project's own exceptions is for who asked over HTTP."""
     status = 408 if isinstance(error, WaitTimeout) else 409 if isinstance(error, ListenError) else 422
     told = [found for each in _SENTENCES if (found := each.fullmatch(str(error)))] if status != 408 else []
-    return Problem(status, str(error), **(told[0].groupdict() if told else {}))
+    if not told:
+        return Problem(status, str(error))
+    return Problem(status, str(error), **{**told[0].groupdict(), "value": _read(told[0]["value"])})
+
+
+def _read(value: str) -> Any:
+    """A value as it stands in a sentence: text in quotes or a number, and what is said of it; or words."""
+    if found := _LITERAL.match(value):
+        with suppress(ValueError, SyntaxError):
+            return literal_eval(found[0])
+    return value

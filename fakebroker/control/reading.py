@@ -1,18 +1,29 @@
 """Arguments of requests: read, checked against their types, and refused in one sentence. Knows no operation."""
 
 import re
+from collections.abc import Iterator
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
+from msgspec import inspect
 
 from fakebroker.control.problems import Problem
 
 S = TypeVar("S")
 
+GROUP_ID = "group_id"
+"""The one name in addresses that may be anything, also empty.
+
+Who resolves addresses takes the parts "." and ".." out of them, quoted or not: as ids they are written "~2E" and
+"~2E~2E", and so that no other id is meant by that, "~7E" is "~".
+"""
+
 _AT = re.compile(r"(?P<what>.*?)(?: - at `\$?\.?(?P<path>.*)`)?", re.DOTALL)
-_EXPECTED = re.compile(r"Expected `(?P<expected>.*?)`(?:, got `.*`)?")
+_EXPECTED = re.compile(r"Expected `(?P<expected>.*?)`(?P<more>.*?)(?:, got .*)?")
 _NAMED = re.compile(r"Object (?P<fault>contains unknown|missing required) field `(?P<name>.*)`")
+
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 _WORDS = {"array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number", "str": "text"}
 
@@ -26,7 +37,7 @@ def read_body(kind: type[S], body: bytes) -> S:
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.ValidationError as error:
-        raise _invalid(error, body) from None
+        raise _invalid(error, kind, body) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(422, f"body: expected JSON: {error}", field="body", expected="JSON") from None
 
@@ -49,7 +60,7 @@ def converted(kind: type[S], value: Any, *, is_strict: bool = True) -> S:
     try:
         return msgspec.convert(value, kind, strict=is_strict)
     except msgspec.ValidationError as error:
-        raise _invalid(error, msgspec.json.encode(value)) from None
+        raise _invalid(error, kind, msgspec.json.encode(value)) from None
 
 
 def path_value(name: str, text: str, kind: type) -> Any:
@@ -59,6 +70,8 @@ def path_value(name: str, text: str, kind: type) -> Any:
         Problem: It is no number where one is expected: then it names nothing that is there.
     """
     value = unquote(text)
+    if name == GROUP_ID:
+        return value.replace("~2E", ".").replace("~7E", "~")
     if kind is str:
         return value
     if not re.fullmatch(r"-?[0-9]{1,18}", value):
@@ -66,19 +79,19 @@ def path_value(name: str, text: str, kind: type) -> Any:
     return int(value)
 
 
-def check_range(name: str, value: float, low: float, high: float) -> None:
+def check_range(name: str, value: float, low: int, high: int) -> None:
     """Refuse a number that is out of range.
 
     Raises:
         Problem: It is.
     """
     if not low <= value <= high:
-        expected = f"{low:g} to {high:g}"
-        raise Problem(422, f"{name}={value:g}: expected {expected}", field=name, value=value, expected=expected)
+        expected = f"{low} to {high}"
+        raise Problem(422, f"{name}={value!r}: expected {expected}", field=name, value=value, expected=expected)
 
 
-def _invalid(error: msgspec.ValidationError, body: bytes) -> Problem:
-    """What msgspec's sentence says, as a problem."""
+def _invalid(error: msgspec.ValidationError, kind: Any, body: bytes) -> Problem:
+    """What msgspec's sentence says, as a problem; `kind` is what the body should have been."""
     told = _AT.fullmatch(str(error))
     assert told is not None
     what, path = told["what"], told["path"] or ""
@@ -89,8 +102,12 @@ def _invalid(error: msgspec.ValidationError, body: bytes) -> Problem:
         expected = "a value" if is_missing else "no such field"
         sentence = f"{field} is missing" if is_missing else f"{field}: expected no such field"
         return Problem(422, sentence, field=field, value=_value_at(body, field), expected=expected)
-    expected = _in_words(wrong["expected"]) if wrong else what
     field, value = path or "body", _value_at(body, path)
+    if wrong:
+        expected = _in_words(wrong["expected"]) + wrong["more"]
+    else:
+        choices = list(_choices(inspect.type_info(kind), _STEP.findall(path)))
+        expected = f"one of {', '.join(map(str, choices))}" if choices else "a number that is not as large"
     return Problem(422, f"{field}={value!r}: expected {expected}", field=field, value=value, expected=expected)
 
 
@@ -99,11 +116,29 @@ def _in_words(kinds: str) -> str:
     return " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | "))
 
 
+def _choices(kind: inspect.Type, steps: list[tuple[str, str]]) -> Iterator[Any]:
+    """The values that there are to choose from, behind some steps from a type."""
+    if isinstance(kind, inspect.UnionType):
+        for each in kind.types:
+            yield from _choices(each, steps)
+    elif isinstance(kind, inspect.LiteralType) and not steps:
+        yield from filter(None, kind.values)
+    elif isinstance(kind, inspect.ListType) and steps:
+        yield from _choices(kind.item_type, steps[1:])
+    elif isinstance(kind, inspect.StructType) and steps:
+        (name, _), *rest = steps
+        if name == kind.tag_field:
+            yield kind.tag
+        for field in kind.fields:
+            if field.encode_name == name:
+                yield from _choices(field.type, rest)
+
+
 def _value_at(body: bytes, path: str) -> Any:
     """What stands at a path such as `members[0].client_id`; None where that cannot be told."""
     try:
         value = msgspec.json.decode(body or b"{}")
-        for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
+        for name, index in _STEP.findall(path):
             value = value[int(index)] if index else value[name]
     except (msgspec.DecodeError, LookupError, TypeError, ValueError):
         return None

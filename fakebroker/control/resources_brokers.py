@@ -5,11 +5,10 @@ from typing import TypedDict
 import msgspec
 
 from fakebroker.cluster.dialect import Broker
-from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Topic
+from fakebroker.cluster.topics import OFFSETS_TOPIC, Topic
 from fakebroker.control.clusters import Served
 from fakebroker.control.operations import CLUSTER, Arguments, Method, arguments_of, json_type, operation
 from fakebroker.control.problems import Problem, not_found
-from fakebroker.control.reading import check_range
 from fakebroker.control.views import BrokerRow, broker_rows
 from fakebroker.server.fake_cluster import FakeCluster
 
@@ -249,9 +248,6 @@ def move_coordinator(served: Served, body: Move) -> CoordinatorList:
         raise Problem(422, "group_id, partition: expected one of them", field="group_id", expected="it, or partition")
     if group_id is not None:
         partition = served.cluster.cluster.offsets_partition_of(group_id).index
-    topic = served.cluster.cluster.topics.get(OFFSETS_TOPIC)
-    last = len(topic.partitions) - 1 if topic else NO_LEADER
-    check_range("partition", partition, 0, last)
     served.cluster.move_offsets_partition(partition, **given)
     return list_coordinators(served)
 

@@ -1,5 +1,7 @@
 """Groups over HTTP."""
 
+from bisect import bisect_right
+from operator import attrgetter
 from typing import Literal, TypedDict
 
 import msgspec
@@ -7,24 +9,29 @@ import msgspec
 from fakebroker.cluster.group_seed import GroupSeed
 from fakebroker.control.clusters import Served
 from fakebroker.control.group_views import (
+    FullGroup,
     GroupDetail,
     GroupRow,
     TimelineView,
     all_rows_of,
     detail,
+    first_groups,
+    full_group,
     row_of,
-    sorted_groups,
 )
 from fakebroker.control.operations import CLUSTER, Arguments, arguments_of, json_type, operation
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.reading import check_range
+from fakebroker.coordinator.history import MAX_MOMENTS_OF_A_GROUP
 from fakebroker.errors import ErrorCode
 from fakebroker.server.fake_cluster import FakeCluster
-from fakebroker.server.views import find_group, timeline_of
+from fakebroker.server.timeline import Timeline
+from fakebroker.server.views import find_group
 
 GROUP = f"{CLUSTER}/groups/{{group_id}}"
 
-MAX_LISTED = 10_000
+MAX_LISTED = 1_000
+MAX_FULL = 100
 
 
 class GroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -49,13 +56,38 @@ def list_groups(served: Served, query: GroupQuery) -> GroupList:
     """Groups, with why they are in their state; `search` is a part of the id in any case."""
     check_range("limit", query.limit, 0, MAX_LISTED)
     check_range("offset", query.offset, 0, 2**31)
-    search = query.search.lower()
-    found = [
-        group
-        for group in sorted_groups(served, query.sort)
-        if query.state in (None, group.state.value) and search in group.group_id.lower()
-    ]
-    return {"total": len(found), "groups": all_rows_of(served, found[query.offset : query.offset + query.limit])}
+    found, search = served.census.now().groups, query.search.lower()
+    if query.state is not None:
+        found = [group for group in found if group.state.value == query.state]
+    if search:
+        found = [group for group in found if search in group.group_id.lower()]
+    first = first_groups(served, found, query.sort, query.offset + query.limit)
+    return {"total": len(found), "groups": all_rows_of(served, first[query.offset :])}
+
+
+class FullGroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which groups: those whose ids come behind one."""
+
+    after: str | None = None
+    limit: int = MAX_FULL
+
+
+class FullGroupList(TypedDict):
+    """Some groups by name; `taken_ms` is when they were so."""
+
+    taken_ms: float
+    groups: list[FullGroup]
+
+
+@operation("GET", f"{CLUSTER}/group_views")
+def list_full_groups(served: Served, query: FullGroupQuery) -> FullGroupList:
+    """Groups by name with all members and all that they went through: one page after the other gives all of them."""
+    check_range("limit", query.limit, 1, MAX_FULL)
+    after = query.after
+    all_groups = served.census.now().groups
+    start = 0 if after is None else bisect_right(all_groups, after, key=attrgetter("group_id"))
+    groups = [full_group(served, group) for group in all_groups[start : start + query.limit]]
+    return {"taken_ms": served.cluster.clock.now_ms(), "groups": groups}
 
 
 @operation("GET", GROUP)
@@ -91,22 +123,46 @@ class Explanation(TypedDict):
     text: str
 
 
+class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How much is wanted: the last so many moments, and pictures of them, which take their time for large groups."""
+
+    limit: int = MAX_MOMENTS_OF_A_GROUP
+    text: bool = False
+    svg: bool = False
+
+
 @operation("GET", f"{GROUP}/timeline")
-def get_timeline(served: Served, group_id: str) -> TimelineView:
-    """What a group went through, with the causes; as data, as text and as a picture."""
+def get_timeline(served: Served, group_id: str, query: TimelineQuery) -> TimelineView:
+    """What a group went through, with the causes: as data, and if asked for as pictures in text and in SVG."""
+    check_range("limit", query.limit, 1, MAX_MOMENTS_OF_A_GROUP)
     _check_known(served, group_id)
-    timeline = timeline_of(served.cluster.cluster, group_id, served.cluster.clock.now_ms())
-    svg = timeline.svg() if timeline.moments else None
-    moments = list(timeline.moments)
+    moments = served.cluster.cluster.history.of(group_id)[-query.limit :]
+    timeline = Timeline(group_id, moments, served.cluster.clock.now_ms())
     return {
-        "group_id": group_id, "taken_ms": timeline.taken_ms, "moments": moments, "text": timeline.text(), "svg": svg,
-    }  # fmt: skip
+        "group_id": group_id,
+        "taken_ms": timeline.taken_ms,
+        "moments": list(moments),
+        "text": timeline.text() if query.text else None,
+        "svg": timeline.svg() if query.svg and moments else None,
+    }
+
+
+class Coordinator(TypedDict):
+    """The broker that coordinates a group; null while none does."""
+
+    node_id: int | None
+
+
+@operation("GET", f"{GROUP}/coordinator")
+def get_coordinator(served: Served, group_id: str) -> Coordinator:
+    """Who coordinates a group, or would if it were there."""
+    broker = served.cluster.cluster.coordinator_of(group_id)
+    return {"node_id": None if broker is None else broker.node_id}
 
 
 @operation("GET", f"{GROUP}/explain")
 def explain_group(served: Served, group_id: str) -> Explanation:
-    """In words: the state of a group and why, who is waited for, and until when."""
-    _check_known(served, group_id)
+    """In words: the state of a group and why, who is waited for, and until when; also of one that is not there."""
     return {"text": served.cluster.explain(group_id)}
 
 

@@ -1,21 +1,27 @@
 """Requests over HTTP: those that the journal has, and waiting for what must come."""
 
-from collections.abc import Iterator
+import re
+from itertools import chain, count, islice
 from typing import Any, TypedDict
 
 import msgspec
+import trio
 
 from fakebroker.cluster.call import Call
 from fakebroker.control.clusters import Served
 from fakebroker.control.group_views import GroupDetail, detail
 from fakebroker.control.operations import CLUSTER, Arguments, Text, arguments_of, operation
+from fakebroker.control.problems import Problem
 from fakebroker.control.reading import check_range
 from fakebroker.server import journal_file
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_file import plain
+from fakebroker.server.journal_filters import matcher
+from fakebroker.server.journaling import check_kept
 
 MAX_LISTED = 1_000
-MAX_WAIT_S = 60.0
+MAX_WAIT_S = 60
+_LINES_AT_ONCE = 50
 
 
 class RequestRow(TypedDict):
@@ -44,7 +50,10 @@ class RequestList(TypedDict):
 
 
 class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which requests: those that are all of this. `after` makes it the first ones after a number, not the last ones."""
+    """Which requests: those that are all of this, the last ones of them.
+
+    `after` makes it the first ones after a number; `seqs`, numbers with commas, those and no others.
+    """
 
     api: str | None = None
     client_id: str | None = None
@@ -55,28 +64,43 @@ class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     error: str | None = None
     since: float | None = None
     after: int | None = None
+    seqs: str | None = None
     limit: int = 100
 
 
 @operation("GET", f"{CLUSTER}/journal")
-async def list_requests(served: Served, query: JournalQuery) -> RequestList:
+def list_requests(served: Served, query: JournalQuery) -> RequestList:
     """Requests that the journal has, with their responses."""
     check_range("limit", query.limit, 0, MAX_LISTED)
-    view = await served.ask(served.cluster.journal_view)
+    core = served.cluster.cluster
+    journal = core.journal
+    check_kept(journal.mode)
     names = ("client_id", "group", "member", "broker", "connection", "error", "since")
-    matches = view.matcher(query.api, {name: getattr(query, name) for name in names})
-    numbered, after = view.numbered(), query.after
-    last = view.dropped + len(view.calls)
-    if after is None:
-        found = _first(query.limit, (each for each in reversed(numbered) if matches(each[1])))[::-1]
+    node_ids = chain(core.brokers, (call.broker.node_id for call in reversed(journal)))
+    matches = matcher(query.api, {name: getattr(query, name) for name in names}, node_ids)
+    if query.seqs is not None:
+        found = [(number, call) for number in _numbers(query.seqs) if (call := journal.at(number)) and matches(call)]
+    elif query.after is not None:
+        new = journal.newest(max(0, journal.added - query.after))
+        numbered = enumerate(new, journal.added - len(new) + 1)
+        found = list(islice((each for each in numbered if matches(each[1])), query.limit))
     else:
-        new = numbered[max(0, after - view.dropped) :]
-        found = _first(query.limit, (each for each in new if matches(each[1])))
-    return {"requests": [request_row(number, call) for number, call in found], "last": last}
+        backward = zip(count(journal.added, -1), reversed(journal), strict=False)
+        found = list(islice((each for each in backward if matches(each[1])), query.limit))[::-1]
+    return {"requests": [request_row(number, call) for number, call in found], "last": journal.added}
 
 
-def _first(count: int, calls: Iterator[tuple[int, Call]]) -> list[tuple[int, Call]]:
-    return [each for each, _ in zip(calls, range(count), strict=False)]
+def _numbers(seqs: str) -> list[int]:
+    """Numbers with commas, in their order and each once.
+
+    Raises:
+        Problem: It is something else, or they are too many.
+    """
+    parts = seqs.split(",")
+    if len(parts) > MAX_LISTED or not all(re.fullmatch("[0-9]{1,18}", part) for part in parts):
+        expected = f"1 to {MAX_LISTED} whole numbers with commas"
+        raise Problem(422, f"seqs={seqs!r}: expected {expected}", field="seqs", value=seqs, expected=expected)
+    return sorted(set(map(int, parts)))
 
 
 def request_row(number: int, call: Call) -> RequestRow:
@@ -104,7 +128,12 @@ async def export_journal(served: Served) -> Text:
     view = await served.ask(served.cluster.journal_view)
     view.check_kept()
     head = journal_file.Head(view.mode, view.dropped, view.node_ids)
-    return Text("".join(journal_file.lines(head, view.calls)), "application/x-ndjson")
+    lines: list[str] = []
+    for line in journal_file.lines(head, view.calls):
+        lines.append(line)
+        if len(lines) % _LINES_AT_ONCE == 0:
+            await trio.lowlevel.checkpoint()  # The brokers have a turn.
+    return Text("".join(lines), "application/x-ndjson")
 
 
 # Waiting
@@ -134,21 +163,27 @@ def _checked(body: Arguments) -> dict[str, Any]:
 @operation("POST", f"{CLUSTER}/wait/state", body=arguments_of(FakeCluster.wait_for_state))
 async def wait_for_state(served: Served, body: Arguments) -> GroupDetail:
     """Wait until a group is in a state."""
-    view = await served.cluster.wait_for_state_async(**_checked(body))
+    given = _checked(body)
+    with served.waiting():
+        view = await served.cluster.wait_for_state_async(**given)
     return await served.ask(lambda: detail(served, view.group_id))
 
 
 @operation("POST", f"{CLUSTER}/wait/generation", body=arguments_of(FakeCluster.wait_for_generation))
 async def wait_for_generation(served: Served, body: Arguments) -> GroupDetail:
     """Wait until a group's generation is above a number."""
-    view = await served.cluster.wait_for_generation_async(**_checked(body))
+    given = _checked(body)
+    with served.waiting():
+        view = await served.cluster.wait_for_generation_async(**given)
     return await served.ask(lambda: detail(served, view.group_id))
 
 
 @operation("POST", f"{CLUSTER}/wait/commit", body=arguments_of(FakeCluster.wait_for_commit))
 async def wait_for_commit(served: Served, body: Arguments) -> Committed:
     """Wait until a group has committed an offset."""
-    found = await served.cluster.wait_for_commit_async(**_checked(body))
+    given = _checked(body)
+    with served.waiting():
+        found = await served.cluster.wait_for_commit_async(**given)
     return {
         "offset": found.offset,
         "metadata": found.metadata,
@@ -159,8 +194,10 @@ async def wait_for_commit(served: Served, body: Arguments) -> Committed:
 
 @operation("POST", f"{CLUSTER}/wait/request", body=arguments_of(FakeCluster.wait_for_request))
 async def wait_for_request(served: Served, body: Arguments) -> Requests:
-    """Wait until requests have come."""
-    calls = await served.cluster.wait_for_request_async(**_checked(body))
+    """Wait until requests have come; of many, the last ones are given."""
+    given = _checked(body)
+    with served.waiting():
+        calls = await served.cluster.wait_for_request_async(**given)
     view = await served.ask(served.cluster.journal_view)
     numbers = {id(call): number for number, call in view.numbered()}
-    return {"requests": [request_row(numbers.get(id(call), 0), call) for call in calls]}
+    return {"requests": [request_row(numbers.get(id(call), 0), call) for call in calls[-MAX_LISTED:]]}

@@ -2,7 +2,8 @@
 
 Reading and writing HTTP takes more time than what is asked for: in the brokers' process it would be time that they have
 not. So a second process does that (`gateway`), and passes on what is asked; this end answers in the thread of the first
-cluster, between two requests to its brokers.
+cluster, between two requests to its brokers. If that process ends, another one takes over its port; the clusters, and
+what is kept of them, are here and remain.
 """
 
 import logging
@@ -30,7 +31,12 @@ logger = logging.getLogger("fakebroker")
 
 _BACKLOG = 1024
 _READ_BYTES = 2**16
+_START_S = 60.0
+"""An import of all that it needs takes under a second, on a machine that has time for it."""
+
 _END_S = 5.0
+_MOST_STARTS = 5
+"""One that ends again and again has a fault, which a further start does not mend."""
 
 
 class ControlServer:
@@ -64,41 +70,80 @@ class ControlServer:
         self._process: subprocess.Popen[bytes]
 
     def __enter__(self) -> Self:
-        self._listener.listen(_BACKLOG)
-        ours, theirs = socket.socketpair()
-        with theirs, self._listener:
-            self._process = _start_gateway(self._listener, theirs, self._host, self.token)
-        if ours.recv(1) != b"+":
-            raise FakebrokerError(f"the control server ended at its start, with status {self._process.wait()}")
-        self._cluster.run_beside(lambda: self._serve(ours))
+        try:
+            self._listener.listen(_BACKLOG)
+            link = self._start()
+        except BaseException:
+            self._listener.close()
+            raise
+        self._cluster.run_beside(lambda: self._serve(link))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._cluster.call(self._scope.cancel)
+        self._listener.close()
+        self._end()
+
+    def _start(self) -> socket.socket:
+        """Start the process that speaks HTTP; the link to it.
+
+        Raises:
+            FakebrokerError: It does not come up.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = _start_gateway(self._listener, theirs, self._host, self.token)
         try:
-            self._process.wait(_END_S)
+            ours.settimeout(_START_S)
+            if ours.recv(1) == b"+":
+                return ours
+            why = f"ended at its start, with status {self._end()}"
+        except TimeoutError:
+            self._process.kill()
+            self._end()
+            why = f"was not there after {_START_S:g} s"
+        ours.close()
+        raise FakebrokerError(f"the process that speaks HTTP {why}")
+
+    def _end(self) -> int:
+        """Wait for the end of the process that speaks HTTP, which has lost its link; its status."""
+        try:
+            return self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            return self._process.wait()
 
     async def _serve(self, link: socket.socket) -> None:
-        """Answer what the other process passes on, until one of them ends."""
-        stream = trio.SocketStream(trio.socket.from_stdlib_socket(link))
+        """Answer what the other process passes on, and start another one if it ends, until this is to end."""
         clusters = Clusters(self._cluster)
-        with self._scope:
+        with self._scope, self._listener:
             try:
-                async with stream, clusters.watched(), trio.open_nursery() as nursery:
-                    answering, frames = Answering(stream, Dispatcher(clusters), nursery), Frames(Ask)
-                    while data := await stream.receive_some(_READ_BYTES):
-                        await answering.take(list(frames.feed(bytes(data))))
-                    nursery.cancel_scope.cancel()
-            except* trio.BrokenResourceError:
-                pass  # The other end closed the link with something unread.
+                async with clusters.watched():
+                    for starts in range(1, _MOST_STARTS + 1):
+                        await _answer(link, Dispatcher(clusters))
+                        status = await trio.to_thread.run_sync(self._end)
+                        logger.error("the process that speaks HTTP has ended, with status %d", status)
+                        if starts < _MOST_STARTS:
+                            link = await trio.to_thread.run_sync(self._start)
+                            logger.warning("another process speaks HTTP now")
             except* Exception:  # A fault of ours costs the control, not the brokers.
                 logger.exception("control over HTTP failed")
-            logger.error("nothing is controlled over HTTP any more: the process that speaks it has ended")
+            logger.error("nothing is controlled over HTTP any more")
+
+
+async def _answer(link: socket.socket, dispatcher: Dispatcher) -> None:
+    """Answer what the other process passes on, until it ends."""
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(link))
+    try:
+        async with stream, trio.open_nursery() as nursery:
+            answering, frames = Answering(stream, dispatcher, nursery), Frames(Ask)
+            while data := await stream.receive_some(_READ_BYTES):
+                await answering.take(list(frames.feed(bytes(data))))
+            nursery.cancel_scope.cancel()
+    except* trio.BrokenResourceError:
+        pass  # The other end closed the link with something unread.
 
 
 def _start_gateway(
@@ -108,7 +153,7 @@ def _start_gateway(
     home = str(Path(fakebroker.__file__).parent.parent)
     path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, TOKEN_VARIABLE: token or ""}
-    command = [sys.executable, "-m", "fakebroker.control.gateway", str(listener.fileno()), str(link.fileno()), host]
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, env=environment, pass_fds=(listener.fileno(), link.fileno())
-    )
+    sockets = (listener.fileno(), link.fileno())
+    # -P: nothing in the working directory passes for one of Python's modules.
+    command = [sys.executable, "-P", "-m", "fakebroker.control.gateway", *map(str, sockets), host]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, pass_fds=sockets)

@@ -1,11 +1,12 @@
 """Streams of server-sent events: what is new in a cluster, some times a second.
 
-One task asks the brokers for all streams of a cluster, while there are any: many streams cost them no more than one. A
-stream that does not keep up misses some.
+One task asks the brokers for all streams of a cluster, while there are any: many streams cost them no more than one.
+What happens after a stream was welcomed is told; but one that does not keep up misses some.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import quote, unquote
 
 import msgspec
 import trio
@@ -15,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from fakebroker.control.brokers_end import BrokersEnd, HasEnded
 from fakebroker.control.problems import Problem
+from fakebroker.control.wire import Reply
 
 MAX_STREAMS = 1_000
 KINDS = ("overview", "requests", "groups")
@@ -66,22 +68,22 @@ class Feed:
     Args:
         brokers: Who is asked.
         cluster: The cluster's name, quoted.
+        seen: Since when there is something new.
     """
 
-    def __init__(self, brokers: BrokersEnd, cluster: str) -> None:
+    def __init__(self, brokers: BrokersEnd, cluster: str, seen: str) -> None:
         self.streams: list[Stream] = []
         self._brokers = brokers
-        self._path = f"/v1/clusters/{cluster}/news"
+        self._path = _news_of(cluster)
         self._turn = 0
-        self._seen = ""
+        self._seen = seen
+        self._is_idle = trio.Event()
+        self._is_idle.set()
 
     async def run(self) -> None:
         """Tell the streams what is new, as long as there are any, and the cluster is there."""
         with suppress(HasEnded):
-            while self.streams:
-                reply = await self._brokers.ask("POST", self._path, body=self._wanted())
-                if reply.status != 200:
-                    break
+            while self.streams and (reply := await self._ask()).status == 200:
                 news = msgspec.json.decode(reply.body, type=News)
                 self._seen = news.seen
                 self._tell(news)
@@ -89,6 +91,18 @@ class Feed:
                 await trio.sleep(_PERIOD_S)
         for stream_ in self.streams:
             stream_.end()
+
+    async def _ask(self) -> Reply:
+        self._is_idle = trio.Event()
+        try:
+            return await self._brokers.ask("POST", self._path, body=self._wanted())
+        finally:
+            self._is_idle.set()
+
+    async def add(self, stream_: Stream) -> None:
+        """Add a stream; afterwards nothing is asked for any more without what it wants."""
+        self.streams.append(stream_)
+        await self._is_idle.wait()
 
     def _wanted(self) -> bytes:
         wanted = {kind for each in self.streams for kind in each.kinds}
@@ -129,15 +143,15 @@ class Feeds:
         self._nursery = nursery
         self._feeds: dict[str, Feed] = {}
 
-    @contextmanager
-    def listening(self, cluster: str, stream_: Stream) -> Iterator[None]:
-        """Let a stream hear of a cluster meanwhile."""
+    @asynccontextmanager
+    async def listening(self, cluster: str, stream_: Stream, seen: str) -> AsyncIterator[None]:
+        """Let a stream hear of a cluster meanwhile; `seen` is since when, if nobody listens to that yet."""
         feed = self._feeds.get(cluster)
         if feed is None:
-            feed = self._feeds[cluster] = Feed(self._brokers, cluster)
+            feed = self._feeds[cluster] = Feed(self._brokers, cluster, seen)
             self._nursery.start_soon(self._run, cluster, feed)
-        feed.streams.append(stream_)
         try:
+            await feed.add(stream_)
             yield
         finally:
             feed.streams.remove(stream_)
@@ -157,25 +171,33 @@ class Feeds:
             expected = f"at most {MAX_STREAMS} at a time"
             raise Problem(503, f"there are {MAX_STREAMS} streams already: expected {expected}", expected=expected)
 
-    async def check_cluster(self, cluster: str) -> Response | None:
-        """What the brokers say if there is no such cluster."""
-        reply = await self._brokers.ask("GET", f"/v1/clusters/{cluster}/clock")
-        return None if reply.status == 200 else Response(reply.body, reply.status, media_type=reply.media_type)
+    async def newest(self, cluster: str) -> Reply:
+        """What the brokers say to who is new: how much there has been until now, or that there is no such cluster."""
+        return await self._brokers.ask("POST", _news_of(cluster))
+
+
+def _news_of(cluster: str) -> str:
+    return f"/v1/clusters/{cluster}/news"
 
 
 class StreamResponse(Response):
     """The response that is a stream, until who listens is gone, or the cluster is."""
 
-    def __init__(self, feeds: Feeds, cluster: str, stream_: Stream) -> None:
+    def __init__(self, feeds: Feeds, cluster: str, stream_: Stream, seen: str) -> None:
         super().__init__(headers={"content-type": "text/event-stream", "cache-control": "no-store"})
         del self.headers["content-length"]
-        self._feeds, self._cluster, self._stream = feeds, cluster, stream_
+        self._feeds, self._cluster, self._stream, self._seen = feeds, cluster, stream_, seen
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        if scope["method"] == "HEAD":
+            await send(start)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
-            with self._feeds.listening(self._cluster, self._stream):
-                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            async with self._feeds.listening(self._cluster, self._stream, self._seen):
+                await send(start)
                 await send({"type": "http.response.body", "body": b": welcome\n\n", "more_body": True})
                 async for piece in self._stream.receiver:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -197,7 +219,10 @@ async def stream(feeds: Feeds, request: Request) -> Response:
             expected = f"some of {', '.join(KINDS)}"
             raise Problem(422, f"kinds={kind!r}: expected {expected}", field="kinds", value=kind, expected=expected)
     feeds.check_room()
-    cluster = request.path_params["cluster"]
-    return await feeds.check_cluster(cluster) or StreamResponse(
-        feeds, cluster, Stream(kinds, request.query_params.get("group"))
-    )
+    # One feed for a cluster, however its name is quoted.
+    cluster = quote(unquote(request.path_params["cluster"]), safe="")
+    reply = await feeds.newest(cluster)
+    if reply.status != 200:
+        return Response(reply.body, reply.status, media_type=reply.media_type)
+    seen = msgspec.json.decode(reply.body, type=News).seen
+    return StreamResponse(feeds, cluster, Stream(kinds, request.query_params.get("group")), seen)

@@ -52,7 +52,7 @@ class Source(Protocol):
 
     def overview(self) -> dict[str, Any]: ...
 
-    def groups(self, *, sort: str, limit: int) -> list[dict[str, Any]]: ...
+    def group_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]: ...
 
 
 class Feed:
@@ -79,7 +79,7 @@ class Feed:
         return Look(overview, list(filter(_is_unstable, unstable)), busy, list(self._events.values()))
 
     def _groups(self, order: str) -> "list[GroupRow]":
-        return cast("list[GroupRow]", self._source.groups(sort=order, limit=MAX_GROUPS))
+        return cast("list[GroupRow]", self._source.group_rows(sort=order, limit=MAX_GROUPS))
 
     def _compare(self, overview: "Overview") -> None:
         """Note what happened to brokers and faults since the last look; at the first, what is not as usual."""

@@ -231,7 +231,10 @@ def _count(number: int, what: str) -> str:
 
 
 def _time(at_ms: float) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S}"
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S}"
+    except (OverflowError, ValueError, OSError):  # No date is that far away.
+        return "--:--:--"
 
 
 def _rate(per_s: float) -> str:

@@ -3,11 +3,9 @@
 from collections import Counter
 from typing import TypedDict
 
-from fakebroker.cluster.cluster import Broker
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.control.clusters import Served
 from fakebroker.control.rates import Rates
-from fakebroker.coordinator.group import Group
 from fakebroker.server.clock import ManualClock, RealClock
 
 
@@ -60,32 +58,21 @@ class Overview(TypedDict):
 def overview(served: Served) -> Overview:
     """A cluster now."""
     core, rates = served.cluster.cluster, served.rates()
-    groups = all_groups(served)
+    counted = served.census.now()
     return {
         "name": served.name,
         "bootstrap_servers": served.cluster.bootstrap_servers,
         "seed": served.cluster.seed,
         "clock": clock_view(served),
         "brokers": broker_rows(served, rates),
-        "groups_by_state": dict(Counter(group.state.value for group in groups)),
-        "members": sum(len(group.members) for group in groups),
+        "groups_by_state": dict(counted.by_state),
+        "members": counted.members,
         "connections": len(served.cluster.connections),
         "journal": {"size": len(core.journal), "dropped": core.journal.dropped},
         "rates": rates,
         "faults": len(core.faults.rules),
         "rebalances": served.meter.rebalances,
     }
-
-
-def all_groups(served: Served) -> list[Group]:
-    """All groups, broker by broker; an old coordinator that still answers has some as well, which do not count."""
-    core = served.cluster.cluster
-    return [
-        group
-        for broker in core.brokers.values()
-        for group in broker.coordinator.groups()
-        if core.controller.zombies.get(group.partition) != broker.node_id
-    ]
 
 
 def clock_view(served: Served) -> ClockView:
@@ -104,23 +91,19 @@ def broker_rows(served: Served, rates: Rates) -> list[BrokerRow]:
     for partition in topic.partitions if topic else ():
         led.setdefault(partition.leader_id, []).append(partition.index)
     asked = {rate["node_id"]: rate["requests_per_s"] for rate in rates["by_broker"]}
+    members_at = served.census.now().members_at
     return [
-        _broker_row(broker, connections[node_id], led[node_id], asked.get(node_id, 0.0))
+        {
+            "node_id": node_id,
+            "host": broker.host,
+            "port": broker.port,
+            "up": broker.up,
+            "as_version": str(broker.release),
+            "connections": connections[node_id],
+            "groups": len(broker.coordinator.groups()),
+            "members": members_at[node_id],
+            "offsets_partitions": led[node_id],
+            "requests_per_s": asked.get(node_id, 0.0),
+        }
         for node_id, broker in core.brokers.items()
     ]
-
-
-def _broker_row(broker: Broker, connections: int, led: list[int], requests_per_s: float) -> BrokerRow:
-    groups = broker.coordinator.groups()
-    return {
-        "node_id": broker.node_id,
-        "host": broker.host,
-        "port": broker.port,
-        "up": broker.up,
-        "as_version": str(broker.release),
-        "connections": connections,
-        "groups": len(groups),
-        "members": sum(len(group.members) for group in groups),
-        "offsets_partitions": led,
-        "requests_per_s": requests_per_s,
-    }

@@ -1,15 +1,18 @@
 """The ASGI application: who may ask, how long a body may be, the page, the streams; all else is for the brokers."""
 
+from collections.abc import Iterable
 from importlib.resources import files
 
 import msgspec
 import trio
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Route, request_response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from fakebroker.control.auth import Guard
 from fakebroker.control.brokers_end import BrokersEnd, HasEnded
@@ -19,12 +22,17 @@ from fakebroker.control.wire import Reply
 
 MAX_BODY_BYTES = 1024 * 1024
 _MOST_READ_BYTES = 16 * MAX_BODY_BYTES
-_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _PAGE = files("fakebroker.control") / "page"
 _DOCS = files("fakebroker.control") / "docs.html"
 _KINDS = {
     "html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "json": "application/json",
 }  # fmt: skip
+_ALWAYS = [
+    # No other page may show these in a frame, where a click could be meant for something else.
+    (b"content-security-policy", b"frame-ancestors 'none'"),
+    (b"x-frame-options", b"DENY"),
+    (b"x-content-type-options", b"nosniff"),
+]
 
 
 def make_app(brokers: BrokersEnd, guard: Guard, nursery: trio.Nursery) -> ASGIApp:
@@ -43,10 +51,17 @@ def make_app(brokers: BrokersEnd, guard: Guard, nursery: trio.Nursery) -> ASGIAp
         Route("/", _page),
         Route("/page/{path:path}", _page),
         Route("/v1/clusters/{cluster}/stream", listen),
-        Route("/{path:path}", pass_on, methods=_METHODS),
     ]
-    handlers = {Problem: _problem, HasEnded: _ended, ClientDisconnect: _gone}
-    return Gate(Starlette(routes=routes, exception_handlers=handlers), guard)  # type: ignore[arg-type]
+    handlers = {Problem: _problem, HasEnded: _ended, ClientDisconnect: _gone, HTTPException: _other_method}
+    app = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+    answer = request_response(pass_on)
+
+    async def others(scope: Scope, receive: Receive, send: Send) -> None:
+        await (answer if scope["type"] == "http" else WebSocketClose())(scope, receive, send)
+
+    app.router.default = others
+    app.router.redirect_slashes = False
+    return Gate(app, guard)
 
 
 class Gate:
@@ -62,15 +77,24 @@ class Gate:
         self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            try:
-                self._guard.check(scope["method"], scope["path"], Headers(scope=scope))
-            except Problem as problem:
-                await response_to(problem)(scope, receive, send)
-                return
-            # A part of a path may have a slash in its name: it is unquoted when the path has been taken apart.
-            scope["path"] = scope["raw_path"].decode("ascii")
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_ALWAYS]
+            await send(message)
+
+        # All go by the path as it came. A part of it may have a slash in its name: it is unquoted when the path has
+        # been taken apart.
+        scope["path"] = scope["raw_path"].decode("latin-1")
+        try:
+            self._guard.check(scope["method"], scope["path"], Headers(scope=scope))
+        except Problem as problem:
+            await response_to(problem)(scope, receive, send_safely)
+            return
+        await self._app(scope, receive, send_safely)
 
 
 async def _passed_on(brokers: BrokersEnd, request: Request) -> Response:
@@ -87,7 +111,9 @@ async def _passed_on(brokers: BrokersEnd, request: Request) -> Response:
 
         nursery.start_soon(watch)
         try:
-            reply = await brokers.ask(request.method, request.url.path, request.url.query, body)
+            # Not of `request.url`: that is made of the header Host, too.
+            query = request.scope["query_string"].decode("latin-1")
+            reply = await brokers.ask(request.method, request.scope["path"], query, body)
         except HasEnded as error:  # Through the nursery it would come in a group, which has no answer of its own.
             ended = error
         nursery.cancel_scope.cancel()
@@ -95,7 +121,18 @@ async def _passed_on(brokers: BrokersEnd, request: Request) -> Response:
         raise ended
     if reply is None:
         raise ClientDisconnect
+    if reply.status == 405:
+        allowed = _allowed(reply.headers["allow"].split(", "))
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=allowed)
+        reply.headers.update(allowed)
     return Response(reply.body, reply.status, reply.headers, reply.media_type or None)
+
+
+def _allowed(methods: Iterable[str]) -> dict[str, str]:
+    """The header with the methods that an address has; what can be read has a head as well."""
+    more = ("HEAD", "OPTIONS") if "GET" in methods else ("OPTIONS",)
+    return {"allow": ", ".join(sorted({*methods, *more}))}
 
 
 async def _body(request: Request) -> bytes:
@@ -142,6 +179,18 @@ async def _problem(request: Request, error: Problem) -> Response:
 
 async def _ended(request: Request, error: HasEnded) -> Response:
     return response_to(Problem(503, "the brokers' process has ended"))
+
+
+async def _other_method(request: Request, error: HTTPException) -> Response:
+    """An address of this process was asked for in a way that it does not have."""
+    allowed = _allowed((error.headers or {})["Allow"].split(", "))
+    if request.method == "OPTIONS":
+        return Response(status_code=204, headers=allowed)
+    expected = allowed["allow"]
+    sentence = f"method={request.method!r}: expected {expected}"
+    response = response_to(Problem(405, sentence, field="method", value=request.method, expected=expected))
+    response.headers.update(allowed)
+    return response
 
 
 async def _gone(request: Request, error: ClientDisconnect) -> Response:

@@ -11,6 +11,12 @@ from typing import Literal, Protocol
 
 from fakebroker.errors import ConfigError
 
+MAX_ADVANCE_S = 1e9
+"""How far a clock can be advanced at once: about thirty years."""
+
+_LAST_MS = 253_402_300_799_000.0
+"""Where dates end: the last second of the year 9999."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
@@ -123,10 +129,11 @@ class ManualClock:
         the new time, and timers that begin with it begin then; `FakeCluster.advance_to_next_deadline` is exact.
 
         Raises:
-            ConfigError: Time does not go back, or to its end.
+            ConfigError: Time does not go back, nor further than `MAX_ADVANCE_S`, nor to where dates end.
         """
-        if not 0 <= seconds < inf:
-            raise ConfigError(f"advance({seconds}): expected 0 or more seconds")
+        most_s = min(MAX_ADVANCE_S, (_LAST_MS - self._now_ms) // 1000)
+        if not 0 <= seconds <= most_s:
+            raise ConfigError(f"seconds={seconds!r}: expected 0 to {most_s:.0f}")
 
         def move() -> None:
             self._now_ms += seconds * 1000

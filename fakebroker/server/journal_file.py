@@ -140,7 +140,7 @@ def _call(entry: Any) -> Recorded:
     peer = Peer(RecordedBroker(entry["broker"]), entry["client_host"], entry["connection"])
     call = Recorded(peer, api, entry["version"], entry["correlation_id"], entry["client_id"], None, entry["size"])
     if entry["fault"] is not None:
-        call.fault = _fault(entry["fault"])
+        call.fault = restored_fault(entry["fault"])
     if entry["request"] is not None:
         call.request = restored(api.request, entry["request"], call.api_version)
     call.group_ids, call.member_ids = tuple(entry["groups"]), tuple(entry["members"])
@@ -160,7 +160,8 @@ def plain_fault(fault: Fault) -> dict[str, object]:
     return made if fault.code is None else {**made, "error": fault.code.name}
 
 
-def _fault(made: dict[str, Any]) -> Fault:
+def restored_fault(made: dict[str, Any]) -> Fault:
+    """The fault that `plain_fault` made this of."""
     delay_s = made.get("delay_s")
     return Fault(**{**made, "delay_s": tuple(delay_s) if isinstance(delay_s, list) else delay_s})
 

@@ -106,6 +106,16 @@ class JournalQueries:
         journal_file.write(path, journal_file.Head(view.mode, view.dropped, view.node_ids), view.calls)
 
 
+def check_kept(mode: str) -> None:
+    """Refuse what only a journal that is kept can tell.
+
+    Raises:
+        ConfigError: It is off.
+    """
+    if mode == "off":
+        raise ConfigError("journal='off' keeps no requests: expected 'headers' or 'full'")
+
+
 @dataclass(frozen=True, slots=True)
 class JournalView(JournalQueries):
     """A journal at one moment.
@@ -135,8 +145,7 @@ class JournalView(JournalQueries):
         Raises:
             ConfigError: It is not.
         """
-        if self.mode == "off":
-            raise ConfigError("journal='off' keeps no requests: expected 'headers' or 'full'")
+        check_kept(self.mode)
 
     def matcher(self, api: str | None, filters: Mapping[str, object]) -> Callable[[Call], bool]:
         """What tells whether a request is meant; see `journal_filters.matcher`."""

@@ -30,7 +30,7 @@ class RunningCluster:
     Args:
         cluster: What runs.
         clock: The brokers' time.
-        host: The address to listen on.
+        host: The address to listen on; it and `advertised_host` are kept as attributes.
         port: The port of the first broker, the others follow; 0 takes free ones.
         advertised_host: The host that clients are told.
         max_unsent_bytes: A client that leaves this much unread is closed.
@@ -56,7 +56,7 @@ class RunningCluster:
             raise ConfigError(f"port={port} with {brokers} brokers: expected ports of 0 to 65535")
         self.cluster = cluster
         self.clock = clock
-        self._host, self._first_port, self._advertised_host = host, port, advertised_host
+        self.host, self.advertised_host, self._first_port = host, advertised_host, port
         self._reactor_limits = (max_unsent_bytes, partial_frame_timeout_ms)
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread: threading.Thread | None = None
@@ -132,9 +132,9 @@ class RunningCluster:
     def _open(self, broker: Broker, port: int = 0) -> None:
         """Let a broker listen: at the port that it had, or else at this one; 0 is any."""
         held = self._held_ports.pop(broker.node_id, None)
-        listener = held or bound(self._host, port)
+        listener = held or bound(self.host, port)
         listener.listen(_BACKLOG)
-        broker.host, broker.port = self._advertised_host, listener.getsockname()[1]
+        broker.host, broker.port = self.advertised_host, listener.getsockname()[1]
         self._ports[broker.node_id] = broker.port
         self._reactor.listen(broker, listener)
 
@@ -154,7 +154,7 @@ class RunningCluster:
 
     def _hold_port(self, broker: Broker) -> None:
         if broker.node_id not in self._held_ports:
-            self._held_ports[broker.node_id] = bound(self._host, broker.port)
+            self._held_ports[broker.node_id] = bound(self.host, broker.port)
 
     def _call(self, function: Callable[[], T]) -> T:
         """Run something between two requests, in the thread that the cluster runs in."""

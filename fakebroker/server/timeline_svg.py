@@ -103,27 +103,30 @@ def _generations(moments: Sequence[Moment], edges: Sequence[float], bottom: floa
 
 def _members(moments: Sequence[Moment], names: Mapping[str, str], edges: Sequence[float]) -> Iterator[str]:
     """A bar from a member's join to its end: pale while its join is parked, marked where it joins again."""
+    # Each of them is looked for in each moment: large groups are large twice.
+    there = [frozenset(moment.members) for moment in moments]
+    parked = [frozenset(moment.parked_joins if moment.state_to == _PREPARING else ()) for moment in moments]
+    rejoined = [frozenset(moment.rejoined) for moment in moments]
     for row, (member_id, name) in enumerate(names.items()):
         y = _BAND_Y + _BAND + 12 + _ROW * row
         yield _text(8, y + 11, name)
-        for paint, group in groupby(
-            enumerate(_paint(moment, member_id) for moment in moments), key=lambda each: each[1]
-        ):
+        paints = (
+            _paint(moment.leader_id == member_id, member_id in waiting) if member_id in members else None
+            for moment, members, waiting in zip(moments, there, parked, strict=True)
+        )
+        for paint, group in groupby(enumerate(paints), key=lambda each: each[1]):
             places = [place for place, _ in group]
             if paint:
                 x, end = edges[places[0]], edges[places[-1] + 1]
                 yield _rect(x, y, end - x, 14, paint[0], member_id, paint[1])
-        for moment, x in zip(moments, edges, strict=False):
-            if member_id in moment.rejoined:
+        for members, x in zip(rejoined, edges, strict=False):
+            if member_id in members:
                 yield f'<circle cx="{x:.1f}" cy="{y + 7}" r="3.5" fill="#fff" stroke="#1f2328"/>'
 
 
-def _paint(moment: Moment, member_id: str) -> tuple[str, str] | None:
-    """The color of a member from a moment on, and how pale it is; None if it is not in the group."""
-    if member_id not in moment.members:
-        return None
-    is_parked = moment.state_to == _PREPARING and member_id in moment.parked_joins
-    return (_LEADER if moment.leader_id == member_id else _MEMBER), (' fill-opacity="0.45"' if is_parked else "")
+def _paint(is_leader: bool, is_parked: bool) -> tuple[str, str]:
+    """The color of a member from a moment on, and how pale it is."""
+    return (_LEADER if is_leader else _MEMBER), (' fill-opacity="0.45"' if is_parked else "")
 
 
 def _times(moments: Sequence[Moment], taken_ms: float, edges: Sequence[float], bottom: float) -> Iterator[str]:

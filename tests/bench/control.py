@@ -1,4 +1,4 @@
-"""What control over HTTP costs the brokers: heartbeats without it, with it, and while it is asked and listened to.
+"""What control over HTTP costs brokers of many groups: heartbeats without it, with it, and while it is asked.
 
     python -m tests.bench.control [--rounds N] [--seconds S]
 
@@ -14,13 +14,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 from rich.console import Console
 from rich.table import Table
 
+from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from fakebroker.server.views import BrokerView
 from tests.bench.bench import OURS, load, pin
+from tests.server.wire import Wire
 
 CALLS_PER_S = 200
+GROUPS = 10_000
 STREAMS = 20
 MOST_LOST = 0.1
 SETTINGS = ("without control", "with control", "controlled")
@@ -29,16 +34,30 @@ SETTINGS = ("without control", "with control", "controlled")
 @contextmanager
 def serving(*, with_control: bool) -> Iterator[tuple[int, int, int]]:
     """A process that serves: its id, its port and that of its control, which is 0 without."""
-    command = [*OURS, *(["--control", "127.0.0.1:0"] if with_control else [])]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    command = [*OURS, "--events", *(["--control", "127.0.0.1:0"] if with_control else [])]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
+    assert process.stdin is not None
     try:
         ports = [int(process.stdout.readline().strip().rpartition(":")[2]) for _ in range(1 + with_control)]
         _pin_threads(process.pid)
+        _seed(process.stdin, ports[0])
         yield process.pid, ports[0], ports[1] if with_control else 0
     finally:
         process.terminate()
         process.communicate()
+
+
+def _seed(events: IO[str], port: int) -> None:
+    """Put groups there; who lists or sorts them has something to do then."""
+    for number in range(GROUPS):
+        events.write(json.dumps({"do": "seed_group", "group_id": f"group-{number:05}", "members": 2}) + "\n")
+    events.flush()
+    last = DescribeGroupsRequest(groups=[f"group-{GROUPS - 1:05}"])
+    with Wire(BrokerView(1, "127.0.0.1", port, up=True)) as wire:
+        while wire.ask(last, DescribeGroupsResponse).groups[0].group_state == "Dead":
+            time.sleep(0.05)
 
 
 def _pin_threads(pid: int) -> None:
@@ -98,7 +117,9 @@ def lost(results: dict[str, dict[str, float]]) -> float:
 
 
 def show(results: dict[str, dict[str, float]], console: Console) -> None:
-    table = Table(title=f"heartbeats while control answers {CALLS_PER_S} calls/s and feeds {STREAMS} streams")
+    table = Table(
+        title=f"heartbeats beside {GROUPS:,} groups; control answers {CALLS_PER_S} calls/s and feeds {STREAMS} streams"
+    )
     for column in ("measured", *results):
         table.add_column(column, justify="left" if column == "measured" else "right")
     for metric in results["controlled"]:

@@ -83,7 +83,10 @@ def test_its_own_page_and_no_page_write(headers: dict[str, str]) -> None:
     Guard("127.0.0.1").check("POST", BASE, headers)
 
 
-@pytest.mark.parametrize("host", ["evil.example:9644", "", "[", "192.168.0.1"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example:9644", "", "[", "192.168.0.1", f"{HERE}/x", f"{HERE}?", f"{HERE}#", f"x@{HERE}", f"{HERE}\\x"],
+)
 def test_a_name_that_was_made_to_point_here_is_refused(host: str) -> None:
     with pytest.raises(Problem) as caught:
         Guard("127.0.0.1").check("GET", BASE, {"host": host})

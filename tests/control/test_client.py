@@ -2,12 +2,15 @@
 
 import inspect
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from fakebroker import Broker, ConfigError, FakebrokerError, FakeCluster, GroupSeed, MemberSeed, WaitTimeout
-from fakebroker.control import Client
+from fakebroker import Broker, ConfigError, FakebrokerError, FakeCluster, GroupSeed, MemberSeed, Scaled, WaitTimeout
+from fakebroker.cluster.fault import Fault
+from fakebroker.control import Client, client_waiting
 from fakebroker.control.client_http import Unreachable
+from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.control.asking import Asking, asking
@@ -29,18 +32,23 @@ def client(control: Asking) -> Client:
 
 NOT_FOR_CLIENTS = {
     # These are the process's own, or would be several requests under a name that promises one.
-    "add_fault", "call", "call_async", "clock", "cluster", "connections", "is_at_home", "journal_dropped",
-    "remove_fault", "report", "run_beside", "wait_until", "watch",
+    "call", "call_async", "clock", "cluster", "connections", "is_at_home", "journal_dropped", "report", "run_beside",
+    "wait_until", "watch",
 }  # fmt: skip
+
+
+def parameters(method: Any) -> list[tuple[str, Any, Any]]:
+    return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
 
 
 def test_its_methods_are_those_of_the_cluster() -> None:
     names = {name for name in dir(FakeCluster) if not name.startswith("_") and not name.endswith("_async")}
     assert names - NOT_FOR_CLIENTS <= set(dir(Client))
-    for name in sorted(names & set(dir(Client)) - {"groups", "fail", "seed_groups", "restore", "wait_for_request"}):
+    for name in sorted(names & set(dir(Client))):
         ours, theirs = getattr(Client, name), getattr(FakeCluster, name)
+        assert inspect.isfunction(ours) == inspect.isfunction(theirs), name
         if inspect.isfunction(ours):
-            assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters), name
+            assert parameters(ours) == parameters(theirs), name
 
 
 def test_views_are_those_of_the_cluster(control: Asking, client: Client) -> None:
@@ -57,8 +65,34 @@ def test_views_are_those_of_the_cluster(control: Asking, client: Client) -> None
     assert client.pending_deadlines() == cluster.pending_deadlines()
     assert client.group("nobody") == cluster.group("nobody")
     assert client.timeline("nobody").moments == ()
-    assert [row["group_id"] for row in client.groups(state="Stable")] == ["g"]
+    assert [row["group_id"] for row in client.group_rows(state="Stable")] == ["g"]
     assert client.overview()["members"] == 2
+
+
+def test_a_group_that_is_not_there_is_what_it_is_in_the_process(control: Asking, client: Client) -> None:
+    assert client.coordinator_of("nobody") == control.cluster.coordinator_of("nobody")
+    assert client.offsets("nobody") == control.cluster.offsets("nobody") == {}
+    assert client.explain("nobody") == control.cluster.explain("nobody")
+
+
+def test_all_groups_are_told_page_by_page(control: Asking, client: Client) -> None:
+    client.seed_groups([GroupSeed(group_id=f"g{number}", members=1, topics=["orders"]) for number in range(250)])
+    theirs = sorted(control.cluster.groups(), key=lambda group: group.group_id)
+    ours = client.groups()
+    assert ours == theirs
+    assert [group.timeline() for group in ours] == [group.timeline() for group in theirs]
+
+
+STRANGE = ["", ".", "..", "...", "~", "~2E", "~7E.", "a~b", "a/b", "%2E", "?x=1", "#", " ", "\n", "日本", "seed"]
+
+
+@pytest.mark.parametrize("group_id", STRANGE)
+def test_a_group_may_be_called_anything(client: Client, group_id: str) -> None:
+    client.seed_group(group_id, offsets={"orders-0": 3})
+    assert client.group(group_id).group_id == group_id
+    assert client.offsets(group_id)["orders", 0].offset == 3
+    assert client.timeline(group_id).group_id == group_id
+    assert [group.group_id for group in client.groups()] == [group_id]
 
 
 def test_brokers_topics_and_coordinators(control: Asking, client: Client) -> None:
@@ -105,16 +139,22 @@ def test_faults_and_requests(control: Asking, client: Client) -> None:
         with Wire(control.cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
             wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
-        assert fault.hits == 1
-        assert [each.id for each in client.faults] == [fault.id]
+        assert [(each.id, each.fault) for each in client.faults] == [(fault.id, fault.fault)]
     assert client.faults == []
+    assert fault.hits == 1
     fault.remove()
     client.fail(None, drop=True)
     client.clear_faults()
     assert client.faults == []
+    kept = client.add_fault(Fault(api="Heartbeat", error=ErrorCode.NOT_COORDINATOR, delay_s=(1, 2)))
+    assert client.faults[0].fault == control.cluster.faults[0].fault
+    client.remove_fault(kept)
+    assert (client.faults, kept.hits) == ([], 0)
     assert client.count("Heartbeat", error="NOT_COORDINATOR") == 1
     client.assert_order("FindCoordinator", "Heartbeat")
-    assert client.wait_for_request("Heartbeat")[0]["errors"] == ["NOT_COORDINATOR"]
+    (call,) = client.wait_for_request("Heartbeat", error=ErrorCode.NOT_COORDINATOR)
+    assert (call.api.name, call.errors) == ("Heartbeat", (ErrorCode.NOT_COORDINATOR,))
+    assert [each.group_ids for each in client.requests("Heartbeat")] == [call.group_ids] == [("g",)]
 
 
 def test_time_and_snapshots(client: Client) -> None:
@@ -137,9 +177,21 @@ def test_waiting(client: Client) -> None:
         client.wait_for_state("g", "Empty", timeout_s=0)
 
 
+def test_waiting_goes_on_for_longer_than_the_server_waits_at_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_waiting, "LONGEST_S", 0.01)
+    with pytest.raises(WaitTimeout, match=r"^never came, within 0\.03 s: group g in Empty\n"):
+        client.wait_for_state("g", "Empty", timeout_s=0.03)
+    monkeypatch.undo()
+    client.seed_group("g", 1, topics=["orders"])
+    assert client.wait_for_state("g", "Stable", timeout_s=100).state == "Stable"
+
+
 def test_other_clusters(client: Client) -> None:
-    other = client.create_cluster("other", brokers=1)
+    other = client.create_cluster("other", brokers=[Broker(as_version="2.8")], clock=Scaled(10))
     assert len(other.brokers) == 1
+    assert other.overview()["clock"]["kind"] == "scaled"
     other.delete_cluster()
     with pytest.raises(ConfigError, match=r"^no cluster 'other': expected one of default$"):
         other.group("g")
@@ -152,6 +204,8 @@ def test_what_is_wrong_is_one_sentence(control: Asking, client: Client) -> None:
         client.stop_broker(9)
     with pytest.raises(ConfigError, match=r"^url='localhost': expected an address such as"):
         Client("localhost")
+    with pytest.raises(ConfigError, match=r"^token: expected printable characters of Latin-1 alone$"):
+        Client(control.server.url, "geheim\N{KEY}")
     with pytest.raises(FakebrokerError, match="wants another token"):
         Client(control.server.url, "wrong").reset()
 

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fakebroker import FakeCluster
 from fakebroker.control.meter import BOUNDS_MS, Histogram, Meter, quantile
+from fakebroker.control.metrics import _labels as labels_of, _number as number_of
 from fakebroker.control.rates import Recent
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -75,11 +76,15 @@ def test_metrics_tell_what_has_happened(control: Asking) -> None:
     assert found["fakebroker_requests_missed_total"] == {labeled(): 0}
 
 
-def test_labels_are_escaped(control: Asking) -> None:
-    assert control.ask("POST", "/v1/clusters", {"name": "-._x", "brokers": 1}).status == 201
-    families = text_string_to_metric_families(control.ask("GET", "/metrics").body.decode())
-    assert {sample.labels["cluster"] for family in families for sample in family.samples} == {"default", "-._x"}
-    assert control.ask("DELETE", "/v1/clusters/-._x").status == 204
+def test_labels_are_escaped() -> None:
+    text = 'a "quoted" name\nwith \\ and \\n'
+    (family,) = text_string_to_metric_families(f"# TYPE x gauge\nx{labels_of({'name': text, 'other': 1})} 1\n")
+    assert [sample.labels for sample in family.samples] == [{"name": text, "other": "1"}]
+
+
+@pytest.mark.parametrize("value", [0, 7, 1234567, 2**53, 0.0025, 1234567.125, 1e-9, 0.1 + 0.2])
+def test_numbers_are_told_exactly(value: float) -> None:
+    assert float(number_of(value)) == value
 
 
 @pytest.mark.parametrize("journal", ["full", "headers"])
@@ -110,11 +115,25 @@ def test_what_is_owed_is_counted_when_it_is_answered_and_counting_goes_on_after_
             cluster.advance(3)
             cluster.call(meter.catch_up)
             assert meter.totals.latencies["Heartbeat"].sum_ms == 3000
+            assert isinstance(wire.receive(), HeartbeatResponse)
+            wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         cluster.reset()
         with Wire(cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         cluster.call(meter.catch_up)
-        assert meter.totals.requests == {("Heartbeat", 1): 1, ("FindCoordinator", 1): 1}
+        assert meter.totals.requests == {("Heartbeat", 1): 1, ("FindCoordinator", 1): 2}
+
+
+def test_what_the_journal_has_forgotten_by_a_reset_is_missed() -> None:
+    with FakeCluster(1, clock="manual", journal_calls=3) as cluster:
+        meter = Meter(cluster)
+        cluster.call(meter.catch_up)
+        with Wire(cluster.brokers[0]) as wire:
+            for _ in range(5):
+                wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        cluster.reset()
+        cluster.call(meter.catch_up)
+        assert (meter.totals.requests, meter.missed) == ({("FindCoordinator", 1): 3}, 2)
 
 
 def test_quantiles_are_read_off_the_buckets() -> None:

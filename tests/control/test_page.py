@@ -2,7 +2,6 @@
 
 import json
 import re
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,7 +13,6 @@ from fakebroker.cluster.group_seed import GroupSeed
 from fakebroker.control.server import ControlServer
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.control.browsing import (
-    PATIENCE_MS,
     REFUSED,
     Member,
     Theme,
@@ -35,6 +33,10 @@ HOSTILE = (
     '"><b>bold</b>',
     "a/b?c#d%2F&e",
     "größe 日本 😀",
+    ".",
+    "..",
+    "~2E",
+    "~7E2E~",
 )
 
 
@@ -145,30 +147,7 @@ def test_a_group_is_led_by_hand(browser: Browser, cluster: FakeCluster, url: str
             settled(cluster, GROUP, 2)
 
 
-# Many groups
-
-
-def test_finds_one_of_ten_thousand_groups(browser: Browser, cluster: FakeCluster, url: str) -> None:
-    cluster.seed_groups(GroupSeed(group_id=f"group-{number:05}", topics=["orders"], lag=0) for number in range(9_999))
-    with Member(cluster, GROUP, "one"), looking_at(browser, url) as page:
-        settled(cluster, GROUP, 1)
-        rows = page.locator(".groups tbody tr")
-        expect(page.locator(".bar [role=status]")).to_have_text("1 to 100 of 10,000 groups")
-        expect(rows).to_have_count(100)
-        expect(rows.first).to_contain_text(GROUP)
-
-        page.get_by_label("Order").select_option("name")
-        page.get_by_role("button", name="More").click()
-        expect(page.locator(".bar [role=status]")).to_have_text("101 to 200 of 10,000 groups")
-        expect(rows.first).to_contain_text("group-00100")
-
-        page.get_by_label("Search group ids").fill("GROUP-0777")
-        expect(page.locator(".bar [role=status]")).to_have_text("10 groups")
-        page.get_by_label("Search group ids").fill("")
-        page.get_by_label("State").select_option("Stable")
-        expect(page.locator(".bar [role=status]")).to_have_text("1 group")
-        page.get_by_label("State").select_option("PreparingRebalance")
-        expect(page.get_by_text("No group is like this.")).to_be_visible()
+# Groups
 
 
 def test_whatever_clients_call_themselves_is_text(browser: Browser, cluster: FakeCluster, url: str) -> None:
@@ -181,6 +160,10 @@ def test_whatever_clients_call_themselves_is_text(browser: Browser, cluster: Fak
             page.locator(".groups").get_by_role("link", name=group_id, exact=True).click()
             expect(page.locator("h2.id")).to_have_text(group_id)
             expect(page.locator(".explanation")).to_contain_text(f"{group_id} has been in Stable")
+            page.get_by_role("button", name="Hold", exact=True).click()
+            page.get_by_role("button", name="Force a rebalance").click()
+            expect(page.locator(".view .chip").first).to_have_text("PreparingRebalance")
+            expect(page.locator(".columns tbody").first.get_by_role("row")).to_have_count(2)
             expect(page.locator(".view tbody").first).to_contain_text(HOSTILE[0])
             page.get_by_role("link", name="All groups").click()
         page.keyboard.press("r")
@@ -189,6 +172,34 @@ def test_whatever_clients_call_themselves_is_text(browser: Browser, cluster: Fak
         page.get_by_role("button", name="FindCoordinator").click()
         expect(page.locator(".detail pre").first).to_contain_text(HOSTILE[0])
         expect(page.locator("img, body script")).to_have_count(0)
+
+
+def test_a_group_whose_id_is_empty_is_one_too(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    cluster.seed_group("", topics=["orders"], lag=0)
+    cluster.seed_group(GROUP, 1, topics=["orders"])
+    with looking_at(browser, url) as page:
+        page.locator(".groups").get_by_role("link", name="(empty id)").click()
+        expect(page.locator("h2.id")).to_have_text("(empty id)")
+        expect(page.locator(".explanation")).to_contain_text("has been in Empty")
+        expect(page.get_by_role("row").filter(has_text="orders-5")).to_be_visible()
+
+
+def test_lists_every_change_once_while_time_stands_still(browser: Browser) -> None:
+    with (
+        FakeCluster(topics={"orders": 1}, clock="manual") as cluster,
+        ControlServer(cluster) as server,
+        Member(cluster, GROUP, "one"),
+    ):
+        settled(cluster, GROUP, 1)
+        with looking_at(browser, f"{server.url}/#groups/{GROUP}") as page:
+            for _ in range(3):
+                generation_id = cluster.group(GROUP).generation_id
+                cluster.force_rebalance(GROUP)
+                cluster.wait_for_generation(GROUP, above=generation_id)
+                settled(cluster, GROUP, 1)
+                told = [str(moment.generation_id) for moment in reversed(cluster.timeline(GROUP).moments)]
+                changes = page.locator(".columns tbody").first
+                expect(changes.locator("td:nth-child(2)")).to_have_text(told)
 
 
 # Requests
@@ -218,18 +229,6 @@ def test_shows_requests_with_their_bodies(browser: Browser, cluster: FakeCluster
         expect(page.get_by_role("alert").filter(has_text="JoinGruppe").first).to_contain_text(
             "unknown API 'JoinGruppe'"
         )
-
-
-def test_says_when_it_samples(browser: Browser, cluster: FakeCluster, url: str) -> None:
-    with Wire(cluster.brokers[0]) as wire, looking_at(browser, f"{url}#requests") as page:
-        is_live(page)
-        note = page.locator(".note")
-        while "Sampled: 50 of the last" not in note.inner_text():
-            for _ in range(500):
-                wire.send(FindCoordinatorRequest(coordinator_keys=[GROUP]))
-            for _ in range(500):
-                wire.receive()
-        assert page.locator(".requests tbody tr").count() <= 200
 
 
 # What can be done
@@ -350,47 +349,3 @@ def test_keys_are_enough(browser: Browser, cluster: FakeCluster, url: str) -> No
         expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
         page.reload()
         expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
-
-
-# The server
-
-
-def test_asks_for_the_token(browser: Browser, cluster: FakeCluster) -> None:
-    with (
-        ControlServer(cluster, token="sesame") as server,
-        looking_at(browser, server.url + "/", may_say=(REFUSED,)) as page,
-    ):
-        dialog = page.get_by_role("dialog", name="This cluster wants a token")
-        dialog.get_by_label("Token").fill("wrong")
-        page.keyboard.press("Enter")
-        expect(dialog).to_contain_text("That is not it.")
-        dialog.get_by_label("Token").fill("sesame")
-        page.keyboard.press("Enter")
-        is_live(page)
-        page.reload()
-        is_live(page)
-        expect(dialog).to_be_hidden()
-
-
-def test_says_that_the_server_is_gone_and_comes_back_with_it(browser: Browser, cluster: FakeCluster) -> None:
-    gone = ("Failed to load resource: net::ERR_",)
-    with ControlServer(cluster) as server:
-        looking = looking_at(browser, server.url + "/", may_say=gone)
-        page = looking.__enter__()
-        is_live(page)
-    expect(page.get_by_role("status").filter(has_text="does not answer")).to_be_visible()
-    with ControlServer(cluster, port=int(server.url.rpartition(":")[2])):
-        is_live(page)
-        looking.__exit__(None, None, None)
-
-
-def test_another_cluster_of_the_process_can_be_chosen(browser: Browser, url: str) -> None:
-    body = json.dumps({"name": "other", "brokers": 1}).encode()
-    request = urllib.request.Request(f"{url}v1/clusters", body, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=PATIENCE_MS / 1000) as response:
-        assert response.status == 201
-    with looking_at(browser, url) as page:
-        expect(page.locator("li.broker")).to_have_count(3)
-        page.get_by_label("Cluster", exact=True).select_option("other")
-        expect(page.locator("li.broker")).to_have_count(1)
-        expect(page.get_by_label("Cluster", exact=True)).to_have_value("other")

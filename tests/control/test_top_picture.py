@@ -23,7 +23,7 @@ class Made:
     def overview(self) -> dict[str, Any]:
         return self.cluster
 
-    def groups(self, *, sort: str, limit: int) -> list[dict[str, Any]]:
+    def group_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]:
         return self.rows[:limit]
 
     def look(self) -> Look:
@@ -79,6 +79,14 @@ def test_what_is_not_as_it_should_be_is_said_first() -> None:
     assert lines[0].endswith("  manual clock 14:13:20 UTC")
     assert lines[1].startswith("1,242 groups  1 PreparingRebalance")
     assert "2       127.0.0.1:9093           down" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("now_ms", [1e300, -1e300, float("nan")])
+def test_a_time_that_no_date_has_is_shown_as_well(now_ms: float) -> None:
+    made = Made([group(1, since_ms=now_ms)], clock={"now_ms": now_ms, "kind": "manual"})
+    lines = drawn(made.look(), Frame(80, 24))
+    assert lines[0].endswith("  manual clock --:--:-- UTC")
+    assert any(line.startswith("--:--:--  billing-1") for line in lines)
 
 
 def test_unstable_is_what_rebalances_or_did_so_again() -> None:

@@ -1,6 +1,8 @@
 """The brokers' time: standing still, at another pace, and as trio's; and that clients' waits never depend on it."""
 
+import re
 import struct
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -176,9 +178,18 @@ def test_what_cannot_be_is_said() -> None:
             Scaled(factor)  # type: ignore[arg-type]  # a word is none on purpose
     with pytest.raises(ConfigError, match=r"clock='slow': expected 'real' or 'manual', or a pace such as Scaled\(10\)"):
         FakeCluster(clock="slow")  # type: ignore[arg-type]  # that it is none is the point
-    for seconds in (-1, float("nan"), float("inf")):
-        with pytest.raises(ConfigError, match="expected 0 or more seconds"):
+    for seconds in (-1, float("nan"), float("inf"), 1e300, 1.1e9):
+        with pytest.raises(ConfigError, match=rf"^seconds={re.escape(repr(seconds))}: expected 0 to 1000000000$"):
             ManualClock().advance(seconds)
+
+
+def test_a_manual_clock_stays_where_there_are_dates() -> None:
+    clock = ManualClock()
+    for _ in range(251):
+        clock.advance(1e9)
+    with pytest.raises(ConfigError, match=r"^seconds=1000000000\.0: expected 0 to [0-9]{9}$"):
+        clock.advance(1e9)
+    assert datetime.fromtimestamp(clock.now_ms() / 1000, UTC).year > 9000
 
 
 def test_the_package_has_it() -> None:

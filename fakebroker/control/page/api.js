@@ -23,13 +23,17 @@ export const post = (path, body = {}) => ask("POST", ROOT + path, body);
 export const remove = (path) => ask("DELETE", ROOT + path);
 export const getClusters = () => ask("GET", "/v1/clusters");
 
-/** The query of a URL; what is empty is left out. */
+/** The query of a URL; null is left out. */
 export function queryOf(query) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
-export const groupPath = (groupId) => `/groups/${encodeURIComponent(groupId)}`;
+/** Where a group is. A URL loses the parts "." and "..", quoted or not: the API has a spelling of its own for them. */
+export function groupPath(groupId) {
+  const spelled = groupId.replaceAll("~", "~7E");
+  return `/groups/${/^\.{1,2}$/.test(spelled) ? spelled.replaceAll(".", "~2E") : encodeURIComponent(spelled)}`;
+}
 
 async function ask(method, url, body, signal) {
   const response = await send(method, url, body, signal);

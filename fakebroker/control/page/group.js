@@ -14,6 +14,7 @@ import { told, withoutZombies } from "./timeline.js";
 const FRAME_MS = 200;
 const REST_MS = 500;
 const PARKED_SHOWN = 300;
+const MOMENTS = 100;
 const TOLD = 60;
 
 export const open = (root, groupId, signal) => new Group(root, groupId, signal);
@@ -57,7 +58,7 @@ class Group {
   }
 
   async #askAll() {
-    const timeline = await get(`${this.#path}/timeline`, {}, this.#signal).catch((error) => {
+    const timeline = await get(`${this.#path}/timeline`, { limit: MOMENTS }, this.#signal).catch((error) => {
       if (error.status !== 404) throw error;
       write(this.#why, error.message);
     });
@@ -155,12 +156,16 @@ function memberRow({ member_id, instance_id }, name, path) {
 
 function showChanges(body, moments) {
   const names = shortNames(moments.flatMap(({ members, left }) => [...members, ...left]));
-  const keyOf = ({ at_ms, state_from, state_to, members, rejoined }) =>
-    [at_ms, state_from, state_to, members.length, ...rejoined];
-  keyed(body, moments.slice(-TOLD).reverse(), keyOf, (moment) => {
+  // While a manual clock stands still the same may happen twice: lines that are equal are counted.
+  const times = new Map();
+  const lines = moments.slice(-TOLD).map((moment) => {
     const { states, cause, changes } = told(moment, names);
-    return row(timeOfDay(moment.at_ms), moment.generation_id, states, cause, changes);
+    const cells = [timeOfDay(moment.at_ms), moment.generation_id, states, cause, changes];
+    const key = JSON.stringify(cells);
+    times.set(key, (times.get(key) ?? 0) + 1);
+    return { cells, key: key + times.get(key) };
   });
+  keyed(body, lines.reverse(), ({ key }) => key, ({ cells }) => row(...cells));
 }
 
 // What can be done

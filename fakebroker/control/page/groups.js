@@ -55,7 +55,7 @@ class Groups {
   }
 
   async #ask() {
-    const wanted = { search: this.#search.value, state: this.#state.value, sort: this.#sort.value };
+    const wanted = { search: this.#search.value, state: this.#state.value || null, sort: this.#sort.value };
     const { total, groups } = await get("/groups", { ...wanted, limit: PAGE, offset: this.#offset }, this.#signal);
     keyed(this.#table.body, groups, ({ group_id }) => group_id, makeRow, updateRow);
     const part = `${number(this.#offset + 1)} to ${number(this.#offset + groups.length)} of `;
@@ -69,8 +69,9 @@ class Groups {
   #anew() {
     if (this.#signal.aborted) return;
     this.#offset = 0;
-    const sort = this.#sort.value === "busy" ? "" : this.#sort.value;
-    history.replaceState(null, "", `#groups${queryOf({ search: this.#search.value, state: this.#state.value, sort })}`);
+    const sort = this.#sort.value === "busy" ? null : this.#sort.value;
+    const shown_ = { search: this.#search.value || null, state: this.#state.value || null, sort };
+    history.replaceState(null, "", `#groups${queryOf(shown_)}`);
     this.#load();
   }
 

@@ -1,5 +1,6 @@
 // What is going on, as it happens: one event stream for the whole page, opened anew when it breaks or when a view wants
-// something else. Views listen with `on`. Also the brokers' time, and telling people of what failed.
+// something else, while the page can be seen. Views listen with `on`. Also the brokers' time, and telling people of what
+// failed.
 
 import { Problem, readStream } from "./api.js";
 import { find, h } from "./dom.js";
@@ -22,10 +23,17 @@ export function want(change) {
   const next = { ...wish, ...change };
   if (controller && next.requests === wish.requests && next.group === wish.group) return;
   wish = next;
+  reopen();
+}
+
+/** A browser has six connections for all tabs of a server: those that nobody sees take none. */
+function reopen() {
   controller?.abort();
   controller = new AbortController();
-  follow(controller.signal);
+  if (!document.hidden) follow(controller.signal);
 }
+
+document.addEventListener("visibilitychange", reopen);
 
 async function follow(signal) {
   for (let wait_ms = 500; !signal.aborted; wait_ms = Math.min(2 * wait_ms, LONGEST_WAIT_MS)) {

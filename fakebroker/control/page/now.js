@@ -7,7 +7,7 @@ import { calmly, nowMs, on, overview } from "./live.js";
 
 const SHOWN = 5;
 const MARKED = 100;
-const REST_MS = 500;
+const REST_MS = 1000;
 const RECENT = 6;
 const RECENT_MS = 60_000;
 
@@ -17,10 +17,11 @@ export function start() {
   const head = h("h2", {});
   const more = h("p", { class: "more" });
   let known = new Set();
+  const states = new Set(REBALANCING); // Those that groups may be in now; the others need not be asked for.
   find("#now").append(head, list, more, h("h3", {}, "Just now"), recent);
 
   const load = calmly(async () => {
-    const asked = REBALANCING.map((state) => get("/groups", { state, sort: "busy", limit: MARKED }));
+    const asked = [...states].map((state) => get("/groups", { state, sort: "busy", limit: MARKED }));
     const lists = await Promise.all(asked);
     const total = lists.reduce((sum, list) => sum + list.total, 0);
     const marked = lists.flatMap((list) => list.groups);
@@ -36,6 +37,7 @@ export function start() {
 
   const changes = new Map();
   on("groups", ({ groups }) => {
+    for (const { state } of groups) if (REBALANCING.includes(state)) states.add(state);
     // A coordinator that loads its groups changes the state of none.
     for (const group of groups.filter(({ since_ms }) => nowMs() - since_ms < RECENT_MS)) {
       changes.delete(group.group_id);
@@ -46,9 +48,16 @@ export function start() {
     if (groups.some(({ group_id, state }) => known.has(group_id) || REBALANCING.includes(state))) load();
   });
   on("overview", ({ groups_by_state }) => {
-    if (known.size || REBALANCING.some((state) => groups_by_state[state])) load();
+    for (const state of REBALANCING) {
+      if (groups_by_state[state]) states.add(state);
+      else states.delete(state);
+    }
+    if (known.size || states.size) load();
   });
-  on("opened", load);
+  on("opened", () => {
+    for (const state of REBALANCING) states.add(state);
+    load();
+  });
 }
 
 /** Where all of them are to be seen. */

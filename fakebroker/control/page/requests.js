@@ -8,7 +8,7 @@ import { linkTo, shown } from "./now.js";
 
 const KEPT = 200;
 const REST_MS = 500;
-const REFRESHED = 8;
+const REFRESHED = 50;
 const SHOWN_GROUPS = 3;
 const FILTERS = { api: "API", group: "Group", client_id: "Client id", error: "Error" };
 const COLUMNS = ["Time", "API", "Broker", "Client", "Groups", "Answer", "after"];
@@ -43,7 +43,7 @@ class Requests {
     this.#pause.addEventListener("click", () => this.#pauseOrGoOn());
     on("requests", (news) => this.#hear(news), signal);
     on("overview", () => this.#tick(), signal);
-    on("opened", () => this.#anew(), signal);
+    on("opened", () => this.#isPaused || this.#anew(), signal);
     this.#anew();
   }
 
@@ -108,7 +108,8 @@ class Requests {
   /** Requests that were still waiting: has their answer gone out? */
   async #askForAnswers() {
     const waiting = this.#requests.filter(({ answered_ms }) => answered_ms === null).slice(0, REFRESHED);
-    const found = (await Promise.all(waiting.map(({ seq }) => fresh(seq)))).filter(Boolean);
+    if (!waiting.length) return;
+    const found = await fresh(waiting.map(({ seq }) => seq));
     const shown_ = new Set(this.#requests.map(({ seq }) => seq));
     this.#take(found.filter(({ seq }) => shown_.has(seq)));
   }
@@ -117,7 +118,7 @@ class Requests {
     const key = String(request.seq);
     for (const line of this.#table.body.children) line.toggleAttribute("data-shown", line.dataset.key === key);
     this.#detail.hidden = false;
-    this.#detail.replaceChildren(...described((await fresh(request.seq)) ?? request));
+    this.#detail.replaceChildren(...described((await fresh([request.seq]))[0] ?? request));
   }
 }
 
@@ -131,10 +132,10 @@ const filterField = (name, label, value) =>
     value,
   });
 
-/** A request as it is now; null if the journal has it no more. */
-async function fresh(seq) {
-  const { requests } = await get("/journal", { after: seq - 1, limit: 1 });
-  return requests.find((request) => request.seq === seq) ?? null;
+/** Requests as they are now; but for those that the journal has no more. */
+async function fresh(seqs) {
+  const { requests } = await get("/journal", { seqs: seqs.join(","), limit: seqs.length });
+  return requests;
 }
 
 function makeRow({ received_ms, api, version, broker, client_id, group_ids }, show) {
