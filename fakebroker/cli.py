@@ -239,13 +239,17 @@ def _follow_stdin(cluster: FakeCluster | None, is_the_end: bool) -> None:
 
 
 def _perform(cluster: FakeCluster, event: str) -> None:
-    """Do an event; what cannot be done is logged."""
+    """Do an event; what cannot be done is logged, and keeps nothing from the next one."""
     log = logging.getLogger("fakebroker")
     try:
         perform(cluster, event_of(event))
-        log.info("event done: %s", event.strip())
     except FakebrokerError as error:
         log.warning("event not done: %s", error)
+    except Exception as error:
+        # What is in a list or a table is looked at by the event's method alone, and not by each of them.
+        log.warning("event not done: %r", error, exc_info=True)
+    else:
+        log.info("event done: %s", event.strip())
 
 
 def _topic(text: str) -> tuple[str, int]:

@@ -77,6 +77,14 @@ def test_serve_does_what_comes_on_stdin() -> None:
         assert process.returncode == 0
 
 
+def test_an_event_that_no_method_can_make_sense_of_keeps_nothing_from_the_next_one() -> None:
+    events = '{"do": "fail", "api": "Heartbeat", "delay_s": ["a", "b"]}\n{"do": "clear_faults"}\n'
+    with fakebroker("serve", "--port", "0", "--events", "--until-stdin-ends") as process:
+        _, told = process.communicate(events, timeout=TIMEOUT_S)
+    assert "event not done: TypeError(" in told
+    assert 'event done: {"do": "clear_faults"}' in told
+
+
 def test_serve_ends_with_who_started_it() -> None:
     with fakebroker("serve", "--port", "0", "--until-stdin-ends") as process:
         assert first_line(process)

@@ -72,9 +72,8 @@ class Actor(Messenger):
         )
         self._start_ms, self._closed_loop = start_ms, closed_loop
         self._consumption = Consumption(script.consume_per_s) if script.consume_per_s else None
-        self._acts_done = 0
+        self._acts_done, self._has_coordinator = 0, False
         self._returns = False  # It left for want of polling, and comes back when it polls again.
-        self._has_coordinator = False
         self._timers: dict[Timer, float] = {}
         self._ring_ms = math.inf  # The earliest of them.
         self._await_next_deed()
@@ -85,6 +84,11 @@ class Actor(Messenger):
         return self.member.state is MemberState.PART_OF_GROUP
 
     @property
+    def seeks_again(self) -> bool:
+        """Whether the coordinator that it looks for may know it already: it had one, or it is static (KIP-345)."""
+        return self.member.state is MemberState.REDISCOVERING or self.script.instance_id is not None
+
+    @property
     def is_done(self) -> bool:
         """Whether it has done all that its script says and awaits no answer any more."""
         return not self._timers and self._flying is None and self.member.state is MemberState.DOWN
@@ -92,9 +96,7 @@ class Actor(Messenger):
     @property
     def rests_until(self) -> float:
         """When it has something to do besides heartbeats, if those are answered; -inf if there is something now."""
-        if self._is_busy or self._closed_loop:
-            return -math.inf
-        return min(self._ring_ms, self.member.rests_until())
+        return -math.inf if self._is_busy or self._closed_loop else min(self._ring_ms, self.member.rests_until())
 
     def commit_at_rest(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
         """The commit that is due, if the member rests and has nothing else to do until then but heartbeats."""
@@ -303,13 +305,12 @@ class Actor(Messenger):
             self._tell_answer(send, response, now_ms)
 
     def _tell_answer(self, send: Send, response: GroupResponse, now_ms: float) -> None:
-        member = self.member
-        member.answered(send.request, response, now_ms)
+        self.member.answered(send.request, response, now_ms)
         if type(response) is HeartbeatResponse:
             if self._closed_loop and not response.error_code and not self._queue:
-                member.beat(now_ms)
+                self.member.beat(now_ms)
         elif self._consumption is not None and isinstance(response, OffsetFetchResponse):
-            self._consumption.begin(member.positions, now_ms)
+            self._consumption.begin(self.member.positions, now_ms)
         self._follow_up(now_ms)
         self._end_farewell(now_ms)
 

@@ -15,6 +15,8 @@ from fakebroker.replay.workload import Cluster
 
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 5.0
+_ANSWER_TIMEOUT_S = 5.0
+_LOOK_EVERY_S = 0.02
 _READY = "bootstrap.servers="
 
 
@@ -30,6 +32,7 @@ class EmbeddedCluster:
         self._process = process
         self._stdin = stdin
         self._log = log
+        self._performed = 0
 
     @property
     def is_there(self) -> bool:
@@ -38,14 +41,20 @@ class EmbeddedCluster:
 
     def perform(self, event: Mapping[str, Any]) -> None:
         """Let it do something (see `fakebroker.server.events`); its log tells whether it could."""
+        self._performed += 1
         with suppress(BrokenPipeError):  # it is gone, and the replay will say so
             self._stdin.write(json.dumps(event).encode() + b"\n")
             self._stdin.flush()
 
     def outcomes(self) -> list[str | None]:
         """What came of the events, in their order, as far as it is known: None if it was done, else why not."""
-        found = re.finditer(r" event (?:done: |not done: (.*))", self._log.read_text(errors="replace"))
-        return [line[1] for line in found]
+        give_up = time.monotonic() + _ANSWER_TIMEOUT_S
+        while True:
+            is_last_look = not self.is_there or time.monotonic() >= give_up
+            found = re.findall(r" event (done|not done): (.*)", self._log.read_text(errors="replace"))
+            if is_last_look or len(found) >= self._performed:
+                return [None if outcome == "done" else why for outcome, why in found]
+            time.sleep(_LOOK_EVERY_S)
 
 
 @contextmanager
@@ -109,6 +118,6 @@ def _bootstrap_servers(process: subprocess.Popen[bytes], printed: Path, log: Pat
         line, newline, _ = printed.read_text().partition("\n")
         if newline and line.startswith(_READY):
             return line.removeprefix(_READY)
-        time.sleep(0.02)
+        time.sleep(_LOOK_EVERY_S)
     told = log.read_text().strip().splitlines()
     raise FakebrokerError(f"the embedded cluster did not start (see {log}): {told[-1] if told else 'no word from it'}")

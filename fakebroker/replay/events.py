@@ -15,7 +15,14 @@ ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ME
 BATCH_ROWS = 16_384
 
 OFFSET = pa.struct([pa.field("partition", pa.string()), pa.field("offset", pa.int64())])
-FOUND = pa.struct([pa.field("key", pa.string()), pa.field("node", pa.int32()), pa.field("error", pa.int16())])
+FOUND = pa.struct(
+    [
+        pa.field("key", pa.string()),
+        pa.field("node", pa.int32()),
+        pa.field("error", pa.int16()),
+        pa.field("again", pa.bool_()),
+    ]
+)
 
 SCHEMA = pa.schema(
     [
@@ -53,7 +60,7 @@ _SPARK_TYPES = {
     pa.string(): "string",
     pa.list_(pa.string()): "array<string>",
     pa.list_(OFFSET): "array<struct<partition: string, offset: bigint>>",
-    pa.list_(FOUND): "array<struct<key: string, node: int, error: smallint>>",
+    pa.list_(FOUND): "array<struct<key: string, node: int, error: smallint, again: boolean>>",
 }
 
 DDL = ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in SCHEMA)
@@ -89,7 +96,8 @@ class Event(NamedTuple):
         protocol: What that answer named as the protocol.
         members: How many members that answer listed, for its leader; 0 for the others.
         offsets: What an OffsetCommit was acknowledged, or an OffsetFetch brought (-1: nothing is committed).
-        found: What a FindCoordinator was answered, key by key; node is -1 with an error.
+        found: What a FindCoordinator was answered, key by key; node is -1 with an error. `again` is true where somebody
+            asked whom the coordinator may know already, and false where only loads did and dynamic members that start.
     """
 
     scheduled_us: int
@@ -114,7 +122,7 @@ class Event(NamedTuple):
     protocol: str | None = None
     members: int | None = None
     offsets: list[tuple[str, int]] | None = None
-    found: list[tuple[str, int, int]] | None = None
+    found: list[tuple[str, int, int, bool]] | None = None
 
 
 class Recorder:

@@ -201,6 +201,9 @@ class LoadPlayer:
             self._coordinators[group] = _NOBODY
         self._sought -= 1
 
+    def seeks_again(self) -> bool:
+        return False
+
     def _wait_a_while(self) -> None:
         self._due_ms = max(self._due_ms, self._clock.now_ms() + _RETRY_MS)
 
@@ -288,6 +291,7 @@ class LoadPlayer:
             group=groups[0] if len(groups) == 1 else None,
             error=error,
             lookups=len(groups) if is_finding else None,
+            until_us=to_us(now_ms) if lost else None,
             lost=lost,
             offsets=_offsets(response) if len(groups) == 1 and not error else None,
             found=found_in(groups, response) if isinstance(response, FindCoordinatorResponse) else None,

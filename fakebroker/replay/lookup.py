@@ -6,7 +6,7 @@ the broker takes that (version 4, KIP-699). Knows nothing of what is done with t
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,6 +38,9 @@ class Seeker(Protocol):
 
     def discovery_failed(self, group: str, error: ErrorCode) -> None:
         """Nobody could say; without an answer at all the error is NETWORK_EXCEPTION."""
+
+    def seeks_again(self) -> bool:
+        """Whether the coordinator may know it already, so that the look-up may mean that this one is lost."""
 
 
 class Planner(Protocol):
@@ -220,8 +223,9 @@ class Lookups:
             group=groups[0] if len(groups) == 1 else None,
             error=None if response is None else next(filter(None, _errors(response)), 0),
             lookups=len(groups) or None,
+            until_us=to_us(self._clock.now_ms()) if lost else None,
             lost=lost,
-            found=found_in(inquiry.wanted, response) if isinstance(response, FindCoordinatorResponse) else None,
+            found=_found(inquiry.wanted, response) if isinstance(response, FindCoordinatorResponse) else None,
         )
         self._record(event)
 
@@ -243,11 +247,23 @@ def coordinators_in(groups: Iterable[str], response: FindCoordinatorResponse) ->
         yield group, coordinator
 
 
-def found_in(groups: Iterable[str], response: FindCoordinatorResponse) -> list[tuple[str, int, int]]:
+def found_in(
+    groups: Iterable[str], response: FindCoordinatorResponse, again: Collection[str] = ()
+) -> list[tuple[str, int, int, bool]]:
+    """What an event tells of an answer.
+
+    Args:
+        again: The groups whose coordinator may know who asked.
+    """
     return [
-        (group, _UNKNOWN_BROKER if each.error_code else each.node_id, each.error_code)
+        (group, _UNKNOWN_BROKER if each.error_code else each.node_id, each.error_code, group in again)
         for group, each in coordinators_in(groups, response)
     ]
+
+
+def _found(wanted: Wanted, response: FindCoordinatorResponse) -> list[tuple[str, int, int, bool]]:
+    again = {group for group, seekers in wanted.items() if any(seeker.seeks_again() for seeker, _ in seekers)}
+    return found_in(wanted, response, again)
 
 
 def _inquiry(wanted: Wanted, sent_ms: float = math.inf) -> _Inquiry:

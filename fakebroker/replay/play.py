@@ -19,17 +19,18 @@ from fakebroker.replay.bootstrap import addresses
 from fakebroker.replay.embedded import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.interruption import Interruption
 from fakebroker.replay.live import live_view
-from fakebroker.replay.memory import simulate, simulating_tasks
+from fakebroker.replay.memory import no_outcomes, simulate, simulating_tasks, timeline_of
 from fakebroker.replay.progress import Receiver, receiving
+from fakebroker.replay.rehearsal import rehearse
 from fakebroker.replay.report import print_report
 from fakebroker.replay.run import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
-from fakebroker.replay.run_files import EVENTS, MEMBERS, copy_workload, new_directory, write_results
+from fakebroker.replay.run_files import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
 from fakebroker.replay.scripts import member_scripts
 from fakebroker.replay.session import SPARK_ERRORS, address_for, cause_of, spark_session
 from fakebroker.replay.summarizing import summarized
 from fakebroker.replay.task import Plan, play_scripts
-from fakebroker.replay.timeline import Timeline, happening
-from fakebroker.replay.topics import USUAL_OFFSETS_PARTITIONS, offsets_partitions, ready_topics
+from fakebroker.replay.timeline import Timeline, Told, happening
+from fakebroker.replay.topics import USUAL_OFFSETS_PARTITIONS, check_answers, offsets_partitions, ready_topics
 from fakebroker.replay.workload import Workload, load_workload
 from fakebroker.server.fake_cluster import KAFKA_DEFAULTS
 
@@ -112,8 +113,14 @@ def _check(options: ReplayOptions, workload: Workload) -> None:
         ):
             if is_given:
                 raise ConfigError(f"{options.file}: {what} is for an embedded cluster, --bootstrap names another")
-    if options.transport == "memory" and options.lanes is not None:
+        return
+    in_memory = options.transport == "memory"
+    if in_memory and options.lanes is not None:
         raise ConfigError(f"--lanes {options.lanes}: expected with --transport tcp, in memory there are no connections")
+    try:
+        rehearse(workload.cluster, workload.topics, workload.events, in_memory=in_memory)
+    except ConfigError as error:
+        raise ConfigError(f"{options.file}: {error}") from None
 
 
 def _prepared(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
@@ -124,6 +131,7 @@ def _prepared(options: ReplayOptions, workload: Workload, seed: int, out: Path, 
             speed, host = workload.pacing.speed, address_for(options.master)
             cluster = stack.enter_context(embedded_cluster(workload.cluster, seed, out, speed, host))
         bootstrap = cluster.bootstrap if cluster else options.bootstrap or ""
+        check_answers(bootstrap)
         partitions = trio.run(ready_topics, bootstrap, workload.topics)
     return Run(
         file=options.file,
@@ -157,33 +165,42 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> dict[str, Any]:
     with spark_at(run.out):
         scripts.write.mode("overwrite").parquet(str(run.out / MEMBERS))
         members = spark.read.parquet(str(run.out / MEMBERS)).count()
-    started = datetime.now(UTC)
+    head = _head(spark, run, scripts, tasks)
+    write_head(run.out, head)  # without it nobody could make anything of the events
     timeline = _played(spark, run, scripts, members, console)
     with stage(console, "Working out the summary"):
         partitions, reachable = found_in_the_end(run)
-        head = {
-            "workload": {"file": str(run.file), **msgspec.to_builtins(run.workload)},
-            "seed": run.seed,
-            "started": started.isoformat(timespec="seconds"),
-            "complete": not run.interruption.requested,
-            "transport": run.transport,
-            "record": run.record,
-            "cluster": {
-                "bootstrap": run.bootstrap,
-                "embedded": run.cluster is not None or run.transport == "memory",
-                "partitions": dict(run.partitions),
-                "offsets_partitions": partitions,
-                "reachable": reachable,
-            },
-            "spark": {
-                "version": spark.version,
-                "master": spark.sparkContext.master,
-                "tasks": tasks if run.transport == "tcp" else simulating_tasks(scripts, partitions, run.tasks),
-            },
-            "timeline": timeline,
-        }
+        found = head["cluster"] | {"offsets_partitions": partitions, "reachable": reachable}
+        head |= {"complete": not run.interruption.requested, "cluster": found, "timeline": timeline}
+        write_head(run.out, head)
         with spark_at(run.out):
             return write_results(run.out, summarized(spark, run.out, head))
+
+
+def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int) -> dict[str, Any]:
+    """What the events do not tell, as it stands in `summary.json`: as far as it is known before they happen."""
+    partitions = run.workload.offsets_partitions
+    return {
+        "workload": {"file": str(run.file), **msgspec.to_builtins(run.workload)},
+        "seed": run.seed,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "complete": False,
+        "transport": run.transport,
+        "record": run.record,
+        "cluster": {
+            "bootstrap": run.bootstrap,
+            "embedded": run.cluster is not None or run.transport == "memory",
+            "partitions": dict(run.partitions),
+            "offsets_partitions": partitions,
+            "reachable": True,
+        },
+        "spark": {
+            "version": spark.version,
+            "master": spark.sparkContext.master,
+            "tasks": tasks if run.transport == "tcp" else simulating_tasks(scripts, partitions, run.tasks),
+        },
+        "timeline": [],
+    }
 
 
 def found_in_the_end(run: Run) -> tuple[int, bool]:
@@ -196,7 +213,7 @@ def found_in_the_end(run: Run) -> tuple[int, bool]:
     return found or USUAL_OFFSETS_PARTITIONS, found is not None
 
 
-def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console) -> list[dict[str, Any]]:
+def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console) -> list[Told]:
     """Let all members play; their events are written as they come.
 
     Returns:
@@ -204,16 +221,18 @@ def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, con
     """
     console.print(f"Playing {members:,} members for {run.workload.duration_s:g} s", highlight=False)
     driver = spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1")
+    outcomes = no_outcomes(spark) if run.transport == "memory" else None
     with receiving(driver) as receiver, ExitStack() as stack:
         stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
         timeline = stack.enter_context(_events(run, receiver))
         stack.enter_context(run.interruption.ends(receiver.stop_tasks))
         plan = plan_for(run, (driver, receiver.port))
-        in_memory = run.transport == "memory"
-        events = simulate(scripts, plan, run.tasks) if in_memory else play_scripts(scripts, plan)
+        events = play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, run.tasks, outcomes)
         with spark_at(run.out):
             events.write.mode("overwrite").parquet(str(run.out / EVENTS))
-    return timeline.told(run.cluster.outcomes() if run.cluster else None)
+    if outcomes is not None:
+        return timeline_of(run.workload.events, outcomes.value, is_complete=not run.interruption.requested)
+    return timeline.told(run.cluster.outcomes() if run.cluster else [])
 
 
 def plan_for(run: Run, report_to: tuple[str, int]) -> Plan:
@@ -239,7 +258,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> Plan:
 def _events(run: Run, receiver: Receiver) -> Iterator[Timeline]:
     """What is to happen to the embedded cluster, while it is time; a simulation does it by itself."""
     if run.cluster is None:
-        yield Timeline([(event["at_s"], event) for event in run.workload.events])
+        yield Timeline()
         return
     with happening(run.workload.events, lambda: receiver.total().elapsed_ms, run.cluster.perform) as timeline:
         yield timeline

@@ -263,28 +263,40 @@ _UNKNOWN = f"""
             and (before.error = 25 or before.api = 'LeaveGroup' and before.error = 0)
     ) s {NO_LOOKUP}"""
 
-# A request is owed an answer while the replay goes on; one whose member gave it up later than the group's rebalance
-# timeout allows was so too, if its broker did answer others then.
+# A request is owed an answer while the replay goes on; one that was given up was owed it until then, if its broker did
+# answer others at that time. Who waits for an assignment has it once others have theirs in that generation, under the
+# same coordinator. Members that stand still read no answers.
 _ANSWERED = f"""
     with patience as (
         select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} patience_us from scripts group by `group`
+    ), waiting as (
+        select `group`, member, generation, api, broker, lost, sent_us, coalesce(until_us, end_us) ended_us
+        from events cross join (select max(sent_us) end_us from events)
+        where kind = 'request' and latency_us is null and (not lost or version >= 0)
     ), overdue as (
-        select calls.*, explode(sequence(until_us div 1000000 - 3, until_us div 1000000 - 1)) second
-        from calls join patience using (`group`)
-        where lost and version >= 0 and {PARKED} and until_us > sent_us + patience_us
+        select waiting.* from waiting left join patience using (`group`)
+        where ended_us > sent_us + if({PARKED}, patience_us, {REQUEST_TIMEOUT_US} - if(lost, 1000000, 0))
+        union
+        select `group`, member, generation, api, broker, lost, sent_us, ended_us from (
+            select waiting.*, least(joined_us, sent_us) since_us, greatest(completed_us, sent_us) + {BOUND_US} until_us
+            from waiting left join lives using (`group`) join rounds on rounds.group = waiting.group
+                and rounds.generation = waiting.generation
+                and life = size(filter(coalesce(starts, array()), start -> start <= sent_us))
+            where api = 'SyncGroup' and completed_us is not null
+        ) s {NO_LOOKUP}
+        where ended_us > until_us
     )
-    select `group`, generation, if(member is null, array(), array(member)) members, sent_us at_us, end_us until_us,
-        concat(api, coalesce(concat(' of ', member), ''), ' was not answered for ',
-            round((end_us - sent_us) / 1e6, 1), ' s until the end') what
-    from events left join patience using (`group`) cross join (select max(sent_us) end_us from events)
-    where kind = 'request' and latency_us is null and not lost
-        and end_us > sent_us + if({PARKED}, patience_us, {REQUEST_TIMEOUT_US})
-    union all
-    select distinct `group`, generation, array(member), sent_us, until_us, concat(api, ' of ', member,
-        ' was given up after ', round((until_us - sent_us) / 1e6, 1), ' s without an answer')
-    from overdue left semi join (
-        select distinct broker, sent_us div 1000000 second from calls
-        where not is_unanswered and done_us - sent_us < 1000000) using (broker, second)"""
+    select `group`, generation, if(member is null, array(), array(member)) members, sent_us at_us, ended_us until_us,
+        concat(api, coalesce(concat(' of ', member), ''), if(lost, ' was given up after ', ' was not answered for '),
+            round((ended_us - sent_us) / 1e6, 1), if(lost, ' s without an answer', ' s until the end')) what
+    from overdue o left anti join (
+        select member, sent_us from events where kind = 'act' and api in ('pause', 'zombie')) still
+            on still.member = o.member and still.sent_us between o.sent_us - {BOUND_US} and o.ended_us
+    where not lost or exists (
+        select * from (
+            select distinct broker, sent_us div 1000000 second from calls
+            where not is_unanswered and done_us - sent_us < 1000000) answering
+        where answering.broker = o.broker and second between ended_us div 1000000 - 3 and ended_us div 1000000 - 1)"""
 
 _REFUSAL = "error in (14, 15, 16)"
 _OF_GROUPS = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit', 'OffsetFetch')"

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from fakebroker.replay.tuning import as_for, settings
+
 CLOCK_SKEW_US = 100_000
 """How far the clocks of the machines that members play on may be apart."""
 
@@ -36,19 +38,17 @@ _IN_PLACE = {
 }
 """Joins are where the rows are: no copies for everybody, and no plans that change as they run."""
 
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-_FEW_ROWS = 100_000
-"""For so many, to compile the many small steps of the queries takes longer than to run them."""
-
 PARKED = "api in ('JoinGroup', 'SyncGroup')"
 """What a coordinator may let wait."""
 
 _SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
 _IN_GENERATION = "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit')"
 
-NO_LOOKUP = "left anti join lookups l on l.group = s.group and l.at_us > s.since_us and l.at_us <= s.until_us"
-"""Keeps of the rows `s` those whose group nobody looked up between two times: the coordinator was the same, with all
-that it had in memory. Whoever loses a coordinator looks it up."""
+NO_LOOKUP = """
+    left anti join lookups l
+        on l.is_sign and l.group = s.group and l.at_us > s.since_us and l.at_us <= s.until_us"""
+"""Keeps of the rows `s` those between whose two times no look-up is a sign that the group lost its coordinator: it was
+the same, with all that it had in memory. Whoever loses a coordinator looks it up."""
 
 CALLS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
@@ -62,9 +62,11 @@ SCRIPTS = """
     select /*+ repartition(`group`) */ `group`, member, topics, assignor, session_timeout_ms, rebalance_timeout_ms
     from members"""
 
+# Who looks for a coordinator that cannot know him has lost none; but whoever asks is told of one that has moved.
 LOOKUPS = """
-    select /*+ repartition(`group`) */ * from (
-        select place.key `group`, place.node, sent_us, scheduled_us + latency_us at_us
+    select *, again or node <> lag(node) over (partition by `group` order by at_us) is_sign from (
+        select /*+ repartition(`group`) */ place.key `group`, place.node, place.again, sent_us,
+            scheduled_us + latency_us at_us
         from events lateral view explode(found) as place where place.error = 0)"""
 
 # A group that was deleted, or forgotten because it had expired, starts over at generation 1: another life. One that is
@@ -168,8 +170,7 @@ def promise_views(
     members.createOrReplaceTempView("members")
     spark.createDataFrame(list(partitions.items()), "topic string, partitions int").createOrReplaceTempView("topics")
     kept = []
-    is_little = events.limit(_FEW_ROWS + 1).count() <= _FEW_ROWS
-    with _settings(spark, _IN_PLACE | _INTERPRETED if is_little else _IN_PLACE):
+    with settings(spark, {**as_for(events), **_IN_PLACE}):
         try:
             for name, query in (("calls", CALLS), ("scripts", SCRIPTS), ("lookups", LOOKUPS)):
                 kept.append(spark.sql(query).persist(StorageLevel.MEMORY_AND_DISK))
@@ -181,19 +182,3 @@ def promise_views(
         finally:
             for view in kept:
                 view.unpersist()
-
-
-@contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """The session with other settings for a while."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, former in before.items():
-            if former is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, former)

@@ -12,7 +12,7 @@ QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "p99_9_ms": 0.999}
 
 
 def three_digits(column: str) -> str:
-    """SQL for a column of microseconds, rounded to three significant digits; null stays null."""
+    """SQL for a column of microseconds, by its name, rounded to three significant digits; null stays null."""
     step = f"pow(10, greatest(0, floor(log10(greatest({column}, 1))) - 2))"
     return f"round({column} / {step}) * {step}"
 

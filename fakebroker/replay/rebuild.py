@@ -12,12 +12,12 @@ from fakebroker.errors import ConfigError
 from fakebroker.replay.play import spark_at, stage
 from fakebroker.replay.report import print_report
 from fakebroker.replay.run import FAILED, PASSED
-from fakebroker.replay.run_files import EVENTS, MEMBERS, SUMMARY, write_results
+from fakebroker.replay.run_files import EVENTS, HEAD, MEMBERS, write_results
 from fakebroker.replay.run_schema import SUMMARY_KEYS
 from fakebroker.replay.session import spark_session
 from fakebroker.replay.summarizing import summarized
 
-_HEAD = ("workload", "seed", "started", "complete", "transport", "record", "cluster", "spark", "timeline")
+HEAD_KEYS = ("workload", "seed", "started", "complete", "transport", "record", "cluster", "spark", "timeline")
 """What the events do not tell."""
 
 
@@ -31,13 +31,12 @@ def rebuild(directory: Path, master: str) -> int:
         ConfigError: It is not the directory of a run.
     """
     console = Console()
-    for name in (EVENTS, MEMBERS, SUMMARY):
+    for name in (EVENTS, MEMBERS, HEAD):
         if not (directory / name).exists():
             raise ConfigError(f"{directory}: expected the directory of a run, which has {name}")
-    before = _json(directory / SUMMARY)
-    if missing := next(_missing(before), None):
-        raise ConfigError(f"{directory / SUMMARY}: {missing} is missing")
-    head = {key: before[key] for key in _HEAD}
+    head = _json(directory / HEAD)
+    if missing := next(_missing(head), None):
+        raise ConfigError(f"{directory / HEAD}: {missing} is missing")
     with (
         ThreadPoolExecutor(1, "report") as thread,  # Ctrl-C in Python's main one would garble the talk with Spark
         stage(console, "Working out the summary"),
@@ -49,11 +48,11 @@ def rebuild(directory: Path, master: str) -> int:
     return PASSED if summary["verdict"]["passed"] else FAILED
 
 
-def _missing(summary: Mapping[str, Any]) -> Iterator[str]:
-    """What a summary should say and does not, of what is taken from it."""
+def _missing(head: Mapping[str, Any]) -> Iterator[str]:
+    """What it should say and does not."""
     for key in SUMMARY_KEYS:
         part, _, inner = key.name.removesuffix("[]").partition(".")
-        if part in _HEAD and (part not in summary or (inner and inner not in summary[part])):
+        if part in HEAD_KEYS and (part not in head or (inner and inner not in head[part])):
             yield key.name
 
 
@@ -61,4 +60,4 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path}: expected the summary of a run: {error}") from None
+        raise ConfigError(f"{path}: expected what the events of a run do not tell: {error}") from None

@@ -14,11 +14,13 @@ from fakebroker.replay.numbers import SUMMARY_VERSION
 from fakebroker.replay.report_html import page
 from fakebroker.replay.run_schema import SUMMARY_KEYS
 
-EVENTS, MEMBERS, SUMMARY, WORKLOAD = "events.parquet", "members.parquet", "summary.json", "workload.toml"
+EVENTS, MEMBERS, HEAD, WORKLOAD = "events.parquet", "members.parquet", "head.json", "workload.toml"
+SUMMARY, REPORT = "summary.json", "report.html"
 
 _FILES = {
-    "report.html": "this report with pictures, one file",
+    REPORT: "this report with pictures, one file",
     SUMMARY: "all its numbers",
+    HEAD: "those of them that the events do not tell",
     EVENTS: "one row a request",
     MEMBERS: "one row a member: what it was to do",
     WORKLOAD: "a copy of the workload",
@@ -31,7 +33,7 @@ def new_directory(out: Path | None, name: str) -> Path:
     """Where the results go, made.
 
     Raises:
-        ConfigError: It is no directory.
+        ConfigError: It is no directory, or has a run already.
         FakebrokerError: It cannot be made.
     """
     directory = out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -41,6 +43,9 @@ def new_directory(out: Path | None, name: str) -> Path:
         raise ConfigError(f"--out {directory}: expected a directory, or a path where one can be made") from None
     except OSError as error:
         raise FakebrokerError(f"{directory}: cannot be written: {error.strerror}") from None
+    for name in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT):
+        if (directory / name).exists():
+            raise ConfigError(f"--out {directory}: expected a directory without a run, it has {name}")
     return directory
 
 
@@ -58,11 +63,17 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def copy_workload(file: Path, directory: Path) -> None:
-    """Keep what was played; nothing to do if it is the copy of an earlier run in the same place."""
+    """Keep what was played; nothing to do if that is its place already."""
     copy = directory / WORKLOAD
     with writing(copy):
         if not (copy.exists() and copy.samefile(file)):
             shutil.copyfile(file, copy)
+
+
+def write_head(directory: Path, head: Mapping[str, Any]) -> None:
+    """Write `head.json`."""
+    with writing(directory / HEAD):
+        (directory / HEAD).write_text(_json(head), encoding="utf-8")
 
 
 def write_results(directory: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,16 +82,20 @@ def write_results(directory: Path, summary: Mapping[str, Any]) -> dict[str, Any]
     Returns:
         The summary with the files that there are.
     """
-    written = {"report.html", SUMMARY}
+    written = {REPORT, SUMMARY}
     files = {name: what for name, what in _FILES.items() if name in written or (directory / name).exists()}
     complete = {**summary, "directory": str(directory), "files": files}
     for name, text in (
-        (SUMMARY, json.dumps(complete, indent=2, ensure_ascii=False) + "\n"),
-        ("report.html", page(complete)),
+        (SUMMARY, _json(complete)),
+        (REPORT, page(complete)),
     ):
         with writing(directory / name):
             (directory / name).write_text(text, encoding="utf-8")
     return complete
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_summary(directory: Path) -> dict[str, Any]:

@@ -96,6 +96,9 @@ class Seat:
         self.actor.discovery_failed(error, now_ms)
         self.follow(now_ms)
 
+    def seeks_again(self) -> bool:
+        return self.actor.seeks_again
+
     def metadata(self, partition_counts: Mapping[str, int]) -> None:
         now_ms = self._house.clock.now_ms()
         self.actor.metadata(partition_counts, now_ms)

@@ -45,10 +45,15 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Plans are long, and nobody reads them.
+    "spark.sql.maxPlanStringLength": "1000",
+    "spark.sql.debug.maxToStringFields": "5",
     # A replay that broke off is not played again behind the user's back, nor waited for where it does not fit.
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "3",
+    # What a task has written stays when another one fails, as for want of room.
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
 _LOCAL_PARTITIONS = "4"
 _LOCAL_SETTINGS = {

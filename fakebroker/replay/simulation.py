@@ -28,6 +28,7 @@ from fakebroker.replay.resting import Resting
 from fakebroker.replay.rows import Rows
 from fakebroker.replay.script import Script
 from fakebroker.replay.terminal import Network, Terminal
+from fakebroker.replay.timeline import OVER, Outcome, without_time
 from fakebroker.replay.virtual_cluster import HOST, VirtualClock, VirtualCluster
 from fakebroker.replay.virtual_time import ASK, CONNECT_MS, DEED, DELAY_MS, EVENT, START_MS, Agenda
 from fakebroker.replay.virtual_wire import VirtualWire
@@ -192,6 +193,9 @@ class Line(Terminal):
         self.actor.discovery_failed(error, self._house.clock.moment_ms)
         self.follow(self._house.clock.moment_ms)
 
+    def seeks_again(self) -> bool:
+        return self.actor.seeks_again
+
     def metadata(self, partition_counts: Mapping[str, int]) -> None:
         self.actor.metadata(partition_counts, self._house.clock.moment_ms)
         self.follow(self._house.clock.moment_ms)
@@ -209,11 +213,13 @@ class Simulation:
     Attributes:
         done: How many actors are done.
         resting: The fast way with heartbeats, if that is taken.
+        outcomes: What came of the events that are about groups of the partition, by their places among all.
     """
 
     def __init__(self, scripts: Sequence[Script], partition: int, world: World, *, is_fast: bool = True) -> None:
         self._world, self._partition = world, partition
         self.done = 0
+        self.outcomes: dict[int, Outcome] = {}
         self.clock = VirtualClock(START_MS - _HEAD_START_MS)
         self.agenda = Agenda(self.clock)
         self.rows = Rows(folds=world.folds)
@@ -255,7 +261,7 @@ class Simulation:
 
     def _set_up_time(self) -> None:
         for number, event in enumerate(self._world.events):
-            self.agenda.note_grave(START_MS + event["at_s"] * 1000, EVENT, number, self._happen, event)
+            self.agenda.note_grave(START_MS + event["at_s"] * 1000, EVENT, number, self._happen, number)
         for line in self.lines:
             line.follow(self.clock.moment_ms)
         for load in self._loads:
@@ -291,6 +297,9 @@ class Simulation:
         )
 
     def _finish(self, end_ms: float) -> None:
+        for number, event in enumerate(self._world.events):
+            if self.fake.is_about(event, self._partition):
+                self.outcomes.setdefault(number, OVER)
         if self.resting is not None:
             self.resting.wake_all((end_ms, ASK, -1))
         for line in self.lines:
@@ -307,11 +316,12 @@ class Simulation:
 
     # The cluster
 
-    def _happen(self, event: Mapping[str, Any]) -> None:
+    def _happen(self, number: int) -> None:
         if self.resting is not None:
             self.resting.wake_all(self.agenda.place)
-        bare = {key: value for key, value in event.items() if key != "at_s"}
-        self.fake.happen(bare, self._partition)
+        event = without_time(self._world.events[number])
+        if self.fake.is_about(event, self._partition):
+            self.outcomes[number] = self.fake.happen(event)
         self.fake.cluster.tick(self.clock.moment_ms)  # as the reactor does behind everything that is done to it
         self.network.settle(self.clock.moment_ms)
 

@@ -1,8 +1,9 @@
 """Who was in which state when, told from the members' own records: Spark SQL views over events and scripts.
 
 A member is `gone`, `waiting` for an assignment or `assigned` one. A group is `empty` while no member is there,
-`rebalancing` from the first JoinGroup of a generation to its last SyncGroup, else `stable`. Knows no brokers: what a
-coordinator believes may differ, and where the members of a group are not all in the replay it does.
+`rebalancing` from the first JoinGroup of a generation until all who joined in that round have an assignment, else
+`stable`. Knows no brokers: what a coordinator believes may differ, and where the members of a group are not all in the
+replay it does.
 """
 
 from pyspark.sql import SparkSession
@@ -15,13 +16,25 @@ _EXPELLED = ", ".join(
 )
 """Answers after which a member has no partitions any more."""
 
+# Who joins a generation that is complete is told again where he is, as a static member that comes back (KIP-345): that
+# is no part of the rebalance. Nor are the members of a group that has started over with the same generations.
 _GENERATIONS = """
-    with joins as (
-        select group, generation, min(sent_us) began_us from requests
-        where api = 'JoinGroup' and error = 0 group by group, generation
+    with answered as (
+        select group, generation, member, api, sent_us, scheduled_us + latency_us done_us,
+            min(if(api = 'SyncGroup', scheduled_us + latency_us, null)) over (
+                partition by group, generation) completed_us
+        from requests where api in ('JoinGroup', 'SyncGroup') and error = 0 and member is not null
+    ), steps as (
+        select *, max(if(api = 'JoinGroup', sent_us, null)) over (
+            partition by group, generation, member order by sent_us) joined_us
+        from answered
+    ), joins as (
+        select group, generation, min(sent_us) began_us from steps where api = 'JoinGroup' group by group, generation
     ), syncs as (
-        select group, generation, max(scheduled_us + latency_us) ended_us from requests
-        where api = 'SyncGroup' and error = 0 group by group, generation
+        select group, generation, max(synced_us) ended_us from (
+            select group, generation, min(done_us) synced_us from steps
+            where api = 'SyncGroup' and joined_us <= completed_us group by group, generation, member)
+        group by group, generation
     )
     select group, generation, began_us, ended_us, ended_us - began_us length_us,
         coalesce(ended_us, lead(began_us) over (partition by group order by generation), {end_us}) over_us

@@ -34,5 +34,5 @@ def summarized(spark: SparkSession, directory: Path, head: Mapping[str, Any]) ->
         "groups": sum(row["groups"] for row in numbers["populations"]),
         "members": sum(row["members"] for row in numbers["populations"]),
         **numbers,
-        "verdict": judge(spark, recorded, members, cluster["partitions"], expected, numbers, wanted),
+        "verdict": judge(spark, recorded, members, cluster["partitions"], expected, numbers, wanted, head["timeline"]),
     }

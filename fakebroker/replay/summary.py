@@ -14,6 +14,7 @@ from fakebroker.replay.numbers import summary_of
 from fakebroker.replay.quantiles import counted, three_digits
 from fakebroker.replay.series import Row, Slices
 from fakebroker.replay.states import create_states, drop_states
+from fakebroker.replay.tuning import as_for, settings
 
 SLOWEST_GROUPS = 10
 _ACCURACY = 10_000
@@ -74,11 +75,18 @@ _REBALANCES = f"""
 _ERRORS = "select error, api, slice, sum(n) n from tally where error != 0 group by all order by error, api"
 
 _REQUESTS = f"""
-    select broker, api, sum(`count`) requests, count(distinct group) filter (where member is not null) groups,
-        sum(coalesce(lookups, 1) * `count`) keys, max(coalesce(lookups, 1)) most_in_one_request,
-        round(percentile_approx(sent_us - scheduled_us, 0.5, {_ACCURACY}) / 1000, 3) p50_ms,
-        round(percentile_approx(sent_us - scheduled_us, 0.99, {_ACCURACY}) / 1000, 3) p99_ms
-    from requests group by grouping sets ((), (broker), (api)) order by broker, api"""
+    with waits as (
+        select 'all' whose, {three_digits("late_us")} key, sum(`count`) n, 0 max_us
+        from (select sent_us - scheduled_us late_us, `count` from requests) group by all
+    ), asked as (
+        select broker, api, sum(`count`) requests, count(distinct group) filter (where member is not null) groups,
+            sum(coalesce(lookups, 1) * `count`) keys, max(coalesce(lookups, 1)) most_in_one_request
+        from requests group by grouping sets ((), (broker), (api))
+    )
+    select asked.*, p50_ms, p99_ms
+    from asked left join ({counted("waits", "whose", "(whose, key)")}) on broker is null and api is null
+    order by broker, api"""
+"""By broker, by API, and for all: that row alone has how long they waited to be sent."""
 
 _POPULATIONS = """
     with manned as (select population, count(*) members, count(distinct group) groups from members group by 1),
@@ -137,6 +145,11 @@ def summarize(spark: SparkSession, events: DataFrame, members: DataFrame, offset
         members: Rows as in `script.Script`.
         offsets_partitions: How many partitions `__consumer_offsets` has.
     """
+    with settings(spark, as_for(events)):
+        return _summarized(spark, events, members, offsets_partitions)
+
+
+def _summarized(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> dict[str, Any]:
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")
     spark.sql("select * from events where kind = 'request'").createOrReplaceTempView("requests")

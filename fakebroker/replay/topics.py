@@ -1,4 +1,7 @@
-"""The workload's topics, made before anything is played; also the first word with the cluster. Knows no Spark."""
+"""The first words with a cluster, before anything is played: it answers, and the workload's topics are made.
+
+Knows no Spark.
+"""
 
 from collections.abc import Mapping
 
@@ -9,12 +12,27 @@ from fakebroker.client.admin_types import NewTopic
 from fakebroker.client.connection import BrokerUnreachable
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.replay.bootstrap import CLIENT_ID, addresses
+from fakebroker.replay.swarm import Swarm
 
 _READY_TIMEOUT_S = 20.0
 _RETRY_S = 0.1
 _MOST_REPLICAS = 3
 _OFFSETS_TOPIC = "__consumer_offsets"
 USUAL_OFFSETS_PARTITIONS = 50
+
+
+def check_answers(bootstrap: str) -> None:
+    """Look whether a cluster answers members, which one that wants TLS or authentication does not.
+
+    Args:
+        bootstrap: HOST:PORT of the cluster, or several with commas.
+
+    Raises:
+        BrokerUnreachable: It does not.
+    """
+    nobody = Swarm([], addresses(bootstrap), lambda event: None, lambda tally: None)
+    nobody.connect()
+    nobody.wire.close()
 
 
 async def ready_topics(bootstrap: str, topics: Mapping[str, int]) -> dict[str, int]:

@@ -19,10 +19,14 @@ def judge(
     expected: Sequence[Expectation],
     summary: Mapping[str, Any],
     wanted: Sequence[str] | None = None,
+    timeline: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The verdict as it stands in `summary.json`. For the arguments see `check_promises` and `expectations`."""
+    """The verdict as it stands in `summary.json`.
+
+    For the arguments see `check_promises`, `expectations` and `events_done`.
+    """
     promised = check_promises(spark, events, members, partitions, wanted)
-    compared = expectations(expected, summary)
+    compared = [*expectations(expected, summary), *events_done(timeline)]
     passed = all(check["kept"] for check in promised) and all(check["met"] for check in compared)
     return {"passed": passed, "promises": promised, "expectations": compared}
 
@@ -31,6 +35,14 @@ def with_somebody(expected: Sequence[Expectation]) -> list[Expectation]:
     """Add what every workload expects unless it says otherwise: a cluster that lets nobody in has broken no promise."""
     says_otherwise = any(expectation.metric == SOMEBODY.metric for expectation in expected)
     return [*expected] if says_otherwise else [*expected, SOMEBODY]
+
+
+def events_done(timeline: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What every workload with events expects: that they happened. Without them nothing was tried."""
+    if not timeline:
+        return []
+    done = sum(event["done"] for event in timeline)
+    return [{"expectation": f"events_done == {len(timeline)}", "met": done == len(timeline), "actual": done}]
 
 
 def expectations(expected: Sequence[Expectation], summary: Mapping[str, Any]) -> list[dict[str, Any]]:

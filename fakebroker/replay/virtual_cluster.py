@@ -3,7 +3,6 @@
 Knows no members; of connections only that those to a broker are cut.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,21 +14,14 @@ from fakebroker.coordinator.log import Record
 from fakebroker.coordinator.placement import partition_for
 from fakebroker.errors import ConfigError
 from fakebroker.replay.late_log import LateLog
+from fakebroker.replay.timeline import Outcome
 from fakebroker.replay.workload import Cluster as ClusterSettings
 from fakebroker.server.clock import RealClock
-from fakebroker.server.events import checked, perform
+from fakebroker.server.events import perform
 from fakebroker.server.fake_cluster import FakeCluster
-
-logger = logging.getLogger("fakebroker")
 
 HOST = "memory"
 """In place of the name of a machine; a broker's port is its node id."""
-
-WITHOUT_MEMORY = ("advance", "advance_to_next_deadline", "reset", "set_broker")
-"""Events that need a clock or sockets of their own."""
-
-_WIRE_FAULTS = ("twice", "cut_bytes", "garble_bytes")
-"""Faults that are done to the bytes of an answer."""
 
 
 class _NoHistory(History):
@@ -121,46 +113,18 @@ class VirtualCluster(FakeCluster):
     def _shut(self, broker: Broker, *, keep_port: bool) -> None:
         self._cut(broker)
 
-    def happen(self, event: Mapping[str, Any], partition: int) -> None:
-        """Let an event happen, unless it is about groups of other offsets partitions; one that cannot be, is not.
-
-        Args:
-            event: As for `fakebroker.server.events.perform`.
-            partition: Whose groups this cluster has.
-        """
+    def is_about(self, event: Mapping[str, Any], partition: int) -> bool:
+        """Whether an event is about groups of an offsets partition, if not about them alone."""
         group_id = event.get("group_id")
-        count = self.cluster.config.number("offsets.topic.num.partitions")
-        if group_id is not None and partition_for(group_id, count) != partition:
-            return
-        if event.get("partition", partition) != partition and event["do"] == "move_offsets_partition":
-            return
+        if group_id is not None:
+            count = self.cluster.config.number("offsets.topic.num.partitions")
+            return partition_for(group_id, count) == partition
+        return bool(event["do"] != "move_offsets_partition" or event["partition"] == partition)
+
+    def happen(self, event: Mapping[str, Any]) -> Outcome:
+        """Let an event happen; see `fakebroker.server.events.perform`."""
         try:
             perform(self, event)
         except ConfigError as error:
-            logger.warning("event %s in offsets partition %d: %s", event, partition, error)
-
-
-def check_in_memory(settings: ClusterSettings, topics: Mapping[str, int], events: Sequence[Mapping[str, Any]]) -> None:
-    """Look whether a replay in memory can be, before it starts: its cluster, and all events but those about groups.
-
-    Args:
-        settings: The cluster.
-        topics: Names and partition counts.
-        events: With `at_s`, in their order.
-
-    Raises:
-        ConfigError: It cannot.
-    """
-    cluster = VirtualCluster(settings, topics, 0, VirtualClock(0.0), lambda broker: None)
-    for event in events:
-        bare = {key: value for key, value in event.items() if key != "at_s"}
-        name, arguments = checked(bare)
-        if name in WITHOUT_MEMORY:
-            raise ConfigError(f"event {name}: expected one that can be done in memory, without sockets and real time")
-        for option in _WIRE_FAULTS:
-            if name == "fail" and arguments.get(option):
-                raise ConfigError(
-                    f"event fail: {option}={arguments[option]!r} is done to bytes, which memory has none of"
-                )
-        if "group_id" not in arguments:
-            perform(cluster, bare)
+            return str(error)
+        return None

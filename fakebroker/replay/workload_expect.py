@@ -26,7 +26,8 @@ METRICS = {
     "partition_skew": "the same for the partitions of `__consumer_offsets`",
     "generations": "pairs of a group and a generation that some member entered (a JoinGroup without error)",
     "rebalances": "generations that some member was also given an assignment in",
-    "rebalance_p50_ms": "from a generation's first JoinGroup sent to its last SyncGroup answered; half take no longer",
+    "rebalance_p50_ms": "from a generation's first JoinGroup sent until all who joined have had their SyncGroup "
+    "answered; half take no longer",
     "rebalance_p99_ms": "the same, which 99 of 100 do not exceed",
     "rebalance_max_ms": "the longest",
     "members_joined": "members that were given an assignment at least once (a SyncGroup without error)",

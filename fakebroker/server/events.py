@@ -9,10 +9,10 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.server.fake_cluster import FakeCluster
 
 EVENTS = (
@@ -48,7 +48,20 @@ EVENTS = (
     "upgrade_broker",
 )
 
-_SCALARS = (bool, int, float, str, types.NoneType)
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    ErrorCode: "text",
+    types.NoneType: '"none"',
+    tuple: "a list",
+    Sequence: "a list",
+    Mapping: "a table",
+}
+
+_TAKEN_FOR: Mapping[Any, tuple[type, ...]] = {float: (float, int), tuple: (tuple, list)}
+"""What is as good as a value of a type: JSON and TOML have less of them than Python."""
 
 
 def perform(cluster: FakeCluster, event: Mapping[str, Any]) -> Any:
@@ -128,13 +141,19 @@ def _read(value: Any, hint: Any) -> Any:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type made of scalars; what is made of more is for the method to look at."""
-    options = _options(hint)
-    if any(option not in _SCALARS for option in options):
-        return True
-    if isinstance(value, bool):
-        return bool in options
-    return isinstance(value, options) or (float in options and isinstance(value, int))
+    """Whether a value is of a type. What is in a list or a table is for the method to look at."""
+    return any(_is_of(value, option) for option in _options(hint))
+
+
+def _is_of(value: Any, option: Any) -> bool:
+    kind = typing.get_origin(option) or option
+    if kind is Literal:
+        return value in typing.get_args(option)
+    if isinstance(value, bool) or kind is bool:
+        return isinstance(value, bool) and kind is bool
+    if isinstance(value, str) or kind is str:
+        return isinstance(value, str) and kind is str
+    return isinstance(value, _TAKEN_FOR.get(kind, kind))
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
@@ -143,8 +162,14 @@ def _options(hint: Any) -> tuple[Any, ...]:
 
 
 def _told(hint: Any) -> str:
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", types.NoneType: '"none"'}
-    return " or ".join(words.get(option, str(option)) for option in _options(hint))
+    return " or ".join(dict.fromkeys(map(_word, _options(hint))))
+
+
+def _word(option: Any) -> str:
+    kind = typing.get_origin(option) or option
+    if kind is Literal:
+        return f"one of {', '.join(typing.get_args(option))}"
+    return _WORDS.get(kind) or str(kind.__name__)
 
 
 def _listed(parameters: Mapping[str, Any]) -> str:

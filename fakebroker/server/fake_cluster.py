@@ -10,7 +10,7 @@ from fakebroker.cluster.config import SETTINGS, Config
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.dialect import Broker, Dialect, VersionCap, dialects
 from fakebroker.cluster.journal import JournalMode, new_journal
-from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC
+from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
 from fakebroker.server.clock import Scaled, clock_for
@@ -226,12 +226,11 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         options = Failover(**how)
 
         def move() -> None:
-            topic = self.cluster.topics.get(OFFSETS_TOPIC)
-            assert topic is not None
-            target = topic.partition(partition)
-            if target is None:
-                raise ConfigError(f"partition={partition!r}: expected 0 to {len(topic.partitions) - 1}")
+            count = self.cluster.config.number("offsets.topic.num.partitions")
+            if not 0 <= partition < count:
+                raise ConfigError(f"partition={partition!r}: expected 0 to {count - 1}")
             leader_id = NO_LEADER if to is None else self._broker(to, up=True).node_id
+            target = self.cluster.offsets_partition(partition)
             self.cluster.controller.set_leader(target, leader_id, self.clock.now_ms(), options)
 
         self._call(move)

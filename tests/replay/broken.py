@@ -24,6 +24,16 @@ class AssignsTwice(Coordinator):
         super().sync_group(group_id, request, token, now_ms)
 
 
+class LeavesOut(Coordinator):
+    """Of what the first member is to have it loses a partition."""
+
+    def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
+        if request.assignments:
+            (one, first), *others = request.assignments
+            request = replace(request, assignments=((one, encode_assignment(decode_assignment(first)[1:])), *others))
+        super().sync_group(group_id, request, token, now_ms)
+
+
 class LosesCommits(Coordinator):
     """It acknowledges every commit and keeps one in three."""
 
@@ -81,6 +91,19 @@ class ForgetsJoin(Coordinator):
         super().join_group(group_id, request, token, now_ms)
 
 
+class ForgetsSync(Coordinator):
+    """It forgets to answer the first SyncGroup of a member that does not lead."""
+
+    forgot = False
+
+    def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
+        group = self.group(group_id)
+        if group is not None and request.member_id != group.leader_id and not self.forgot:
+            self.forgot = True
+            token = None
+        super().sync_group(group_id, request, token, now_ms)
+
+
 class KeepsTheDead(Coordinator):
     """No session ends."""
 
@@ -133,6 +156,47 @@ class AcceptsOldGenerations(Coordinator):
         if group is not None and 0 <= generation_id < group.generation_id:
             generation_id = group.generation_id
         return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
+
+
+class ServesTheFenced(Coordinator):
+    """Whoever says an instance id is the member that has it."""
+
+    def heartbeat(
+        self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
+    ) -> ErrorCode:
+        member_id = self._current(group_id, member_id, instance_id)
+        return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
+
+    def commit_offsets(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        instance_id: str | None,
+        offsets: Sequence[OffsetToCommit],
+        now_ms: float,
+    ) -> list[ErrorCode]:
+        member_id = self._current(group_id, member_id, instance_id)
+        return super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms)
+
+    def _current(self, group_id: str, member_id: str, instance_id: str | None) -> str:
+        group = self.group(group_id)
+        return group.static_members.get(instance_id or "", member_id) if group else member_id
+
+
+class ServesTheUnknown(Coordinator):
+    """Only once does it tell somebody that he is no member."""
+
+    told = False
+
+    def heartbeat(
+        self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
+    ) -> ErrorCode:
+        error = super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
+        if error is ErrorCode.UNKNOWN_MEMBER_ID and self.told:
+            return ErrorCode.NONE
+        self.told = self.told or error is ErrorCode.UNKNOWN_MEMBER_ID
+        return error
 
 
 class HasTwoLeaders(Coordinator):

@@ -35,11 +35,14 @@ def lost(api: str, at_s: float, **more: Any) -> Event:
     return event(api, at_s, **({"lost": True} | more | {"error": None, "latency_us": None}))
 
 
-def found(at_s: float, node: int = 2, **more: Any) -> Event:
-    """A FindCoordinator that was answered."""
-    return event(
-        "FindCoordinator", at_s, **({"member": None, "member_id": None, "lookups": 1, "found": [("g", node, 0)]} | more)
-    )
+def found(at_s: float, node: int = 2, *, again: bool = True, **more: Any) -> Event:
+    """A FindCoordinator that was answered.
+
+    Args:
+        again: Whether a member asked that had lost its coordinator.
+    """
+    fields: dict[str, Any] = {"member": None, "member_id": None, "lookups": 1, "found": [("g", node, 0, again)]}
+    return event("FindCoordinator", at_s, **(fields | more))
 
 
 def join(at_s: float, generation: int, **more: Any) -> Event:
@@ -77,7 +80,7 @@ OF_1: dict[str, Any] = {"member": "g-1"}
 
 HEALTHY = [
     event("start", 0, kind="act", error=None, latency_us=None, version=-1, broker=-1, member_id=None),
-    found(0),
+    found(0, again=False),
     # Generation 1: g-0 alone. Its first JoinGroup is sent back with an id.
     event("JoinGroup", 0.01, error=79),
     join(0.02, 1, done_s=3.02, members=1),

@@ -124,6 +124,10 @@ class Stage:
         self._coordinators[self._leader].start_loading(_PARTITION)
         self._coordinators[self._leader].finish_loading(_PARTITION, self._log, self.now_ms)
 
+    def share(self) -> None:
+        """Both brokers serve the group, as one."""
+        self._coordinators[2] = self._coordinators[1]
+
     def cut(self, index: int) -> None:
         """A member's connection breaks."""
         self._seats[index].connection += 1
@@ -177,6 +181,7 @@ class Stage:
 
         def answer() -> None:
             node_id = self.named()
+            seeks_again = seat.actor.seeks_again
             self.events.append(
                 Event(
                     scheduled_us=round(since_ms * 1000),
@@ -188,7 +193,7 @@ class Stage:
                     group="g",
                     error=0,
                     lookups=1,
-                    found=[("g", node_id, 0)],
+                    found=[("g", node_id, 0, seeks_again)],
                 )
             )
             seat.actor.discovered(node_id, f"b{node_id}", 9092, self.now_ms)

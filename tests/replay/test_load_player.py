@@ -36,7 +36,7 @@ def test_coordinators_are_asked_for_in_batches() -> None:
         events = play(cluster, Load(kind="find-coordinators", batch=4))
         assert [event.lookups for event in events] == [4, 4, 2]
         found = [each for event in events for each in event.found or []]
-        assert found == [(group, cluster.coordinator_of(group).node_id, 0) for group in GROUPS]
+        assert found == [(group, cluster.coordinator_of(group).node_id, 0, False) for group in GROUPS]
 
 
 def test_a_broker_that_takes_one_group_a_request_is_asked_about_one_after_the_other() -> None:

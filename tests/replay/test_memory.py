@@ -9,17 +9,17 @@ from hypothesis import given, settings, strategies as st
 from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.placement import partition_for
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ErrorCode
 from fakebroker.replay import script as scripts_schema
 from fakebroker.replay.bootstrap import addresses
 from fakebroker.replay.events import Recorder
 from fakebroker.replay.loads import Load
-from fakebroker.replay.memory import simulate
+from fakebroker.replay.memory import no_outcomes, simulate
 from fakebroker.replay.script import Act, Script
 from fakebroker.replay.simulation import Simulation
 from fakebroker.replay.swarm import Manner, Swarm
 from fakebroker.replay.task import Plan
-from fakebroker.replay.virtual_cluster import check_in_memory
+from fakebroker.replay.timeline import OVER
 from fakebroker.replay.virtual_time import START_MS
 from fakebroker.replay.workload import Cluster
 from fakebroker.server.clock import Scaled
@@ -176,6 +176,7 @@ def test_a_load_goes_on_past_a_broker_that_nobody_knows_of_any_more() -> None:
     asked = [row for row in of(rows, "OffsetFetch") if row["member"] is None]
     assert {(row["broker"], row["lost"]) for row in asked} == {(1, False), (1, True), (2, False)}
     assert {row["version"] for row in asked if row["lost"]} == {-1}
+    assert all((row["until_us"] is not None) is row["lost"] for row in asked)
     assert 90 <= len(asked) <= 110
 
 
@@ -185,6 +186,7 @@ def test_look_ups_that_find_nobody_to_ask_are_told() -> None:
     _, rows = played(PAIR, world(events=(*stops, start)))
     unasked = [row for row in of(rows, "FindCoordinator") if row["lost"]]
     assert {(row["broker"], row["version"]) for row in unasked} == {(-1, -1)}
+    assert [row["until_us"] for row in unasked] == [row["sent_us"] for row in unasked]
     assert 6_000_000 < unasked[-1]["sent_us"] - rows[0]["sent_us"] < 10_200_000
     assert [row["error"] for row in of(rows, "LeaveGroup")] == [0, 0]
 
@@ -194,19 +196,6 @@ def test_an_answer_that_is_still_owed_at_the_end_is_told() -> None:
     _, rows = played([script("g", 0, session_timeout_ms=20_000)], where)
     (owed,) = [row for row in rows if row["kind"] == "request" and row["latency_us"] is None]
     assert (owed["api"], owed["lost"], owed["error"]) == ("Heartbeat", False, None)
-
-
-@pytest.mark.parametrize(
-    ("event", "sentence"),
-    [
-        ({"do": "set_broker", "node_id": 1}, "set_broker: expected one that can be done in memory"),
-        ({"do": "fail", "api": "Heartbeat", "cut_bytes": 4}, "cut_bytes=4 is done to bytes"),
-        ({"do": "stop_broker", "node_id": 9}, "no broker 9"),
-    ],
-)
-def test_what_memory_cannot_do_is_refused_before_the_start(event: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        check_in_memory(Cluster(), {"orders": 1}, [{"at_s": 1, **event}])
 
 
 # The fast way is the slow way
@@ -357,12 +346,25 @@ def test_the_events_are_the_same_for_any_number_of_tasks(spark: SparkSession) ->
         for number in range(3)
     ]
     frame = spark.createDataFrame(members, scripts_schema.DDL)
-    tables = [
-        sorted(repr(row) for row in simulate(frame, _plan(record=record), tasks).collect())
-        for record, tasks in [("all", 1), ("all", 2), ("all", 5)]
-    ]
+    events = (
+        {"at_s": 9, "do": "restart_broker", "node_id": 2},
+        {"at_s": 9, "do": "force_rebalance", "group_id": "group-1"},
+        {"at_s": 9, "do": "evict", "group_id": "group-2", "member": "x"},
+        {"at_s": 18.005, "do": "clear_faults"},
+        {"at_s": 19.9, "do": "clear_faults"},
+    )
+    tables, told = [], []
+    for tasks in (1, 2, 5):
+        outcomes = no_outcomes(spark)
+        rows = simulate(frame, _plan(events=events), tasks, outcomes).collect()
+        tables.append(sorted(map(repr, rows)))
+        told.append(sorted(outcomes.value.items()))
     assert tables[0] == tables[1] == tables[2]
     assert len(tables[0]) > 1_000
+    assert told[0] == told[1] == told[2]
+    refusal = told[0][2][1]
+    assert told[0] == [(0, None), (1, None), (2, refusal), (3, None), (4, OVER)]
+    assert str(refusal).startswith("no member 'x' in group 'group-2'")
 
 
 def test_another_seed_gives_other_ids() -> None:

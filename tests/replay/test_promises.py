@@ -56,6 +56,10 @@ def third(generation: int, *partitions: int, at_s: float = 31) -> list[Event]:
     return [join(at_s, generation, members=1), sync(at_s + 0.1, generation, *partitions)]
 
 
+PATIENT = [member(f"g-{number}", session_timeout_ms=60_000, rebalance_timeout_ms=60_000) for number in range(3)]
+UNSYNCED = lost("SyncGroup", 31.1, lost=False, generation=3, **OF_1)
+
+
 class Case(NamedTuple):
     """Events, and the promises they break, by name."""
 
@@ -158,6 +162,13 @@ CASES: dict[str, Case] = {
     "a silent member that is still a member": Case(
         [*HEALTHY[:-3], beats(6, 22), beat(22.5, error=27, **OF_1)], ["silent-out", "silent-out"]
     ),
+    "a silent member that is still a member, with a load that looks its group up": Case(
+        [
+            *[*HEALTHY[:-3], beats(6, 22), beat(22.5, error=27, **OF_1)],
+            *(found(at_s, again=False) for at_s in (8, 13, 18)),
+        ],
+        ["silent-out", "silent-out"],
+    ),
     "a silent member that is out": Case([*HEALTHY[:-3], beats(6, 14), beat(23, error=25, **OF_1)]),
     "a silent member that is still a member after a move": Case(
         [*HEALTHY[:-3], beat(22, error=16, **OF_1), found(22.1, 1), beat(23, broker=1, **OF_1)]
@@ -167,6 +178,12 @@ CASES: dict[str, Case] = {
     "a generation that goes on under a new coordinator": Case([*HEALTHY[:-2], found(15)]),
     # beating-stays
     "a member put out": Case(and_then(beat(31, error=25, **OF_1)), ["beating-stays"]),
+    "a member put out, with one that starts": Case(
+        and_then(found(30.9, again=False), beat(31, error=25, **OF_1)), ["beating-stays"]
+    ),
+    "a member put out, with one that starts and finds another coordinator": Case(
+        and_then(found(30.9, 1, again=False), beat(31, error=25, **OF_1))
+    ),
     "a member that left put out": Case(and_then(event("LeaveGroup", 30.5, **OF_1), beat(31, error=25, **OF_1))),
     "a member put out for its silence": Case(and_then(beat(40, error=25, **OF_1), beat(31))),
     "a member put out before it was complete": Case(
@@ -220,6 +237,48 @@ CASES: dict[str, Case] = {
         ),
         members=[member("g-0", rebalance_timeout_ms=60_000), member("g-1")],
     ),
+    "a SyncGroup that is never answered": Case(and_then(*third(3, 0, 1), UNSYNCED, beat(40, 3)), ["answered"], PATIENT),
+    "a SyncGroup that is not answered yet": Case(
+        and_then(*third(3, 0, 1), UNSYNCED._replace(sent_us=START_US + 77 * SECOND)), members=PATIENT
+    ),
+    "a SyncGroup of a generation that is not complete": Case(
+        and_then(
+            *[join(31, 3, members=2), UNSYNCED._replace(member="g-0", member_id="g-0-id")],
+            *[join(31, 3, **OF_1), UNSYNCED],
+        ),
+        members=PATIENT,
+    ),
+    "a SyncGroup that is never answered by a coordinator that was lost": Case(
+        and_then(*third(3, 0, 1), UNSYNCED, found(33), beat(40, 3)), members=PATIENT
+    ),
+    "a SyncGroup of a member that stands still": Case(
+        and_then(
+            *[*third(3, 0, 1), UNSYNCED, beat(40, 3)],
+            event("pause", 31.2, kind="act", error=None, latency_us=None, version=-1, broker=-1, **OF_1),
+        ),
+        members=PATIENT,
+    ),
+    "a SyncGroup given up": Case(
+        and_then(
+            *[*third(3, 0, 1), lost("SyncGroup", 31.1, until_s=41.1, generation=3, **OF_1)],
+            *(beat(at_s, 3) for at_s in (38, 39, 40)),
+        ),
+        ["answered"],
+        PATIENT,
+    ),
+    "a SyncGroup whose connection was lost": Case(
+        and_then(
+            *[*third(3, 0, 1), lost("SyncGroup", 31.1, until_s=35.1, generation=3, **OF_1)],
+            *(beat(at_s, 3) for at_s in (33, 34, 35)),
+        ),
+        members=PATIENT,
+    ),
+    "an OffsetFetch given up": Case(
+        and_then(lost("OffsetFetch", 25, until_s=55, **OF_1), beats(31, 51), beat(53), beat(54)), ["answered"], PATIENT
+    ),
+    "an OffsetFetch given up when its broker answered nobody": Case(
+        and_then(lost("OffsetFetch", 25, until_s=55, **OF_1)), members=PATIENT
+    ),
     # coordinator-found
     "a broker named that refuses": Case(
         [each for n in range(4) for each in (found(2 * n, 9), event("JoinGroup", 2 * n + 0.1, error=16, broker=9))],
@@ -269,7 +328,8 @@ CASES: dict[str, Case] = {
 def of_case(number: int, each: Event) -> Event:
     """The event with the case for its group, at brokers of its own."""
     if each.found:
-        each = each._replace(found=[(f"c{number}", 10 * number + node, error) for _, node, error in each.found])
+        found = [(f"c{number}", 10 * number + node, error, again) for _, node, error, again in each.found]
+        each = each._replace(found=found)
     broker = 10 * number + each.broker if each.broker >= 0 else each.broker
     return each._replace(group=f"c{number}", member=each.member and f"c{number}/{each.member}", broker=broker)
 

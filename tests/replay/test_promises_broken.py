@@ -5,6 +5,7 @@ Each run is a group of its own among the same events, so that they are all check
 
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle
 from random import Random
 
 import pytest
@@ -42,6 +43,12 @@ def name_another(stage: Stage) -> None:
     stage.at(10, lambda: setattr(stage, "named", lambda: 2))
 
 
+def serve_at_both(stage: Stage) -> None:
+    """Look-ups name the two brokers by turns, and both serve the group."""
+    stage.share()
+    stage.named = cycle((1, 2)).__next__
+
+
 def wildly_played(seed: int) -> Run:
     """Members that do what their seed says, static ones among them, under a coordinator that moves; links break."""
     random = Random(seed)
@@ -70,6 +77,7 @@ def _wild(index: int, random: Random, assignor: str) -> Script:
 
 BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
     "assigns twice": ("one-owner", lambda: played(TWO, broken.AssignsTwice)),
+    "leaves a partition out": ("covered", lambda: played(TWO, broken.LeavesOut)),
     "loses commits": (
         "commits-kept",
         lambda: played(
@@ -79,6 +87,7 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
     "reuses generations": ("generations-rise", lambda: played(THREE, broken.ReusesGenerations)),
     "skips generations": ("generations-rise", lambda: played(THREE, broken.SkipsGenerations)),
     "forgets a join": ("answered", lambda: played(TWO, broken.ForgetsJoin)),
+    "forgets a sync": ("answered", lambda: played(TWO, broken.ForgetsSync)),
     "keeps the dead": ("silent-out", lambda: played((*TWO, script("c", (30, "crash"))), broken.KeepsTheDead)),
     "puts out the living": ("beating-stays", lambda: played(TWO, broken.PutsOutTheLiving)),
     "accepts old generations": (
@@ -88,8 +97,19 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
             broken.AcceptsOldGenerations,
         ),
     ),
+    "serves the fenced": (
+        "fenced-refused",
+        lambda: played(
+            (script("a", instance_id="s"), script("b", (20, "start"), instance_id="s")), broken.ServesTheFenced
+        ),
+    ),
+    "serves the unknown": (
+        "unknown-refused",
+        lambda: played((script("a", (20, "zombie", 6), commit_interval_ms=0),), broken.ServesTheUnknown),
+    ),
     "has two leaders": ("one-leader", lambda: played(TWO, broken.HasTwoLeaders)),
     "names another broker": ("coordinator-found", lambda: played(THREE, Coordinator, name_another)),
+    "is served by two brokers": ("one-coordinator", lambda: played(TWO, Coordinator, serve_at_both)),
 }
 
 
@@ -110,7 +130,7 @@ def verdicts(spark: SparkSession, runs: dict[str, Run]) -> tuple[dict[str, set[s
 
 def _of_run(name: str, event: Event) -> Event:
     """The event with the run for its group."""
-    found = [(name, node, error) for _, node, error in event.found] if event.found else event.found
+    found = [(name, *place[1:]) for place in event.found] if event.found else event.found
     return event._replace(group=name, member=event.member and f"{name}/{event.member}", found=found)
 
 

@@ -2,13 +2,11 @@
 
 import io
 import json
-import os
-import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +20,8 @@ from rich.console import Console
 
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay.embedded import EmbeddedCluster, embedded_cluster
-from fakebroker.replay.interruption import Interruption
 from fakebroker.replay.play import Run, found_in_the_end, plan_for, play_on
+from fakebroker.replay.rebuild import HEAD_KEYS
 from fakebroker.replay.report import print_report
 from fakebroker.replay.run import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOptions, replay, report
 from fakebroker.replay.run_schema import SUMMARY_KEYS, keys_of
@@ -31,8 +29,8 @@ from fakebroker.replay.topics import offsets_partitions, ready_topics
 from fakebroker.replay.workload import Cluster, Workload
 from fakebroker.replay.workload_expect import Expectation
 from fakebroker.replay.workload_groups import Arrival, Groups, Sizes
-from fakebroker.server.fake_cluster import FakeCluster
 from tests.replay.made_up_summary import made_up_summary
+from tests.replay.test_wire import listening, tell_versions
 
 SMALL = Workload(
     duration_s=3,
@@ -76,7 +74,11 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
         trio.run(ready_topics, cluster.bootstrap, SMALL.topics)
         summary = play_on(spark, small_run(cluster.bootstrap, tmp_path, cluster), Console(file=io.StringIO()))
         assert trio.run(offsets_partitions, cluster.bootstrap) == 50
-    assert summary["verdict"]["passed"], summary["verdict"]
+    assert not summary["verdict"]["passed"]
+    assert [check for check in summary["verdict"]["promises"] if not check["kept"]] == []
+    assert [check for check in summary["verdict"]["expectations"] if not check["met"]] == [
+        {"expectation": "events_done == 2", "met": False, "actual": 1}
+    ]
     assert (summary["seed"], summary["groups"], summary["spark"]["tasks"]) == (11, 6, 2)
     assert {row["broker"] for row in summary["brokers"]} <= {1, 2, 3}
     apis = {row["api"]: row["requests"] for row in summary["apis"]}
@@ -99,16 +101,31 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     text = io.StringIO()
     print_report(Console(file=text, width=80), summary)
     assert max(map(len, text.getvalue().splitlines())) <= 80 + len(str(tmp_path))
+    assert "not done: no broker 7" in text.getvalue()
+    assert "MISSED  events_done == 2 (is 1)" in text.getvalue()
+    assert "not done: no broker 7" in (tmp_path / "report.html").read_text()
+    head = json.loads((tmp_path / "head.json").read_text())
+    assert head == {key: json.loads(json.dumps(summary))[key] for key in HEAD_KEYS}
 
 
 @pytest.mark.slow
 def test_a_replay_in_memory(spark: SparkSession, tmp_path: Path) -> None:
     run = small_run("", tmp_path, transport="memory", record="changes")
-    workload = msgspec.structs.replace(SMALL, event=({"at_s": 1, "do": "stop_broker", "node_id": 1},))
+    happenings = (
+        {"at_s": 1.5, "do": "force_rebalance", "group_id": "nobody's"},
+        {"at_s": 1, "do": "stop_broker", "node_id": 1},
+    )
+    workload = msgspec.structs.replace(SMALL, event=happenings)
     summary = play_on(spark, replace(run, workload=workload), Console(file=io.StringIO()))
-    assert summary["verdict"]["passed"], summary["verdict"]
+    assert [check for check in summary["verdict"]["promises"] if not check["kept"]] == []
+    assert [check["expectation"] for check in summary["verdict"]["expectations"] if not check["met"]] == [
+        "events_done == 2"
+    ]
     assert (summary["transport"], summary["record"], summary["cluster"]["embedded"]) == ("memory", "changes", True)
-    assert [(event["at_s"], event["do"], event["done"]) for event in summary["timeline"]] == [(1, "stop_broker", True)]
+    assert [(event["at_s"], event["do"], event["done"]) for event in summary["timeline"]] == [
+        (1, "stop_broker", True),
+        (1.5, "force_rebalance", False),
+    ]
     assert summary["metrics"]["members_joined"] == summary["members"]
     events = spark.read.parquet(str(tmp_path / "events.parquet")).where("kind = 'request'")
     assert events.count() < summary["total"]["requests"] == events.agg({"count": "sum"}).collect()[0][0]
@@ -121,30 +138,8 @@ def test_a_task_that_cannot_play_says_why(spark: SparkSession, tmp_path: Path) -
     told = str(caught.value)
     assert told.startswith(f"the replay broke off (see {tmp_path / 'spark.log'}): ")
     assert "broker 127.0.0.1:1 cannot be reached: " in told
-
-
-@pytest.mark.slow
-def test_a_play_that_is_ended_early_is_summarized(spark: SparkSession, tmp_path: Path) -> None:
-    """What Ctrl-C does while members play."""
-    with FakeCluster(brokers=2, topics=SMALL.topics) as cluster:
-        run = small_run(cluster.bootstrap_servers, tmp_path)
-        workload = msgspec.structs.replace(SMALL, duration_s=600, event=())
-        run = replace(run, workload=workload)
-        with ThreadPoolExecutor(1) as thread:
-            playing = thread.submit(play_on, spark, run, Console(file=io.StringIO()))
-            cluster.wait_for_commit("a-0", "orders-0", at_least=0, timeout_s=60)
-            assert run.interruption.request()
-            summary = playing.result()
-    assert not summary["complete"]
-    assert summary["total"]["requests"] > 0
-    assert summary["span_s"] < 300
-    assert "broken off" in (tmp_path / "report.html").read_text()
-
-
-def test_nothing_to_end_is_nothing_to_keep() -> None:
-    interruption = Interruption()
-    assert not interruption.request()
-    assert not interruption.requested
+    head = json.loads((tmp_path / "head.json").read_text())
+    assert (head["complete"], head["seed"]) == (False, 11)
 
 
 @pytest.mark.slow
@@ -166,6 +161,25 @@ def test_a_cluster_that_cannot_be_reached_is_one_sentence(tmp_path: Path, capsys
     sentence = capsys.readouterr().err
     assert sentence.startswith("fakebroker: broker 127.0.0.1:1 cannot be reached: ")
     assert sentence.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("serve", "sentence"),
+    [
+        (tell_versions, "it answers no request, as a listener does that wants authentication (SASL): "),
+        (lambda peer: peer.recv(4096), "nobody speaks Kafka's protocol in the clear (a listener for TLS or "),
+    ],
+)
+def test_a_cluster_that_does_not_talk_in_the_clear_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], serve: Callable[[socket.socket], None], sentence: str
+) -> None:
+    file = workload_file(tmp_path)
+    with listening(serve) as bootstrap:
+        assert replay(ReplayOptions(file=file, bootstrap=bootstrap, out=tmp_path)) == COULD_NOT_RUN
+    told = capsys.readouterr().err
+    assert f"fakebroker: broker {bootstrap} cannot be reached: " in told
+    assert sentence in told
+    assert told.count("\n") == 1
 
 
 def test_a_cluster_that_is_gone_in_the_end_is_found_out(tmp_path: Path) -> None:
@@ -195,6 +209,9 @@ def test_a_bootstrap_that_is_none_is_one_sentence(tmp_path: Path, capsys: pytest
     )
 
 
+STOP_77 = '[[event]]\nat_s = 0\ndo = "stop_broker"\nnode_id = 77\n'
+
+
 @pytest.mark.parametrize(
     ("more", "options", "sentence"),
     [
@@ -202,6 +219,8 @@ def test_a_bootstrap_that_is_none_is_one_sentence(tmp_path: Path, capsys: pytest
         ('[[event]]\nat_s = 0\ndo = "reset"\n', {"bootstrap": "h:1"}, "[[event]] is for an embedded cluster"),
         ("", {"bootstrap": "h:1", "transport": "memory"}, "--transport memory is for an embedded cluster"),
         ("", {"lanes": 3, "transport": "memory"}, "--lanes 3: expected with --transport tcp"),
+        (STOP_77, {}, "small.toml: event[0]: no broker 77: expected one of 1, 2, 3"),
+        (STOP_77, {"transport": "memory"}, "small.toml: event[0]: no broker 77: expected one of 1, 2, 3"),
         ('[promises]\ncheck = ["all-well"]\n', {}, "promises.check: expected names out of "),
         ("nonsense = 1\n", {}, "small.toml: nonsense = 1: no such key"),
     ],
@@ -224,6 +243,12 @@ def test_files_that_are_not_what_they_should_be(tmp_path: Path, capsys: pytest.C
     assert replay(ReplayOptions(file=file, out=file)) == BAD_INPUT
     expected = "expected a directory, or a path where one can be made"
     assert capsys.readouterr().err == f"fakebroker: --out {file}: {expected}\n"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "summary.json").write_text("{}")
+    assert replay(ReplayOptions(file=file, out=tmp_path / "run")) == BAD_INPUT
+    expected = "expected a directory without a run, it has summary.json"
+    assert capsys.readouterr().err == f"fakebroker: --out {tmp_path / 'run'}: {expected}\n"
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["summary.json"]
     assert report(tmp_path, "local[1]") == BAD_INPUT
     expected = "expected the directory of a run, which has events.parquet"
     assert capsys.readouterr().err == f"fakebroker: {tmp_path}: {expected}\n"
@@ -242,17 +267,19 @@ def test_a_report_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setattr("fakebroker.replay.rebuild.spark_session", lambda *_: nullcontext())
     for name in ("events.parquet", "members.parquet"):
         (tmp_path / name).mkdir()
-    path = tmp_path / "summary.json"
-    path.write_text(json.dumps(summary))
+    path = tmp_path / "head.json"
+    head = {key: summary[key] for key in HEAD_KEYS}
+    path.write_text(json.dumps(head))
     assert report(tmp_path, "local") == FAILED
+    assert json.loads((tmp_path / "summary.json").read_text())["verdict"] == summary["verdict"]
     assert "Verdict: FAILED" in capsys.readouterr().out
     assert (tmp_path / "report.html").exists()
     assert threads != [threading.main_thread()]
-    del summary["cluster"]["reachable"]
+    del head["cluster"]["reachable"]
     for text, sentence in (
-        ("[1]", "expected the summary of a run: "),
+        ("[1]", "expected what the events of a run do not tell: "),
         ("{}", "workload is missing"),
-        (json.dumps(summary), "cluster.reachable is missing"),
+        (json.dumps(head), "cluster.reachable is missing"),
     ):
         path.write_text(text)
         assert report(tmp_path, "local") == BAD_INPUT
@@ -287,59 +314,3 @@ def workload_file(directory: Path, more: str = "") -> Path:
     top, tables = (more, "") if not more.startswith("[") else ("", more)
     file.write_text(f"duration_s = 1\n{top}topics = {{ orders = 1 }}\n{groups}{tables}")
     return file
-
-
-def processes_under(pid: int) -> dict[int, str]:
-    """All that a process has started, and what that has started: process ids and commands."""
-    listed = subprocess.run(["ps", "-axo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split(None, 2) for line in listed.splitlines()]
-    found = {pid: ""}
-    for _ in rows:
-        more = {int(row[0]): row[2] for row in rows if int(row[1]) in found and int(row[0]) not in found}
-        if not more:
-            break
-        found |= more
-    del found[pid]
-    return found
-
-
-def running() -> set[int]:
-    """The process ids of the machine, without those that are dead and only not cleared away."""
-    listed = subprocess.run(["ps", "-axo", "pid=,stat="], capture_output=True, text=True, check=True).stdout
-    return {int(pid) for pid, state in map(str.split, listed.splitlines()) if not state.startswith("Z")}
-
-
-_TIMEOUT_S = 240
-"""For what takes 20 seconds on a machine that has nothing else to do."""
-
-
-@pytest.fixture
-def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    (file := tmp_path / "long.toml").write_text(
-        'duration_s = 120\ntopics = { orders = 4 }\n[[groups]]\nname = "g"\ncount = 4\nmembers = 5\n'
-    )
-    command = [sys.executable, "-m", "fakebroker", "replay", str(file), "--out", str(tmp_path / "out")]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        yield process
-        process.kill()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("line", "stage"), [("Starting Spark\n", "fakebroker serve"), ("Playing 20 members for 120 s\n", "pyspark.daemon")]
-)
-def test_ctrl_c_ends_everything(replaying: subprocess.Popen[str], line: str, stage: str) -> None:
-    """As in a terminal, all of its process group gets the signal."""
-    assert replaying.stdout is not None
-    assert line in iter(replaying.stdout.readline, "")
-    started: dict[int, str] = {}
-    while not any(stage in command for command in started.values()):
-        assert replaying.poll() is None, replaying.communicate()
-        started |= processes_under(replaying.pid)
-    os.killpg(replaying.pid, signal.SIGINT)
-    _, errors = replaying.communicate(timeout=_TIMEOUT_S)
-    assert (replaying.returncode, errors) == (130, "fakebroker: interrupted\n")
-    still_there = running()
-    assert {pid: command for pid, command in started.items() if pid in still_there} == {}

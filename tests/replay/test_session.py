@@ -3,11 +3,16 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 from fakebroker.errors import FakebrokerError
+from fakebroker.replay.play import spark_at
 from fakebroker.replay.run_files import write_results
 from fakebroker.replay.session import address_for, cause_of, is_local
 from tests.replay.made_up_summary import made_up_summary
@@ -22,6 +27,8 @@ name = "g"
 count = 4
 members = 2
 heartbeat_interval_ms = 300
+[promises]
+check = ["one-owner"]
 """
 
 
@@ -36,6 +43,22 @@ def test_executors_in_processes_of_their_own_get_the_package(tmp_path: Path) -> 
     assert summary["spark"]["master"] == "local-cluster[2,1,1024]"
     assert summary["spark"]["tasks"] == 2
     assert summary["metrics"]["members_joined"] == 8
+
+
+@pytest.mark.slow
+def test_what_other_tasks_have_written_stays_when_one_fails(spark: SparkSession, tmp_path: Path) -> None:
+    """Two tasks run at a time, so two are done when the last of four begins: its disk is full."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        if (context := TaskContext.get()) and context.partitionId() == 3:
+            Path("/dev/full").write_text("x")
+
+    rows = spark.range(0, 40, 1, 4).mapInArrow(write, "id long")
+    with pytest.raises(FakebrokerError, match=r"the replay broke off .*No space left on device"), spark_at(tmp_path):
+        rows.write.parquet(str(tmp_path / "events.parquet"))
+    kept = spark.read.schema("id long").parquet(str(tmp_path / "events.parquet")).collect()
+    assert len(kept) in (20, 30)
 
 
 def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_look_ups_of_one_moment_go_out_together() -> None:
         played = Played().play(cluster.bootstrap_servers, scripts_of(GROUPS, 2))
     (event,) = played.of("FindCoordinator")
     assert (event.lookups, event.group, event.member) == (3, None, None)
-    assert event.found == [(group, cluster.coordinator_of(group).node_id, 0) for group in GROUPS]
+    assert event.found == [(group, cluster.coordinator_of(group).node_id, 0, False) for group in GROUPS]
 
 
 @pytest.mark.parametrize(("release", "find_version"), [("0.10.2", 0), ("2.8", 3), ("3.0", 4)])
@@ -175,6 +175,8 @@ def test_members_follow_their_coordinator_when_its_broker_goes_down(lanes: int |
     assert beats[-1].broker == 3 - first
     assert beats[-1].error == 0
     assert {event.error for event in played.of("LeaveGroup")} == {0}
+    found = [each for event in played.of("FindCoordinator") for each in event.found or () if each[0] == "one"]
+    assert (found[0], found[-1]) == (("one", first, 0, False), ("one", 3 - first, 0, True))
 
 
 @pytest.mark.parametrize("lanes", WAYS)

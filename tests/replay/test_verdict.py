@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from fakebroker.replay.verdict import SOMEBODY, expectations, judge, with_somebody
+from fakebroker.replay.verdict import SOMEBODY, events_done, expectations, judge, with_somebody
 from fakebroker.replay.workload import Expectation
 from tests.replay.made_up import HEALTHY, PARTITIONS, beat, frame, lost, scripts
 
@@ -53,16 +53,24 @@ def test_somebody_is_expected_to_get_in_unless_the_workload_says_otherwise() -> 
     assert not expectations([SOMEBODY], {"metrics": {"members_joined": 0}})[0]["met"]
 
 
+def test_events_are_expected_to_be_done() -> None:
+    done, refused = {"do": "reset", "done": True, "why": None}, {"do": "reset", "done": False, "why": "the end"}
+    assert events_done([]) == []
+    assert events_done([done, done]) == [{"expectation": "events_done == 2", "met": True, "actual": 2}]
+    assert events_done([done, refused]) == [{"expectation": "events_done == 2", "met": False, "actual": 1}]
+
+
 @pytest.mark.slow
 def test_it_passes_if_all_promises_are_kept_and_all_expectations_met(spark: SparkSession) -> None:
     met = Expectation(metric="rebalances", comparison="==", value=3)
     missed = Expectation(metric="rebalances", comparison=">", value=3)
     owed = [lost("Heartbeat", 31, generation=2, lost=False), beat(62)]
 
-    def passed(more: list[Any], expected: Expectation) -> bool:
+    def passed(more: list[Any], expected: Expectation, *timeline: dict[str, Any]) -> bool:
         events = frame(spark, [*HEALTHY, *more])
-        verdict = judge(spark, events, scripts(spark), PARTITIONS, [expected], SUMMARY, ["answered"])
+        verdict = judge(spark, events, scripts(spark), PARTITIONS, [expected], SUMMARY, ["answered"], timeline)
         assert [check["name"] for check in verdict["promises"]] == ["answered"]
         return bool(verdict["passed"])
 
     assert (passed([], met), passed([], missed), passed(owed, met)) == (True, False, False)
+    assert not passed([], met, {"do": "reset", "done": False})

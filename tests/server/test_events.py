@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fakebroker import ConfigError, FakeCluster
+from fakebroker import Broker, ConfigError, FakeCluster
+from fakebroker.errors import ErrorCode
 from fakebroker.server.events import EVENTS, checked, event_of, perform
 
 
@@ -46,6 +47,27 @@ def test_events_do_what_their_methods_do(fake_cluster: FakeCluster) -> None:
             {"do": "stop_broker", "node_id": 1, "lose": 1},
             "stop_broker: unknown lose=1, expected one of node_id, elect, ",
         ),
+        (
+            {"do": "fail", "api": "Heartbeat", "error": ["NOT_COORDINATOR"]},
+            "fail: error=['NOT_COORDINATOR'], expected text or \"none\"",
+        ),
+        (
+            {"do": "fail", "api": "Heartbeat", "delay_s": "1"},
+            "fail: delay_s='1', expected a number or a list or \"none\"",
+        ),
+        (
+            {"do": "set_broker", "node_id": 1, "accept": "no"},
+            "set_broker: accept='no', expected one of normal, slow, half_open, refuse or \"none\"",
+        ),
+        (
+            {"do": "seed_group", "group_id": "g", "members": "a"},
+            "seed_group: members='a', expected a whole number or a list",
+        ),
+        (
+            {"do": "seed_group", "group_id": "g", "offsets": [1]},
+            'seed_group: offsets=[1], expected a table or "none"',
+        ),
+        ({"do": "add_broker", "like": {}}, 'add_broker: like={}, expected Broker or "none"'),
         ({"do": "stop_zombies", "node_id": 1}, "stop_zombies: unknown node_id=1, expected nothing more"),
     ],
 )
@@ -53,6 +75,23 @@ def test_what_cannot_be_is_one_sentence(event: dict[str, Any], sentence: str) ->
     with pytest.raises(ConfigError) as raised:
         checked(event)
     assert str(raised.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"do": "fail", "api": "Heartbeat", "error": "NOT_COORDINATOR", "delay_s": [0.1, 1]},
+        {"do": "fail", "api": None, "error": ErrorCode.NOT_COORDINATOR, "delay_s": (0, 1)},
+        {"do": "seed_group", "group_id": "g", "members": ["a"], "topics": ("orders",), "offsets": {"orders-0": 1}},
+        {"do": "set_broker", "node_id": 1, "accept": "slow", "accept_delay_s": 1},
+        {"do": "upgrade_broker", "node_id": 1, "as_version": "2.8", "api_versions": {"JoinGroup": [0, 5]}},
+        {"do": "add_broker", "like": Broker()},
+    ],
+    ids=str,
+)
+def test_more_than_scalars(event: dict[str, Any]) -> None:
+    name, arguments = checked(event)
+    assert {"do": name, **arguments} == event
 
 
 def test_numbers_may_be_whole_where_others_are_meant() -> None:

@@ -1,0 +1,35 @@
+"""Spark's settings for the questions that are asked about a run. Knows no question."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+
+_FEW_ROWS = 100_000
+_FOR_FEW_ROWS = {
+    # To compile the many small steps of the queries takes longer than to run them, and to plan them anew as well.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+@contextmanager
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """The session with other settings for a while."""
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, former in before.items():
+            if former is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, former)
+
+
+def as_for(rows: DataFrame) -> Mapping[str, str]:
+    """The settings for so many rows."""
+    return _FOR_FEW_ROWS if rows.limit(_FEW_ROWS + 1).count() <= _FEW_ROWS else {}
