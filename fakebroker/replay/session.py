@@ -59,9 +59,9 @@ _LOCAL_PARTITIONS = "4"
 _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    # Java's second compiler and a parallel collector only get into the way of the members in so short a run.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java's second compiler and a parallel collector only get into the way of the members in so short a run."""
 
 
 def cause_of(error: Exception) -> str:
@@ -98,6 +98,8 @@ def spark_session(master: str, log: Path) -> Iterator[SparkSession]:
         settings = SparkConf().setMaster(master).setAll(list(_SETTINGS.items()))
         if master.startswith("local"):
             settings.set("spark.sql.shuffle.partitions", _LOCAL_PARTITIONS)
+            settings.set("spark.driver.extraJavaOptions", _SHORT_LIVED)
+            settings.set("spark.executor.extraJavaOptions", _SHORT_LIVED)
         settings.set("spark.local.dir", scratch).set("spark.sql.warehouse.dir", scratch)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if is_local(master):

@@ -220,7 +220,9 @@ def test_shows_requests_with_their_bodies(browser: Browser, cluster: FakeCluster
         expect(rows.first).to_contain_text("waits")
         expect(rows.last).to_contain_text("MEMBER_ID_REQUIRED")
         rows.last.get_by_role("button").click()
-        request, response = page.locator(".detail pre").all_inner_texts()
+        bodies = page.locator(".detail pre")
+        expect(bodies).to_have_count(2)
+        request, response = bodies.all_inner_texts()
         assert json.loads(request)["group_id"] == GROUP
         assert json.loads(response)["error_code"] == "MEMBER_ID_REQUIRED"
 

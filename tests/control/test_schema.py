@@ -19,7 +19,7 @@ from tests.control.asking import Asking, asking
 
 __all__ = ["CheckContext"]
 
-EXAMPLES = 30
+EXAMPLES = 15
 
 schema = schemathesis.openapi.from_file(document()).exclude(path_regex="/stream$")  # It has no end.
 
