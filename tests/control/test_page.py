@@ -16,7 +16,6 @@ from tests.control.browsing import (
     REFUSED,
     Member,
     Theme,
-    chromium,
     faint_texts,
     is_live,
     looking_at,
@@ -38,24 +37,6 @@ HOSTILE = (
     "~2E",
     "~7E2E~",
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture
-def cluster() -> Iterator[FakeCluster]:
-    with FakeCluster(topics={"orders": 6}) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def url(cluster: FakeCluster) -> Iterator[str]:
-    with ControlServer(cluster) as server:
-        yield f"{server.url}/"
 
 
 @contextmanager

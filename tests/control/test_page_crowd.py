@@ -9,32 +9,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.group_seed import GroupSeed
-from fakebroker.control.server import ControlServer
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.control.browsing import Member, chromium, is_live, looking_at, settled
+from tests.control.browsing import Member, is_live, looking_at, settled
 from tests.server.wire import Wire
 
 pytestmark = pytest.mark.slow
 
 GROUP = "payments"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture
-def cluster() -> Iterator[FakeCluster]:
-    with FakeCluster(topics={"orders": 6}) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def url(cluster: FakeCluster) -> Iterator[str]:
-    with ControlServer(cluster) as server:
-        yield f"{server.url}/"
 
 
 def seed(cluster: FakeCluster, groups: int) -> None:

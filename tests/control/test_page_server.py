@@ -2,36 +2,17 @@
 
 import json
 import urllib.request
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from fakebroker import FakeCluster
 from fakebroker.control.server import ControlServer
-from tests.control.browsing import PATIENCE_MS, REFUSED, chromium, is_live, looking_at
+from tests.control.browsing import PATIENCE_MS, REFUSED, is_live, looking_at
 
 pytestmark = pytest.mark.slow
 
 GROUP = "payments"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture
-def cluster() -> Iterator[FakeCluster]:
-    with FakeCluster(topics={"orders": 6}) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def url(cluster: FakeCluster) -> Iterator[str]:
-    with ControlServer(cluster) as server:
-        yield f"{server.url}/"
 
 
 def test_asks_for_the_token(browser: Browser, cluster: FakeCluster) -> None:
