@@ -19,20 +19,19 @@ from fakebroker.coordinator.coordinator import Coordinator
 from fakebroker.coordinator.invariants import check
 from fakebroker.coordinator.types import (
     CoordinatorConfig,
-    JoinGroup,
     JoinResult,
     OffsetToCommit,
-    SyncGroup,
     SyncResult,
 )
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from tests.client.bench import committed, fetched, refusal
+from tests.coordinator import spoken
 
 START_MS = 1_700_000_000_000.0
 ROUND_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
@@ -238,9 +237,9 @@ class Lab:
         now_ms = self.now_ms
         match request:
             case JoinGroupRequest():
-                self.coordinator.join_group("g", _join(request, link), link, now_ms)
+                self.coordinator.join_group("g", spoken.join(request, link.member.settings.client_id), link, now_ms)
             case SyncGroupRequest():
-                self.coordinator.sync_group("g", _sync(request), link, now_ms)
+                self.coordinator.sync_group("g", spoken.sync(request), link, now_ms)
             case HeartbeatRequest():
                 error = self.coordinator.heartbeat(
                     "g", request.generation_id, request.member_id, request.group_instance_id, now_ms
@@ -262,7 +261,7 @@ class Lab:
         for link, result in answers:
             assert isinstance(link, Link)
             assert isinstance(result, JoinResult | SyncResult)
-            self._answer(link, _joined(result) if isinstance(result, JoinResult) else _synced(result))
+            self._answer(link, spoken.joined(result) if isinstance(result, JoinResult) else spoken.synced(result))
             self._serve(link)
 
     def _commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -289,54 +288,3 @@ class Lab:
         wanted = [(topic.name, index) for topic in request.groups[0].topics or [] for index in topic.partition_indexes]
         _, found = self.coordinator.fetch_offsets("g", wanted, self.now_ms)
         return fetched({(topic, index): offset.offset if offset else -1 for topic, index, offset in found})
-
-
-def _join(request: JoinGroupRequest, link: Link) -> JoinGroup:
-    return JoinGroup(
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        client_id=link.member.settings.client_id,
-        client_host="/127.0.0.1",
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        protocol_type=request.protocol_type,
-        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
-        requires_member_id=True,
-        supports_skip_assignment=True,
-    )
-
-
-def _sync(request: SyncGroupRequest) -> SyncGroup:
-    return SyncGroup(
-        generation_id=request.generation_id,
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        protocol_type=request.protocol_type,
-        protocol_name=request.protocol_name,
-        assignments=tuple((item.member_id, item.assignment) for item in request.assignments),
-    )
-
-
-def _joined(result: JoinResult) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=result.error,
-        generation_id=result.generation_id,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        leader=result.leader,
-        skip_assignment=result.skip_assignment,
-        member_id=result.member_id,
-        members=[
-            JoinGroupResponseMember(member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata)
-            for m in result.members
-        ],
-    )
-
-
-def _synced(result: SyncResult) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=result.error,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        assignment=result.assignment,
-    )

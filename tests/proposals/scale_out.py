@@ -18,15 +18,14 @@ from fakebroker.coordinator.types import (
     BatchJoin,
     BatchMember,
     CoordinatorConfig,
-    JoinGroup,
     JoinResult,
-    SyncGroup,
     SyncResult,
 )
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.coordinator import spoken
 
 MEMBERS, INSTANCES = 100, 40
 HEARTBEAT_INTERVAL_MS, JITTER = 3_000, 0.1
@@ -152,9 +151,9 @@ class World:
         token = _Asked(index, request)
         match request:
             case JoinGroupRequest():
-                self.coordinator.join_group("g", _join(request), token, self.now_ms)
+                self.coordinator.join_group("g", spoken.join(request, "c"), token, self.now_ms)
             case SyncGroupRequest():
-                self.coordinator.sync_group("g", _sync(request), token, self.now_ms)
+                self.coordinator.sync_group("g", spoken.sync(request), token, self.now_ms)
             case HeartbeatRequest():
                 who = request.generation_id, request.member_id, request.group_instance_id
                 error = self.coordinator.heartbeat("g", *who, self.now_ms)
@@ -170,7 +169,7 @@ class World:
             assert isinstance(token, _Asked)
             index, request = token
             if isinstance(result, JoinResult):
-                self.members[index].answered(request, _joined(result), self.now_ms)
+                self.members[index].answered(request, spoken.joined(result), self.now_ms)
             elif isinstance(result, SyncResult):
                 response = SyncGroupResponse(error_code=result.error, assignment=result.assignment)
                 self.members[index].answered(request, response, self.now_ms)
@@ -219,47 +218,4 @@ def _registration() -> BatchJoin:
         rebalance_timeout_ms=300_000,
         protocol_type="consumer",
         members=tuple(BatchMember(member_id="", instance_id=instance, protocols=()) for instance in instances),
-    )
-
-
-def _join(request: JoinGroupRequest) -> JoinGroup:
-    return JoinGroup(
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        client_id="c",
-        client_host="/127.0.0.1",
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        protocol_type=request.protocol_type,
-        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
-        requires_member_id=True,
-        supports_skip_assignment=True,
-    )
-
-
-def _sync(request: SyncGroupRequest) -> SyncGroup:
-    return SyncGroup(
-        generation_id=request.generation_id,
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        protocol_type=request.protocol_type,
-        protocol_name=request.protocol_name,
-        assignments=tuple((item.member_id, item.assignment) for item in request.assignments),
-    )
-
-
-def _joined(result: JoinResult) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=result.error,
-        generation_id=result.generation_id,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        leader=result.leader,
-        member_id=result.member_id,
-        members=[
-            JoinGroupResponseMember(
-                member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
-            )
-            for member in result.members
-        ],
     )

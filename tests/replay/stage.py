@@ -18,23 +18,21 @@ from fakebroker.coordinator.log import Record
 from fakebroker.coordinator.types import (
     BatchResult,
     CoordinatorConfig,
-    JoinGroup,
     JoinResult,
     OffsetToCommit,
-    SyncGroup,
-    SyncResult,
 )
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.replay.actor import Actor
 from fakebroker.replay.events import Event
 from fakebroker.replay.script import Act, Deed, Script
 from tests.client.bench import committed, fetched, refusal
+from tests.coordinator import spoken
 
 START_MS = 1_700_000_000_000.0
 PARTITIONS = {"orders": 4, "payments": 2}
@@ -220,15 +218,15 @@ class Stage:
         for token, result in answers:
             assert isinstance(token, _Token)
             assert not isinstance(result, BatchResult)  # nobody joins for others here
-            self._answer(token, _joined(result) if isinstance(result, JoinResult) else _synced(result))
+            self._answer(token, spoken.joined(result) if isinstance(result, JoinResult) else spoken.synced(result))
 
     def _handle(self, node_id: int, token: _Token) -> None:
         coordinator, request, now_ms = self._coordinators[node_id], token.request, self.now_ms
         match request:
             case JoinGroupRequest():
-                coordinator.join_group("g", _join(request, token.seat.actor.script.member), token, now_ms)
+                coordinator.join_group("g", spoken.join(request, token.seat.actor.script.member), token, now_ms)
             case SyncGroupRequest():
-                coordinator.sync_group("g", _sync(request), token, now_ms)
+                coordinator.sync_group("g", spoken.sync(request), token, now_ms)
             case HeartbeatRequest(generation_id=generation_id, member_id=member_id, group_instance_id=instance_id):
                 error = coordinator.heartbeat("g", generation_id, member_id, instance_id, now_ms)
                 self._answer(token, HeartbeatResponse(error_code=error))
@@ -240,57 +238,6 @@ class Stage:
                 leaving = [(each.member_id, each.group_instance_id) for each in members]
                 error, _ = coordinator.leave_group("g", leaving, now_ms)
                 self._answer(token, LeaveGroupResponse(error_code=error))
-
-
-def _join(request: JoinGroupRequest, client_id: str) -> JoinGroup:
-    return JoinGroup(
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        client_id=client_id,
-        client_host="/127.0.0.1",
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
-        protocol_type=request.protocol_type,
-        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
-        requires_member_id=True,
-        supports_skip_assignment=True,
-    )
-
-
-def _joined(result: JoinResult) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=result.error,
-        generation_id=result.generation_id,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        leader=result.leader,
-        skip_assignment=result.skip_assignment,
-        member_id=result.member_id,
-        members=[
-            JoinGroupResponseMember(member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata)
-            for m in result.members
-        ],
-    )
-
-
-def _sync(request: SyncGroupRequest) -> SyncGroup:
-    return SyncGroup(
-        generation_id=request.generation_id,
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        protocol_type=request.protocol_type,
-        protocol_name=request.protocol_name,
-        assignments=tuple((item.member_id, item.assignment) for item in request.assignments),
-    )
-
-
-def _synced(result: SyncResult) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=result.error,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        assignment=result.assignment,
-    )
 
 
 def _commit(coordinator: Coordinator, request: OffsetCommitRequest, now_ms: float) -> OffsetCommitResponse:
