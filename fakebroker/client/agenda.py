@@ -57,10 +57,15 @@ class Agenda:
         """Set a timer, or set it anew."""
         self._timers[timer] = due_ms
 
+    def set_anew(self, timer: Timer, due_ms: float) -> None:
+        """Set a timer anew, if it is set."""
+        if timer in self._timers:
+            self._timers[timer] = due_ms
+
     def repeat(self, timer: Timer, due_ms: float, interval_ms: float, now_ms: float) -> None:
         """Set a timer to the next in a row of times; those that a late tick missed are left out."""
         next_ms = due_ms + interval_ms
-        self.set(timer, next_ms if next_ms > now_ms else now_ms + interval_ms)
+        self._timers[timer] = next_ms if next_ms > now_ms else now_ms + interval_ms
 
     def keep(self, *timers: Timer) -> None:
         """Drop all timers but these."""

@@ -277,12 +277,12 @@ class Member(Leader):
     def _succeeded(self, response: GroupResponse, sent_as: Identity, now_ms: float) -> None:
         self._agenda.succeeded()
         match response:
+            case HeartbeatResponse():
+                self._agenda.set_anew(Timer.SESSION, now_ms + self.settings.session_timeout_ms)
             case JoinGroupResponse():
                 self._joined(response, now_ms)
             case SyncGroupResponse():
                 self._synced(response, sent_as, now_ms)
-            case HeartbeatResponse() if Timer.SESSION in self._agenda:
-                self._alive(now_ms)
             case OffsetFetchResponse() if sent_as == self.identity:
                 self._start_from(requests.fetched_offsets(response), now_ms)
 

@@ -90,6 +90,8 @@ OTHERWISE: dict[type[GroupResponse], Reaction] = {
 # These concern one topic or partition alone; another error in the same response counts before them.
 _OF_ONE_PARTITION = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
+_WITH_PARTITIONS = (OffsetCommitResponse, OffsetFetchResponse)
+
 
 def reaction_to(error: ErrorCode, response: GroupResponse) -> Reaction:
     """What a member does about an error in a response."""
@@ -102,7 +104,7 @@ def error_in(response: GroupResponse) -> ErrorCode:
 
     A code that Kafka does not have counts as UNKNOWN_SERVER_ERROR.
     """
-    if not isinstance(response, OffsetCommitResponse | OffsetFetchResponse):
+    if not isinstance(response, _WITH_PARTITIONS):
         return error_code(response.error_code)
     errors = [error for error in _errors(response) if error is not ErrorCode.NONE]
     general = [error for error in errors if error not in _OF_ONE_PARTITION]

@@ -47,20 +47,26 @@ def heartbeat_event(
     sent: Sent, latency_us: int | None, error: int | None, request: HeartbeatRequest, script: Script, lost: bool = False
 ) -> Event:
     """A Heartbeat: the event there is most of, so it is made without looking at anything twice."""
+    scheduled_us, sent_us, version, broker = sent
     return Event(
-        sent.scheduled_us,
-        sent.sent_us,
+        scheduled_us,
+        sent_us,
         latency_us,
         "Heartbeat",
-        sent.version,
-        sent.broker,
+        version,
+        broker,
         script.group,
         script.member,
         request.generation_id,
         error,
-        lost=lost,
-        member_id=request.member_id,
-        instance_id=script.instance_id,
+        None,
+        None,
+        "request",
+        1,
+        None,
+        lost,
+        request.member_id,
+        script.instance_id,
     )
 
 
@@ -91,9 +97,9 @@ def answered_event(
     sent: Sent, latency_us: int, request: GroupRequest, response: GroupResponse, script: Script
 ) -> Event:
     """A request with its answer."""
-    if isinstance(request, HeartbeatRequest):
-        assert isinstance(response, HeartbeatResponse)
-        return heartbeat_event(sent, latency_us, int(response.error_code), request, script)
+    if type(request) is HeartbeatRequest:
+        assert type(response) is HeartbeatResponse
+        return heartbeat_event(sent, latency_us, response.error_code, request, script)
     error = int(_error(response))
     told = _told(request, response) if not error or isinstance(response, OffsetCommitResponse) else {}
     event = _event(sent, latency_us, request, script, error=error, **told)

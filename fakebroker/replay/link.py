@@ -95,7 +95,7 @@ class Memo:
 
     def frame(self, request: Message, version: int, correlation_id: int, client_id: str) -> bytearray:
         """The frame of a request; good until the next one is asked for."""
-        if version == self._version and request == self._request:
+        if version == self._version and (request is self._request or request == self._request):
             _ID.pack_into(self._frame, _ID_AT, correlation_id)
         else:
             self._frame = bytearray(request_frame(in_shape_of(version, request), version, correlation_id, client_id))

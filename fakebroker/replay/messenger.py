@@ -68,6 +68,16 @@ class Messenger:
         """Whether it does anything out of the ordinary, or has something to send or to hear."""
         return self._mode is not Mode.USUAL or self._flying is not None or bool(self._queue or self._own_queue)
 
+    @property
+    def wants_something(self) -> bool:
+        """Whether one of the `take_` methods has something to give."""
+        return (
+            (self._flying is None and bool(self._queue or self._own_queue))
+            or self._hang_up
+            or self._discovery_ms is not None
+            or self._topics is not None
+        )
+
     def take_request(self) -> GroupRequest | None:
         """The next request to send, if none is in flight; it is in flight then."""
         if self._flying is not None or not (self._queue or self._own_queue):
@@ -128,8 +138,9 @@ class Messenger:
         self._hang_up = True
 
     def _record_answer(self, send: Send, response: GroupResponse, now_ms: float) -> None:
-        latency_us = to_us(now_ms) - to_us(send.scheduled_ms)
-        self._record(answered_event(self._sent(send), latency_us, send.request, response, self.script))
+        sent = self._sent(send)
+        latency_us = to_us(now_ms) - sent.scheduled_us
+        self._record(answered_event(sent, latency_us, send.request, response, self.script))
 
     def _record_unanswered(self, now_ms: float, *, lost: bool) -> None:
         send, self._flying = self._flying, None

@@ -64,6 +64,13 @@ class Seat:
 
     def follow(self, now_ms: float) -> None:
         """Carry out what the actor wants."""
+        if self.actor.wants_something:
+            self._carry_out(now_ms)
+        due_ms = self.actor.next_deadline()
+        if due_ms < self.wakes_ms:
+            self._house.wake(self, due_ms)
+
+    def _carry_out(self, now_ms: float) -> None:
         actor = self.actor
         if actor.take_hang_up():
             self._hang_up()
@@ -76,9 +83,6 @@ class Seat:
         request = actor.take_request()
         if request is not None:
             self._send(request, now_ms)
-        due_ms = actor.next_deadline()
-        if due_ms < self.wakes_ms:
-            self._house.wake(self, due_ms)
 
     def finish(self, now_ms: float) -> None:
         """The replay is over."""

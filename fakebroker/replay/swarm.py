@@ -31,7 +31,7 @@ MOST_ROUNDS = 8_000
 """With lanes: how many members of one task are in a round of their groups at the same time, at most."""
 
 _REPORT_EVERY_MS = 100.0
-_REPORT_EVERY_MS_A_MEMBER = 0.1
+_REPORT_EVERY_MS_A_MEMBER = 0.25
 """Who reports looks at every member, which may take a small part of the time and no more."""
 
 _RINGS_A_TURN = 256

@@ -43,6 +43,7 @@ class Task:
         members: How many.
         seconds: How long each of them is there; one after the other they come in the time before.
         ramp_s: How long it takes until all have come.
+        lanes: How many connections members share; one of its own for each of them if not given.
         closed_loop: Whether each heartbeat follows the answer to the last one; there are no commits then.
         start_s: When to start, in seconds since the Unix epoch; as soon as it can be if not given.
         prefix: Of the names, so that processes play groups of their own.
@@ -53,6 +54,7 @@ class Task:
     members: int
     seconds: float
     ramp_s: float
+    lanes: int | None = None
     closed_loop: bool = False
     start_s: float | None = None
     prefix: str = "a"
@@ -101,7 +103,7 @@ def swarm(task: Task) -> dict[str, float]:
         last = tally
 
     stream = EventStream()
-    manner = Manner(closed_loop=task.closed_loop, duration_s=task.seconds + task.ramp_s)
+    manner = Manner(lanes=task.lanes, closed_loop=task.closed_loop, duration_s=task.seconds + task.ramp_s)
     players = Swarm(task.scripts(), addresses(task.bootstrap), stream.add, report, manner)
     players.connect()
     start_s = task.start_s or time.time() + _HEAD_START_S
