@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,9 @@ SEED = 1
 OUT = Path("bench-results/replay.json")
 CLUSTER = Cluster(brokers=2, config={"group.initial.rebalance.delay.ms": 0})
 OUR_CLIENTS, REAL_CLIENTS = "swarm", ("confluent-kafka", "aiokafka")
+LANES = {"own connections": None, "two lanes": 2}
+"""How members in closed loop are connected."""
+
 _START_UP_S = 4.0
 """From the moment that processes are started to the one at which they begin to play together."""
 
@@ -52,12 +55,12 @@ class Size:
         simulated_s: How long members in memory are there, in their time.
     """
 
-    swarm: int = 2_000
+    swarm: int = 8_000
     real: int = 200
-    closed: int = 200
+    closed: int = 1_000
     simulated: int = 5_000
     seconds: float = 20
-    ramp_s: float = 5
+    ramp_s: float = 15
     simulated_s: float = 600
 
 
@@ -105,14 +108,12 @@ def served() -> Iterator[str]:
         yield cluster.bootstrap
 
 
-def in_closed_loop(bootstrap: str, size: Size) -> list[Played]:
+def in_closed_loop(bootstrap: str, connected: str, size: Size) -> list[Played]:
     """Two processes of members that ask as fast as they are answered."""
     start_s = time.time() + _START_UP_S
     task = {"bootstrap": bootstrap, "members": size.closed, "seconds": size.seconds / 2, "ramp_s": 1}
-    processes = [
-        started(OUR_CLIENTS, {**task, "closed_loop": True, "start_s": start_s, "prefix": prefix})
-        for prefix in ("a", "b")
-    ]
+    task |= {"closed_loop": True, "lanes": LANES[connected], "start_s": start_s}
+    processes = [started(OUR_CLIENTS, {**task, "prefix": f"{connected}-{side}"}) for side in ("a", "b")]
     return [finished(process) for process in processes]
 
 
@@ -129,8 +130,10 @@ def in_memory(size: Size) -> Played:
 def measure(size: Size, tell: Callable[[str], None]) -> dict[str, list[Played]]:
     """All that is measured, by its name."""
     with served() as bootstrap:
-        tell("two processes in closed loop")
-        results = {"closed loop": in_closed_loop(bootstrap, size)}
+        results = {}
+        for connected in LANES:
+            tell(f"two processes in closed loop, {connected}")
+            results[connected] = in_closed_loop(bootstrap, connected, size)
         for way in (OUR_CLIENTS, *REAL_CLIENTS):
             members = size.swarm if way == OUR_CLIENTS else size.real
             tell(f"{members:,} members of {way}")
@@ -144,22 +147,24 @@ def per_member(played: Played, what: str) -> float:
     return max(played[what], 1e-3) / played["members"]
 
 
+def of_closed_loop(connected: str, processes: Sequence[Played], aim: float | None) -> list[Figure]:
+    requests = sum(played["requests"] for played in processes)
+    per_s = sum(played["requests"] / played["seconds"] for played in processes)
+    cpu_us = 1e6 * sum(played["cpu_s"] for played in processes) / requests
+    return [
+        Figure(what=f"recorded in closed loop, {connected}", measured=per_s, unit="requests/s", aim=aim),
+        Figure(what="CPU of one of these, without the cluster's", measured=cpu_us, unit="us"),
+    ]
+
+
 def figures(results: Mapping[str, list[Played]]) -> list[Figure]:
     """The table's lines."""
     [ours], [simulated] = results[OUR_CLIENTS], results["memory"]
-    closed = results["closed loop"]
-    per_s = sum(played["requests"] / played["seconds"] for played in closed)
-    cpu_us = 1e6 * sum(played["cpu_s"] for played in closed) / sum(played["requests"] for played in closed)
-    lines = [
-        Figure(what="recorded over TCP in closed loop", measured=per_s, unit="requests/s", aim=40_000),
-        Figure(what="CPU of a request recorded there, without the cluster's", measured=cpu_us, unit="us"),
-        Figure(
-            what="simulated on one core",
-            measured=simulated["requests"] / simulated["cpu_s"],
-            unit="requests/s",
-            aim=150_000,
-        ),
-    ]
+    lines: list[Figure] = []
+    for connected, lanes in LANES.items():
+        lines += of_closed_loop(connected, results[connected], None if lanes is None else 40_000)
+    per_s = simulated["requests"] / simulated["cpu_s"]
+    lines.append(Figure(what="simulated on one core", measured=per_s, unit="requests/s", aim=150_000))
     for way in (OUR_CLIENTS, *REAL_CLIENTS):
         [played] = results[way]
         cpu_s, kib = (per_member(played, what) * 1000 for what in ("cpu_s", "memory_kib"))
