@@ -85,6 +85,7 @@ def _how(run: Summary) -> dict[str, Any]:
     return {
         "transport": run["transport"],
         "record": run["record"],
+        "lanes": run["lanes"],
         "an embedded cluster": run["cluster"]["embedded"],
         "tasks": run["spark"]["tasks"],
         "a run that was broken off": not run["complete"],

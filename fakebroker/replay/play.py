@@ -187,6 +187,7 @@ def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int) -> dict
         "complete": False,
         "transport": run.transport,
         "record": run.record,
+        "lanes": run.lanes,
         "cluster": {
             "bootstrap": run.bootstrap,
             "embedded": run.cluster is not None or run.transport == "memory",

@@ -17,7 +17,7 @@ from fakebroker.replay.run_schema import SUMMARY_KEYS
 from fakebroker.replay.session import spark_session
 from fakebroker.replay.summarizing import summarized
 
-HEAD_KEYS = ("workload", "seed", "started", "complete", "transport", "record", "cluster", "spark", "timeline")
+HEAD_KEYS = ("workload", "seed", "started", "complete", "transport", "record", "lanes", "cluster", "spark", "timeline")
 """What the events do not tell."""
 
 

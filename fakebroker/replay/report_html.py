@@ -67,10 +67,14 @@ def _about(summary: Summary) -> str:
     cluster, spark = summary["cluster"], summary["spark"]
     where = "an embedded cluster" if cluster["embedded"] else cluster["bootstrap"]
     started = datetime.fromisoformat(summary["started"]).strftime("%Y-%m-%d %H:%M:%S UTC")
-    how = "simulated" if summary["transport"] == "memory" else f"over TCP, {spark['tasks']} tasks"
+    how = "simulated" if summary["transport"] == "memory" else f"over TCP, {spark['tasks']} tasks{_shared(summary)}"
     cut = "" if summary["complete"] else " It was broken off; this is what was recorded until then."
     gone = "" if cluster["reachable"] else " The cluster was gone in the end."
     return f"{started}, {where}, {how}, seed {summary['seed']}.{cut}{gone}"
+
+
+def _shared(summary: Summary) -> str:
+    return "" if summary["lanes"] is None else f" with {summary['lanes']} lanes to each broker"
 
 
 def _tiles(summary: Summary) -> list[tuple[str, str]]:

@@ -62,6 +62,7 @@ SUMMARY_KEYS = [
     Key("complete", "boolean", "", "false if the replay was interrupted; then all is about what came before"),
     Key("transport", "string", "", "`tcp` or `memory`"),
     Key("record", "string", "", "`all` or `changes`: whether uneventful heartbeats are folded into one row"),
+    Key("lanes", "integer", "", "how many connections to each broker each task's members shared; null: one a member"),
     Key("cluster.bootstrap", "string", "", "bootstrap servers; empty in memory"),
     Key("cluster.embedded", "boolean", "", "whether it was a fake cluster of the replay's own"),
     Key("cluster.partitions", "object", "", "how many partitions each topic has"),

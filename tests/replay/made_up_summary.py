@@ -38,6 +38,7 @@ def made_up_summary(seed: int, slower: float = 1.0) -> dict[str, Any]:
         "complete": True,
         "transport": "tcp",
         "record": "all",
+        "lanes": None,
         "cluster": {
             "bootstrap": "127.0.0.1:9092",
             "embedded": True,

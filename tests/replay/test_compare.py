@@ -90,13 +90,13 @@ def test_other_workloads_are_told() -> None:
     assert other_workload(before, after) == []
     after["workload"] |= {"duration_s": 90, "file": "other.toml"}
     assert other_workload(before, after) == ["duration_s"]
-    after |= {"complete": False, "record": "changes", "spark": {**after["spark"], "tasks": 99}}
-    assert other_workload(before, after) == ["duration_s", "record", "tasks", "a run that was broken off"]
+    after |= {"complete": False, "record": "changes", "lanes": 2, "spark": {**after["spark"], "tasks": 99}}
+    assert other_workload(before, after) == ["duration_s", "record", "lanes", "tasks", "a run that was broken off"]
     assert ", broken off" in comparison_page(before, after, [])
     text = io.StringIO()
     print_comparison(Console(file=text, width=80), before, after, compare(before, after))
     for told in (text.getvalue().replace("\n", " "), comparison_page(before, after, [])):
-        assert "The runs are not alike: duration_s, record, tasks, a run that was broken off differ" in told
+        assert "The runs are not alike: duration_s, record, lanes, tasks, a run that was broken off differ" in told
 
 
 def written(directory: Path, summary: dict[str, Any]) -> Path:
