@@ -113,7 +113,7 @@ class Group:
         initial_delay_ms: The wait under way in an initial rebalance.
         initial_remaining_ms: How much more an initial rebalance may wait.
         deadline_ms: No timer of the group runs out earlier. Only the coordinator raises it.
-        wakeup_ms: When the coordinator will next look at the group's timers.
+        wakeup_ms, wakeup_number: When the coordinator will next look at the group's timers; see `Wakeups`.
         expected: Who is to become a member, and whose joins wait for that (KAFKA-8397).
         stored: The group as the log has it, but for who is expected; `None` if there is no record of it.
         step: What the request or timer under way has changed.
@@ -149,6 +149,7 @@ class Group:
     sync_deadline_ms: float = inf
     deadline_ms: float = inf
     wakeup_ms: float = inf
+    wakeup_number: int = 0
     expected: Expectations = field(default_factory=Expectations)
     stored: "GroupValue | None" = None
     script: Script | None = None
@@ -301,8 +302,7 @@ class Group:
 
     def _count_protocols(self, member: Member, change: int) -> None:
         for name in dict.fromkeys(name for name, _ in member.protocols):
-            count = self.protocol_counts.get(name, 0) + change
-            self.protocol_counts[name] = count
+            count = self.protocol_counts[name] = self.protocol_counts.get(name, 0) + change
             if not count:
                 del self.protocol_counts[name]
 
@@ -375,7 +375,7 @@ class Group:
 
     def arm_session(self, member: Member, timeout_ms: float, now_ms: float) -> None:
         member.deadline_ms = now_ms + timeout_ms
-        self.deadline_ms = min(self.deadline_ms, member.deadline_ms)
+        self.deadline_ms = min(self.deadline_ms, member.session_ends_ms)
 
     def arm_pending(self, member_id: str, timeout_ms: float, now_ms: float) -> None:
         self.pending_members[member_id] = now_ms + timeout_ms
@@ -395,6 +395,6 @@ class Group:
             self.join_deadline_ms,
             self.sync_deadline_ms,
             min(self.pending_members.values(), default=inf),
-            min((member.deadline_ms for member in self.members.values()), default=inf),
+            min((member.session_ends_ms for member in self.members.values()), default=inf),
             self.expected.deadline_ms(),
         )

@@ -12,6 +12,7 @@ from fakebroker.coordinator.expiry import expired_records
 from fakebroker.coordinator.group import DEAD, EMPTY, STABLE, Group
 from fakebroker.coordinator.history import Note, forget
 from fakebroker.coordinator.log import Append, GroupRecord, GroupValue, OffsetRecord, Record
+from fakebroker.coordinator.member import Member
 from fakebroker.coordinator.partitions import LedPartition, Partitions
 from fakebroker.coordinator.placement import partition_for
 from fakebroker.coordinator.rebalance import refuse_all, start_rebalance
@@ -180,7 +181,7 @@ class Groups:
     def tick(self, now_ms: float) -> None:
         """Lets all timers run out that are due, in order of their deadlines across all groups and partitions.
 
-        Between those with the same deadline, the one whose wake-up was noted first comes first; inside a group see
+        Of those with the same deadline, the one that has had timers for longest comes first; inside a group see
         `fire_earliest_timer`.
         """
         for due, wakeup_ms in self._wakeups.due(now_ms):
@@ -195,6 +196,12 @@ class Groups:
     def next_deadline(self) -> float | None:
         """When to tick next, or `None` without timers. May be early, as sessions are extended silently; never late."""
         return self._wakeups.next_ms()
+
+    def resume_session(self, group: Group, member: Member, deadline_ms: float) -> None:
+        """Lets a session end again that somebody has kept, and says when."""
+        member.keeper, member.deadline_ms = None, deadline_ms
+        group.deadline_ms = min(group.deadline_ms, deadline_ms)
+        self._schedule(group)
 
     def _settle(self, group: Group, now_ms: float) -> None:
         """Ends what a request or a timer does to a group."""

@@ -16,12 +16,13 @@ class LedPartition:
 
     Attributes:
         led_since_ms: At each full interval from here on, the coordinator looks for expired offsets.
-        wakeup_ms: When it will next do so; infinite while there are no groups.
+        wakeup_ms, wakeup_number: When it will next do so; infinite while there are no groups. See `Wakeups`.
     """
 
     index: int
     led_since_ms: float
     wakeup_ms: float = inf
+    wakeup_number: int = 0
 
     def next_look_ms(self, interval_ms: int, now_ms: float) -> float:
         """When the interval that runs now is over."""

@@ -9,11 +9,15 @@ def fire_earliest_timer(group: Group, now_ms: float) -> None:
     """Lets the one timer run out that is due first.
 
     At the same deadline sessions come first, in the order the members were added, then pending ids in the order they
-    were told, then the join timer, then the sync timer, and last the time of those who are expected.
+    were told, then the join timer, then the sync timer, and last the time of those who are expected. Whoever keeps
+    sessions of the group is told before.
     """
+    for member in group.members.values():
+        if member.keeper is not None:
+            member.keeper(group.group_id)
     deadline_ms = group.earliest_deadline()
     for member in group.members.values():
-        if member.deadline_ms == deadline_ms:
+        if member.session_ends_ms == deadline_ms:
             return expire_session(group, member, now_ms)
     for member_id, pending_deadline_ms in group.pending_members.items():
         if pending_deadline_ms == deadline_ms:

@@ -2,14 +2,12 @@
 
 A member rests while its group is stable, it awaits nothing, and has nothing due but heartbeats. Each of them is
 answered without an error, and changes nothing but two numbers of that one member: when its session ends, at either end.
-So they are made up for when somebody needs to know: when something may change the group, and before its sessions are
-looked at. That leaves exactly what playing them one by one leaves. A commit with no heartbeat on its way beside it does
-not wake its member either: it goes to the coordinator, and its answer is nothing but an event.
+So its coordinator is told that the session is kept, and they are made up for when something may change the group. That
+leaves exactly what playing them one by one leaves. A commit with no heartbeat on its way beside it does not wake its
+member either: it goes to the coordinator, and its answer is nothing but an event.
 """
 
 from collections.abc import Iterable
-from heapq import heappop, heappush
-from itertools import count
 from math import floor, inf
 from typing import TYPE_CHECKING
 
@@ -40,12 +38,6 @@ class Resting:
         self._lines: dict[str, list[Line]] = {}
         for line in house.lines:
             self._lines.setdefault(line.actor.script.group, []).append(line)
-        self._looks: list[tuple[float, int, Group]] = []  # When the coordinator looks at sessions of groups at rest.
-        self._noted_ms: dict[str, float] = {}
-        self._numbers = count()
-        house.network.before_timers = self._before_timers
-        house.network.after_timers = self._after_timers
-        self._due: list[Group] = []
 
     # Falling to rest
 
@@ -59,19 +51,18 @@ class Resting:
         beat_ms = member.next_heartbeat_ms
         if beat_ms == inf or beat_ms >= until_ms or member.session_ends_ms <= beat_ms + _ROUND_TRIP_MS:
             return False
-        group = self._stable_group(line)
-        if group is None or beat_ms + DELAY_MS + group.members[member.member_id].session_timeout_ms < group.wakeup_ms:
+        known = self._welcome_member(line)
+        if known is None or known.deadline_ms <= beat_ms + DELAY_MS:
             return False
         if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.rules):
             return False
-        line.rests, line.planned_ms = True, until_ms
-        self._note_look(group)
+        line.rests, line.planned_ms, known.keeper = True, until_ms, self._let_go
         if until_ms < inf:
             self._house.agenda.note_alone(until_ms, line.number, self._stir, line, until_ms)
         return True
 
-    def _stable_group(self, line: "Line") -> Group | None:
-        """The member's group where it sends its heartbeats, if that answers them without an error."""
+    def _welcome_member(self, line: "Line") -> Member | None:
+        """The member as the broker knows it that gets its heartbeats, if that answers them without an error."""
         identity = line.actor.member.identity
         if line.broker.node_id != line.actor.node_id:
             return None
@@ -81,43 +72,25 @@ class Resting:
         known = group.members.get(identity.member_id)
         if known is None or identity.instance_id not in (None, known.instance_id):
             return None
-        return group
-
-    def _note_look(self, group: Group) -> None:
-        if self._noted_ms.get(group.group_id) != group.wakeup_ms:
-            self._noted_ms[group.group_id] = group.wakeup_ms
-            heappush(self._looks, (group.wakeup_ms, next(self._numbers), group))
+        return known
 
     # Sessions
 
-    def _before_timers(self) -> None:
-        """Bring the sessions up to date that are about to be looked at; wake the group if one of them is over."""
-        now_ms = self._house.clock.moment_ms
-        while self._looks and self._looks[0][0] <= now_ms:
-            _, _, group = heappop(self._looks)
-            self._noted_ms.pop(group.group_id, None)
-            at_rest = [line for line in self._lines[group.group_id] if line.rests]
-            for line in at_rest:
-                self._extend_session(line, (now_ms, TIMER, -1))
-            if group.earliest_deadline() <= now_ms:
-                self.wake(group.group_id, (now_ms, TIMER, -1))
-            elif at_rest:
-                self._due.append(group)
+    def _let_go(self, group_id: str) -> None:
+        """A timer of a group runs out."""
+        self.wake(group_id, (self._house.clock.moment_ms, TIMER, -1))
 
-    def _after_timers(self) -> None:
-        for group in self._due:
-            self._note_look(group)
-        self._due.clear()
-
-    def _extend_session(self, line: "Line", place: Place) -> None:
-        """Let the coordinator have got all heartbeats that arrive before this."""
+    def _resume_session(self, line: "Line", place: Place) -> None:
+        """Let the coordinator have got all heartbeats that arrive before this, and see to the session again."""
+        coordinator, group, known = line.broker.coordinator, self._group(line), self._known(line)
+        deadline_ms = known.deadline_ms
         arrived = self._beats_before(line, place, DELAY_MS, ARRIVAL)
         if arrived:
-            script = line.actor.script
-            last_ms = line.actor.member.next_heartbeat_ms + (arrived - 1) * script.heartbeat_interval_ms
-            known = self._known(line)
+            last_ms = line.actor.member.next_heartbeat_ms + (arrived - 1) * line.actor.script.heartbeat_interval_ms
             # A commit may have come later.
-            known.deadline_ms = max(known.deadline_ms, last_ms + DELAY_MS + known.session_timeout_ms)
+            deadline_ms = max(deadline_ms, last_ms + DELAY_MS + known.session_timeout_ms)
+        coordinator.resume_session(group, known, deadline_ms)
+        self._house.network.note_timer(coordinator.next_deadline())
 
     def _group(self, line: "Line") -> Group:
         """The group as its coordinator knows it."""
@@ -159,7 +132,6 @@ class Resting:
         sent = Sent(at_us, at_us, version, actor.node_id)
         house.rows.add(commit_event(sent, to_us(answered_ms) - at_us, request, actor.script))
         actor.member.committed(due_ms)
-        self._note_look(self._group(line))
         line.planned_ms = actor.rests_until
         house.agenda.note_alone(line.planned_ms, line.number, self._stir, line, line.planned_ms)
         return True
@@ -201,6 +173,7 @@ class Resting:
 
     def _wake(self, line: "Line", place: Place) -> None:
         line.rests, line.planned_ms = False, inf
+        self._resume_session(line, place)
         self._make_up_for_beats(line, place)
         due_ms = line.actor.member.next_heartbeat_ms
         if (due_ms, DEED, line.number) < place:
@@ -210,7 +183,6 @@ class Resting:
         beats = self._beats_before(line, place, _ROUND_TRIP_MS, REACH)
         if not beats:
             return
-        self._extend_session(line, place)
         actor = line.actor
         member, interval_ms = actor.member, actor.script.heartbeat_interval_ms
         due_ms = member.next_heartbeat_ms
@@ -231,8 +203,6 @@ class Resting:
         line.actor.sent(version, due_ms)
         call = network.call(line, request, version, line.actor.script.member)
         if (due_ms + DELAY_MS, ARRIVAL, line.number) < place:
-            known = self._known(line)
-            known.deadline_ms = due_ms + DELAY_MS + known.session_timeout_ms
             network.return_late(call, HeartbeatResponse(), due_ms + DELAY_MS)
         else:
             network.send(call, due_ms)

@@ -92,8 +92,6 @@ class Network:
         self._spoken: dict[int, Spoken] = {}
         self._timer_ms = float("inf")
         self.terminals: list[Terminal] = []
-        self.before_timers: Callable[[], None] = lambda: None
-        self.after_timers: Callable[[], None] = lambda: None
 
     # Connections
 
@@ -175,7 +173,7 @@ class Network:
             Its response, as the sender gets it.
         """
         self._cluster.handle(call, now_ms)
-        self._note_timer(call.broker.coordinator.next_deadline())
+        self.note_timer(call.broker.coordinator.next_deadline())
         return carried(call.response, call.api_version)
 
     # The way back
@@ -223,9 +221,10 @@ class Network:
     # The brokers' timers
 
     def _look_for_timers(self) -> None:
-        self._note_timer(self._cluster.next_deadline())
+        self.note_timer(self._cluster.next_deadline())
 
-    def _note_timer(self, due_ms: float | None) -> None:
+    def note_timer(self, due_ms: float | None) -> None:
+        """A broker has a timer that is due then."""
         if due_ms is not None and due_ms < self._timer_ms:
             self._timer_ms = due_ms
             self._agenda.note_grave(due_ms, TIMER, -1, self._ring, due_ms)
@@ -234,9 +233,7 @@ class Network:
         if due_ms != self._timer_ms:
             return
         self._timer_ms = float("inf")
-        self.before_timers()
         self._cluster.tick(self._agenda.clock.moment_ms)
-        self.after_timers()
         self.settle(self._agenda.clock.moment_ms)
 
 

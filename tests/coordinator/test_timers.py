@@ -296,6 +296,38 @@ def test_timers_run_out_in_order_of_deadline_across_groups() -> None:
     assert answered == ["fast", "tied", "late", "slow"]
 
 
+def test_groups_with_the_same_deadline_are_in_the_order_in_which_they_came() -> None:
+    driver = Driver()
+    members = {group_id: driver.stable(1, group_id=group_id)[0] for group_id in ("elder", "younger")}
+    for beating in (["younger"], ["elder"], ["younger", "elder"]):  # The younger one's end is looked at first.
+        driver.advance(SESSION_MS / 4)
+        for group_id in beating:
+            driver.heartbeat(members[group_id], 1, group_id=group_id)
+    driver.batches.clear()
+    driver.advance(SESSION_MS)
+    assert [record.group_id for _, (record,) in driver.batches] == ["elder", "younger"]
+
+
+def test_a_session_that_is_kept_goes_on_until_the_keeper_lets_go() -> None:
+    driver = Driver()
+    leader, follower = driver.stable()
+    group, told = driver.group(), []
+    kept = group.members[leader]
+
+    def let_go(group_id: str) -> None:
+        told.append((group_id, driver.now_ms, list(group.members)))
+        driver.coordinator.resume_session(group, kept, driver.now_ms + SESSION_MS / 2)
+
+    kept.keeper = let_go
+    driver.advance(SESSION_MS - 1)
+    assert (told, kept.session_ends_ms) == ([], inf)
+    driver.advance(1)
+    assert told == [("g", driver.now_ms, [leader, follower])]
+    assert list(group.members) == [leader]
+    driver.advance(SESSION_MS / 2)
+    assert driver.state() == "Empty"
+
+
 def test_inside_a_group_sessions_end_before_the_join_phase_does() -> None:
     driver = Driver()
     leader, static = driver.stable(1, static=("i",), rebalance_ms=SESSION_MS)
