@@ -4,7 +4,6 @@ Knows Spark's tasks and Arrow batches; what happens in an offsets partition is t
 the actors of one offsets partition at most, and hands its events over as they come.
 """
 
-import gc
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -146,15 +145,11 @@ def _played(simulation: Simulation, before: Tally, sender: Sender) -> Generator[
         Whether the driver wants the task to end early.
     """
     report_s = 0.0
-    gc.disable()  # Actors and groups stay until the end: looking through them again and again finds nothing.
-    try:
-        for packed in simulation.run():
-            yield from packed
-            if time.monotonic() >= report_s:
-                report_s = time.monotonic() + _REPORT_EVERY_S
-                sender.send(_together(before, simulation.tally()))
-                if sender.is_told_to_stop():
-                    return True
-        return False
-    finally:
-        gc.enable()
+    for packed in simulation.run():
+        yield from packed
+        if time.monotonic() >= report_s:
+            report_s = time.monotonic() + _REPORT_EVERY_S
+            sender.send(_together(before, simulation.tally()))
+            if sender.is_told_to_stop():
+                return True
+    return False

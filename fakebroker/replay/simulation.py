@@ -4,7 +4,9 @@ Groups are independent of those of other offsets partitions, given the coordinat
 and no real time.
 """
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
@@ -218,6 +220,7 @@ class Simulation:
 
     def __init__(self, scripts: Sequence[Script], partition: int, world: World, *, is_fast: bool = True) -> None:
         self._world, self._partition = world, partition
+        self._end_ms = START_MS + world.duration_s * 1000 + _LATEST_END_MS
         self.done = 0
         self.outcomes: dict[int, Outcome] = {}
         self.clock = VirtualClock(START_MS - _HEAD_START_MS)
@@ -228,7 +231,8 @@ class Simulation:
         keeps_order = any(event.get("lose_tail") for event in world.events)
         self.network = Network(self.fake.cluster, self.agenda, self._disturb, keeps_order=keeps_order)
         anybody = next(iter(self.fake.cluster.brokers.values()))
-        actors = [Actor(script, START_MS, self.rows.add, closed_loop=world.closed_loop) for script in scripts]
+        record = self.rows.add
+        actors = [Actor(script, START_MS, record, closed_loop=world.closed_loop) for script in scripts]
         self.lines = [Line(anybody, number, actor, self) for number, actor in enumerate(actors)]
         self.network.terminals.extend(self.lines)
         self.resting = Resting(self) if is_fast else None
@@ -270,18 +274,18 @@ class Simulation:
     def run(self) -> Iterator[list[pa.RecordBatch]]:
         """Let time go by until all is played; hands out the events as they come."""
         agenda, rows = self.agenda, self.rows
-        end_ms = START_MS + self._world.duration_s * 1000 + _LATEST_END_MS
-        while not self._is_over(end_ms):
-            for _ in range(_STEPS_AT_ONCE):
-                agenda.step()
-                if self._is_over(end_ms):
-                    break
-            yield rows.take() if rows.is_batch else []
-        self._finish(end_ms)
-        yield rows.take(all_of_it=True)
+        with _no_garbage():
+            while not self._is_over():
+                for _ in range(_STEPS_AT_ONCE):
+                    agenda.step()
+                    if self._is_over():
+                        break
+                yield rows.take() if rows.is_batch else []
+            self._finish()
+            yield rows.take(all_of_it=True)
 
-    def _is_over(self, end_ms: float) -> bool:
-        if self.agenda.next_ms() > end_ms:
+    def _is_over(self) -> bool:
+        if self.agenda.next_ms() > self._end_ms:
             return True
         return self.done == len(self.lines) and all(load.is_done for load in self._loads)
 
@@ -296,14 +300,14 @@ class Simulation:
             lived_ms=elapsed_ms * len(self.lines),
         )
 
-    def _finish(self, end_ms: float) -> None:
+    def _finish(self) -> None:
         for number, event in enumerate(self._world.events):
             if self.fake.is_about(event, self._partition):
                 self.outcomes.setdefault(number, OVER)
         if self.resting is not None:
-            self.resting.wake_all((end_ms, ASK, -1))
+            self.resting.wake_all((self._end_ms, ASK, -1))
         for line in self.lines:
-            line.actor.finish(end_ms)
+            line.actor.finish(self._end_ms)
         self.lookups.stop()
         for load in self._loads:
             load.stop()
@@ -312,7 +316,7 @@ class Simulation:
         """Whether what a member does by itself now is its own business, and nothing comes between until then."""
         if self.resting is None or self.fake.cluster.faults.rules or self.agenda.place != (now_ms, DEED, line.number):
             return False
-        return self.agenda.is_quiet_until(end_ms)
+        return end_ms <= self._end_ms and self.agenda.is_quiet_until(end_ms)
 
     # The cluster
 
@@ -350,3 +354,15 @@ class Simulation:
         due_ms = min([self.lookups.next_deadline(), *(load.next_deadline() for load in self._loads)])
         if due_ms < inf:
             self.agenda.note(max(due_ms, now_ms + DELAY_MS), ASK, 0, self._turn)
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Actors and groups stay until the end: looking through them for garbage again and again finds nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

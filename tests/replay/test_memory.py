@@ -272,6 +272,14 @@ def test_counting_heartbeats_is_playing_them(
     assert _end_state(fast[0]) == _end_state(slow[0])
 
 
+def test_a_commit_as_the_replay_ends_is_not_answered_any_more_in_either_way() -> None:
+    acts = Act(0.0, "start"), Act(1_000.0, "pause", 3_000.0)  # So that its commits are due at full seconds.
+    member = script("g", 0, *acts, heartbeat_interval_ms=250, commit_interval_ms=1_000)
+    fast, slow = (played([member], world(duration_s=14.0), is_fast=is_fast)[1] for is_fast in (True, False))
+    assert fast == slow
+    assert [row["latency_us"] for row in of(fast, "OffsetCommit")][-1] is None
+
+
 # Over TCP
 
 
