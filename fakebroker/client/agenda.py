@@ -80,7 +80,11 @@ class Agenda:
 
     def next_deadline_without(self, *left_out: Timer) -> float:
         """When the first of the other timers is due; infinite if none is set."""
-        return min((due_ms for timer, due_ms in self._timers.items() if timer not in left_out), default=inf)
+        earliest_ms = inf
+        for timer, due_ms in self._timers.items():
+            if due_ms < earliest_ms and timer not in left_out:
+                earliest_ms = due_ms
+        return earliest_ms
 
     def set_last(self, timer: Timer, due_ms: float) -> None:
         """Set a timer anew, as the one that was set last."""

@@ -179,7 +179,11 @@ def _error(response: GroupResponse) -> int:
 
 def is_accepted(response: OffsetCommitResponse) -> bool:
     """Whether a commit was not refused, not even a part of it."""
-    return not any(each.error_code for topic in response.topics for each in topic.partitions)
+    for topic in response.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                return False
+    return True
 
 
 def _assigned(response: SyncGroupResponse) -> list[str] | None:

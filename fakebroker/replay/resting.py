@@ -117,7 +117,7 @@ class Resting:
         """Let a member commit at rest, if that is all it does now."""
         house, actor, network = self._house, line.actor, self._house.network
         answered_ms = due_ms + _ROUND_TRIP_MS
-        if not house.is_alone_until(line, due_ms, answered_ms) or self._beats_beside(line, due_ms, answered_ms):
+        if not house.is_alone_until(line, due_ms, answered_ms) or self._beats_beside(line, due_ms):
             return False
         request = actor.commit_at_rest(due_ms, answered_ms)
         if request is None:
@@ -136,17 +136,13 @@ class Resting:
         house.agenda.note_alone(line.planned_ms, line.number, self._stir, line, line.planned_ms)
         return True
 
-    def _beats_beside(self, line: "Line", due_ms: float, answered_ms: float) -> bool:
+    def _beats_beside(self, line: "Line", due_ms: float) -> bool:
         """Whether a heartbeat is on its way then, or due together with the next commit, where their order counts."""
-        first_ms, interval_ms = line.actor.member.next_heartbeat_ms, line.actor.script.heartbeat_interval_ms
-        beats = self._beats_before(line, (due_ms, DEED, line.number), 0.0, DEED)
-        if first_ms + beats * interval_ms <= answered_ms:
+        script = line.actor.script
+        since_ms = (due_ms - line.actor.member.next_heartbeat_ms) % script.heartbeat_interval_ms
+        if since_ms < _ROUND_TRIP_MS or since_ms >= script.heartbeat_interval_ms - _ROUND_TRIP_MS:
             return True
-        if beats and first_ms + (beats - 1) * interval_ms + _ROUND_TRIP_MS > due_ms:
-            return True
-        next_ms = due_ms + line.actor.script.commit_interval_ms
-        beats = self._beats_before(line, (next_ms, DEED, line.number), 0.0, DEED)
-        return first_ms + beats * interval_ms == next_ms
+        return (since_ms + script.commit_interval_ms) % script.heartbeat_interval_ms == 0
 
     # Waking up
 

@@ -109,7 +109,9 @@ class Network:
             terminal.cut()
             return
         terminal.broker, terminal.is_open = broker, True
-        terminal.spoken = self._spoken.setdefault(node_id, Spoken(broker.versions))
+        if node_id not in self._spoken:
+            self._spoken[node_id] = Spoken(broker.versions)
+        terminal.spoken = self._spoken[node_id]
         terminal.opened()
 
     def cut(self, broker: Broker) -> None:
