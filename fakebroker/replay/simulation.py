@@ -273,20 +273,20 @@ class Simulation:
 
     def run(self) -> Iterator[list[pa.RecordBatch]]:
         """Let time go by until all is played; hands out the events as they come."""
-        agenda, rows = self.agenda, self.rows
+        rows = self.rows
         with _no_garbage():
-            while not self._is_over():
-                for _ in range(_STEPS_AT_ONCE):
-                    agenda.step()
-                    if self._is_over():
-                        break
+            while self._play_on():
                 yield rows.take() if rows.is_batch else []
             self._finish()
             yield rows.take(all_of_it=True)
 
-    def _is_over(self) -> bool:
-        if self.agenda.next_ms() > self._end_ms:
-            return True
+    def _play_on(self) -> bool:
+        """Let the next things happen; whether there may be more."""
+        step, end_ms = self.agenda.step, self._end_ms
+        return all(not self._is_done and step(end_ms) for _ in range(_STEPS_AT_ONCE))
+
+    @property
+    def _is_done(self) -> bool:
         return self.done == len(self.lines) and all(load.is_done for load in self._loads)
 
     def tally(self) -> Tally:

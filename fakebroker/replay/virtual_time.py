@@ -7,7 +7,6 @@ Knows nothing of what happens.
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from math import inf
 from typing import Any
 
 from fakebroker.replay.virtual_cluster import VirtualClock
@@ -69,15 +68,18 @@ class Agenda:
             heappop(grave_ms)
         return not grave_ms or grave_ms[0] > at_ms
 
-    def next_ms(self) -> float:
-        """When the next thing is to happen; infinite if nothing is."""
-        heap, alone = self._heap, self._alone
-        return min(heap[0][0] if heap else inf, alone[0][0] if alone else inf)
+    def step(self, until_ms: float) -> bool:
+        """Let the next thing happen, if there is one until then.
 
-    def step(self) -> None:
-        """Let the next thing happen."""
+        Returns:
+            Whether there was.
+        """
         heap, alone = self._heap, self._alone
-        entry = heappop(alone if not heap or (alone and alone[0] < heap[0]) else heap)
+        entries = alone if not heap or (alone and alone[0] < heap[0]) else heap
+        if not entries or entries[0][0] > until_ms:
+            return False
+        entry = heappop(entries)
         self.clock.moment_ms = entry[0]
         self.place = entry[:3]
         entry[4](*entry[5])
+        return True
