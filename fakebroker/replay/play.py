@@ -85,7 +85,7 @@ def play(options: ReplayOptions) -> int:
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
         run = _prepared(options, workload, seed, out, stack)
         with stage(console, "Starting Spark"):
-            spark = stack.enter_context(spark_session(options.master, out / "spark.log"))
+            spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.member_count))
         playing = thread.submit(play_on, spark, run, console)
         try:
             summary = playing.result()
@@ -165,7 +165,7 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> dict[str, Any]:
     with spark_at(run.out):
         scripts.write.mode("overwrite").parquet(str(run.out / MEMBERS))
         members = spark.read.parquet(str(run.out / MEMBERS)).count()
-    head = _head(spark, run, scripts, tasks)
+    head = _head(spark, run, scripts, tasks) | {"members": members}
     write_head(run.out, head)  # without it nobody could make anything of the events
     timeline = _played(spark, run, scripts, members, console)
     with stage(console, "Working out the summary"):

@@ -17,7 +17,19 @@ from fakebroker.replay.run_schema import SUMMARY_KEYS
 from fakebroker.replay.session import spark_session
 from fakebroker.replay.summarizing import summarized
 
-HEAD_KEYS = ("workload", "seed", "started", "complete", "transport", "record", "lanes", "cluster", "spark", "timeline")
+HEAD_KEYS = (
+    "workload",
+    "seed",
+    "started",
+    "complete",
+    "transport",
+    "record",
+    "lanes",
+    "cluster",
+    "spark",
+    "timeline",
+    "members",
+)
 """What the events do not tell."""
 
 
@@ -40,7 +52,7 @@ def rebuild(directory: Path, master: str) -> int:
     with (
         ThreadPoolExecutor(1, "report") as thread,  # Ctrl-C in Python's main one would garble the talk with Spark
         stage(console, "Working out the summary"),
-        spark_session(master, directory / "spark.log") as spark,
+        spark_session(master, directory / "spark.log", head["members"]) as spark,
         spark_at(directory),
     ):
         summary = thread.submit(lambda: write_results(directory, summarized(spark, directory, head))).result()

@@ -63,6 +63,12 @@ _LOCAL_SETTINGS = {
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java's second compiler and a parallel collector only get into the way of the members in so short a run."""
 
+MANY_MEMBERS = 10_000
+"""From how many members on Java has enough to do for all it can."""
+
+_LEAST_MEMORY_MIB, _MOST_MEMORY_MIB = 1_024, 8_192
+"""Of Java in a local session, which has a quarter of the machine's in between."""
+
 
 def cause_of(error: Exception) -> str:
     """The one line of Spark's many that says what went wrong.
@@ -80,7 +86,7 @@ def cause_of(error: Exception) -> str:
 
 
 @contextmanager
-def spark_session(master: str, log: Path) -> Iterator[SparkSession]:
+def spark_session(master: str, log: Path, members: int = 0) -> Iterator[SparkSession]:
     """Start Spark, and stop it with everything that belongs to it.
 
     It sets the environment variables that Spark's processes inherit, and leaves them so.
@@ -88,6 +94,7 @@ def spark_session(master: str, log: Path) -> Iterator[SparkSession]:
     Args:
         master: Spark's master URL, for example `local[*]`.
         log: Takes the output of Spark's processes.
+        members: Of how many there will be events.
 
     Raises:
         FakebrokerError: Spark does not start.
@@ -95,15 +102,10 @@ def spark_session(master: str, log: Path) -> Iterator[SparkSession]:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it reports each interrupted call
     with tempfile.TemporaryDirectory(prefix="fakebroker-spark-") as scratch, log.open("wb") as output:
         os.environ["JAVA_HOME"] = str(java_home(Path(scratch)))
-        settings = SparkConf().setMaster(master).setAll(list(_SETTINGS.items()))
-        if master.startswith("local"):
-            settings.set("spark.sql.shuffle.partitions", _LOCAL_PARTITIONS)
-            settings.set("spark.driver.extraJavaOptions", _SHORT_LIVED)
-            settings.set("spark.executor.extraJavaOptions", _SHORT_LIVED)
+        settings = SparkConf().setMaster(master).setAll(list(settings_for(master, members).items()))
         settings.set("spark.local.dir", scratch).set("spark.sql.warehouse.dir", scratch)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if is_local(master):
-            settings.setAll(list(_LOCAL_SETTINGS.items()))
             _set_local_environment()
         else:
             settings.setIfMissing("spark.driver.host", address_for(master))
@@ -122,6 +124,22 @@ def spark_session(master: str, log: Path) -> Iterator[SparkSession]:
                 yield session
             finally:
                 session.stop()
+
+
+def settings_for(master: str, members: int) -> dict[str, str]:
+    """Spark's settings for a session in which there will be the events of so many members."""
+    settings = dict(_SETTINGS)
+    if master.startswith("local"):
+        settings["spark.sql.shuffle.partitions"] = _LOCAL_PARTITIONS
+        if members < MANY_MEMBERS:
+            settings |= dict.fromkeys(
+                ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _SHORT_LIVED
+            )
+    if is_local(master):
+        quarter_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**22
+        settings["spark.driver.memory"] = f"{min(max(quarter_mib, _LEAST_MEMORY_MIB), _MOST_MEMORY_MIB)}m"
+        settings |= _LOCAL_SETTINGS
+    return settings
 
 
 @contextmanager

@@ -5,6 +5,10 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_ROWS_A_PARTITION = 250_000
+"""As many as can be sorted in a task's share of the memory."""
+
 _FEW_ROWS = 100_000
 _FOR_FEW_ROWS = {
     # To compile the many small steps of the queries takes longer than to run them, and to plan them anew as well.
@@ -32,4 +36,8 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
 
 def as_for(rows: DataFrame) -> Mapping[str, str]:
     """The settings for so many rows."""
-    return _FOR_FEW_ROWS if rows.limit(_FEW_ROWS + 1).count() <= _FEW_ROWS else {}
+    count = rows.count()
+    if count <= _FEW_ROWS:
+        return _FOR_FEW_ROWS
+    given = rows.sparkSession.conf.get(_PARTITIONS)
+    return {_PARTITIONS: str(max(int(given or 0), count // _ROWS_A_PARTITION))}

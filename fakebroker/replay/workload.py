@@ -178,6 +178,11 @@ class Workload(Table, frozen=True, kw_only=True):
         return sum(population.group_count for population in self.groups)
 
     @property
+    def member_count(self) -> int:
+        """How many members there will be, about: not every count is known before."""
+        return round(sum(population.member_count for population in self.groups))
+
+    @property
     def events(self) -> tuple[dict[str, Any], ...]:
         """The `[[event]]` tables, those of failovers with how long coordinators load."""
         load = {"load_ms": self.cluster.load_ms} if self.cluster.load_ms else {}
