@@ -1,40 +1,52 @@
 """Answers what the process that speaks HTTP passes on: at once where that is possible, else in a task for each."""
 
+from time import perf_counter
+
 import trio
 
 from fakebroker.control.dispatch import Dispatcher
-from fakebroker.control.wire import Ask, Reply, frame
+from fakebroker.control.link import Link
+from fakebroker.control.wire import Ask, Frames, Reply, frame
+
+_SHARE_S = 0.002
+"""How long the brokers are kept waiting for answers. A few at once cost less than a turn of all tasks for each."""
 
 
 class Answering:
     """The brokers' end of the link.
 
     Args:
-        stream: The link.
+        link: The link.
         dispatcher: Who knows the answers.
         nursery: Where those are worked on that take their time.
+        share_s: The brokers have a turn once answers have taken so long.
     """
 
-    def __init__(self, stream: trio.abc.SendStream, dispatcher: Dispatcher, nursery: trio.Nursery) -> None:
-        self._stream, self._dispatcher, self._nursery = stream, dispatcher, nursery
-        self._lock = trio.Lock()
+    def __init__(self, link: Link, dispatcher: Dispatcher, nursery: trio.Nursery, share_s: float = _SHARE_S) -> None:
+        self._link, self._dispatcher, self._nursery, self._share_s = link, dispatcher, nursery, share_s
         self._pending: dict[int, trio.CancelScope] = {}
 
-    async def take(self, asks: list[Ask]) -> None:
-        """Answer some requests."""
-        replies = []
-        for ask in asks:
-            if not ask.method:
-                if ask.number in self._pending:
-                    self._pending[ask.number].cancel()
-            elif (reply := self._dispatcher.at_once(ask)) is not None:
-                replies.append(frame(reply))
-                await trio.lowlevel.checkpoint()  # The brokers go on between two answers.
-            else:
-                self._pending[ask.number] = scope = trio.CancelScope()
-                self._nursery.start_soon(self._answer, ask, scope)
-        if replies:
-            await self._send(b"".join(replies))
+    async def run(self) -> None:
+        """Answer until the link ends."""
+        frames = Frames(Ask)
+        while data := await self._link.receive():
+            since_s = perf_counter()
+            for ask in frames.feed(data):
+                self._take(ask)
+                if perf_counter() - since_s >= self._share_s:
+                    await trio.lowlevel.checkpoint()
+                    since_s = perf_counter()
+            await self._link.drain()
+
+    def _take(self, ask: Ask) -> None:
+        if not ask.method:
+            if ask.number in self._pending:
+                self._pending[ask.number].cancel()
+        elif (reply := self._dispatcher.at_once(ask)) is not None:
+            self._link.put(frame(reply))
+        else:
+            self._pending[ask.number] = scope = trio.CancelScope()
+            self._nursery.start_soon(self._answer, ask, scope)
 
     async def _answer(self, ask: Ask, scope: trio.CancelScope) -> None:
         reply: Reply | None = None
@@ -42,8 +54,5 @@ class Answering:
             reply = await self._dispatcher.answer(ask)
         del self._pending[ask.number]
         if reply is not None:
-            await self._send(frame(reply))
-
-    async def _send(self, data: bytes) -> None:
-        async with self._lock:
-            await self._stream.send_all(data)
+            self._link.put(frame(reply))
+            await self._link.drain()

@@ -16,19 +16,19 @@ from hypercorn.trio import serve
 
 from fakebroker.control.auth import TOKEN_VARIABLE, Guard
 from fakebroker.control.brokers_end import BrokersEnd
+from fakebroker.control.link import Link
 from fakebroker.control.web import make_app
 
 _GRACE_S = 0.5
 
 
-async def run(listener_fd: int, link: socket.socket, guard: Guard) -> None:
+async def run(listener_fd: int, link: Link, guard: Guard) -> None:
     """Serve until the link ends."""
-    stream = trio.SocketStream(trio.socket.from_stdlib_socket(link))
     async with trio.open_nursery() as nursery:
-        brokers = BrokersEnd(stream)
+        brokers = BrokersEnd(link)
         nursery.start_soon(brokers.run)
         await nursery.start(_serve, make_app(brokers, guard, nursery), listener_fd, brokers)
-        await stream.send_all(b"+")
+        link.put(b"+")
         await brokers.has_ended.wait()
         nursery.cancel_scope.deadline = trio.current_time() + _GRACE_S
 
@@ -52,7 +52,7 @@ def main() -> None:
     # What that process blocks for itself is blocked here as well, but nobody would ever take it up.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     guard = Guard(host, os.environ.get(TOKEN_VARIABLE) or None)
-    trio.run(run, listener_fd, socket.socket(fileno=link_fd), guard)
+    trio.run(run, listener_fd, Link(socket.socket(fileno=link_fd)), guard)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from fakebroker.control.answering import Answering
 from fakebroker.control.auth import TOKEN_VARIABLE, own_token
 from fakebroker.control.clusters import Clusters
 from fakebroker.control.dispatch import Dispatcher
-from fakebroker.control.wire import Ask, Frames
+from fakebroker.control.link import Link
 from fakebroker.errors import FakebrokerError
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.running import bound
@@ -30,7 +30,6 @@ from fakebroker.server.running import bound
 logger = logging.getLogger("fakebroker")
 
 _BACKLOG = 1024
-_READ_BYTES = 2**16
 _START_S = 60.0
 """An import of all that it needs takes under a second, on a machine that has time for it."""
 
@@ -135,15 +134,10 @@ class ControlServer:
 
 async def _answer(link: socket.socket, dispatcher: Dispatcher) -> None:
     """Answer what the other process passes on, until it ends."""
-    stream = trio.SocketStream(trio.socket.from_stdlib_socket(link))
-    try:
-        async with stream, trio.open_nursery() as nursery:
-            answering, frames = Answering(stream, dispatcher, nursery), Frames(Ask)
-            while data := await stream.receive_some(_READ_BYTES):
-                await answering.take(list(frames.feed(bytes(data))))
+    with Link(link) as end:
+        async with trio.open_nursery() as nursery:
+            await Answering(end, dispatcher, nursery).run()
             nursery.cancel_scope.cancel()
-    except* trio.BrokenResourceError:
-        pass  # The other end closed the link with something unread.
 
 
 def _start_gateway(

@@ -1,17 +1,20 @@
 """The link between the two processes: frames, answers at once and later, and what happens when an end goes away."""
 
-from collections.abc import Callable
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import trio
-import trio.testing
 
 from fakebroker.control.answering import Answering
 from fakebroker.control.brokers_end import BrokersEnd, HasEnded
+from fakebroker.control.link import Link
 from fakebroker.control.wire import Ask, Frames, Reply, frame
 from tests.client.trio_runner import in_trio
 
 LATER = "/later"
+ASKS = [Ask(number, "GET", "/a") for number in range(1, 20)]
 
 
 class Dispatcher:
@@ -41,66 +44,86 @@ def test_frames_are_cut_wherever_the_bytes_are(size: int) -> None:
     assert found == asks
 
 
-async def serve(
-    dispatcher: Dispatcher, nursery: trio.Nursery, stream: trio.abc.Stream, ended: Callable[[], None] = lambda: None
-) -> None:
-    answering, frames = Answering(stream, dispatcher, nursery), Frames(Ask)  # type: ignore[arg-type]  # as good as one
-    while data := await stream.receive_some():
-        await answering.take(list(frames.feed(bytes(data))))
-    ended()
+@contextmanager
+def linked() -> Iterator[tuple[Link, Link]]:
+    """Both ends of a link."""
+    ours, theirs = socket.socketpair()
+    with Link(ours) as one, Link(theirs) as other:
+        yield one, other
+
+
+def answering(link: Link, dispatcher: Dispatcher, nursery: trio.Nursery, share_s: float = 1.0) -> Answering:
+    return Answering(link, dispatcher, nursery, share_s)  # type: ignore[arg-type]  # as good as one
 
 
 @in_trio
 async def test_each_gets_its_answer_and_who_waits_holds_up_nobody() -> None:
-    ours, theirs = trio.testing.memory_stream_pair()
     dispatcher = Dispatcher()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve, dispatcher, nursery, theirs)
-        brokers = BrokersEnd(ours)
-        nursery.start_soon(brokers.run)
-        with trio.CancelScope() as waiting:
-            async with trio.open_nursery() as inner:
-                inner.start_soon(brokers.ask, "POST", LATER)
-                for path in ("/a", "/b"):
-                    assert (await brokers.ask("GET", path)).body == path.encode()
-                waiting.cancel()
-        await dispatcher.has_been_cancelled.wait()
-        nursery.cancel_scope.cancel()
+    with linked() as (ours, theirs):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answering(theirs, dispatcher, nursery).run)
+            brokers = BrokersEnd(ours)
+            nursery.start_soon(brokers.run)
+            with trio.CancelScope() as waiting:
+                async with trio.open_nursery() as inner:
+                    inner.start_soon(brokers.ask, "POST", LATER)
+                    for path in ("/a", "/b"):
+                        assert (await brokers.ask("GET", path)).body == path.encode()
+                    waiting.cancel()
+            await dispatcher.has_been_cancelled.wait()
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("share_s", "turns"), [(0.0, range(10, 21)), (60.0, range(1, 4))])
+@in_trio
+async def test_the_brokers_go_on_when_answers_have_had_their_share_of_the_time(share_s: float, turns: range) -> None:
+    dispatcher, seen = Dispatcher(), set()
+    with linked() as (ours, theirs):
+        async with trio.open_nursery() as nursery:
+
+            async def look() -> None:
+                while dispatcher.answered < len(ASKS):
+                    seen.add(dispatcher.answered)
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+
+            ours.put(b"".join(map(frame, ASKS)))
+            nursery.start_soon(answering(theirs, dispatcher, nursery, share_s).run)
+            nursery.start_soon(look)
+    # Of two tasks either may be first in a turn; none is left out of one.
+    assert len(seen) in turns
 
 
 @in_trio
-async def test_the_brokers_go_on_between_two_answers() -> None:
-    ours, _ = trio.testing.memory_stream_pair()
-    dispatcher, seen = Dispatcher(), set()
-    async with trio.open_nursery() as nursery:
-
-        async def look() -> None:
-            while True:
-                seen.add(dispatcher.answered)
-                await trio.lowlevel.checkpoint()
-
-        nursery.start_soon(look)
-        answering = Answering(ours, dispatcher, nursery)  # type: ignore[arg-type]  # as good as one
-        await answering.take([Ask(number, "GET", "/a") for number in range(1, 20)])
-        nursery.cancel_scope.cancel()
-    # Of two tasks either may be first in a turn; none is left out of one.
-    assert len(seen) >= 10
+async def test_what_does_not_go_out_at_once_goes_out_when_there_is_room() -> None:
+    data = bytes(range(256)) * 2**14
+    with linked() as (ours, theirs):
+        ours.put(data[:1000])
+        ours.put(data[1000:])
+        received = bytearray()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ours.drain)
+            nursery.start_soon(ours.drain)
+            while len(received) < len(data):
+                received += await theirs.receive()
+        assert received == data
 
 
 @in_trio
 async def test_who_asks_hears_when_the_brokers_have_ended() -> None:
-    ours, theirs = trio.testing.memory_stream_pair()
-    brokers = BrokersEnd(ours)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(brokers.run)
-        nursery.start_soon(end, theirs)
-        with pytest.raises(HasEnded):
-            await brokers.ask("POST", LATER)
-        with pytest.raises(HasEnded):
-            await brokers.ask("GET", "/a")
-        assert brokers.has_ended.is_set()
+    with linked() as (ours, theirs):
+        brokers = BrokersEnd(ours)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(brokers.run)
+            nursery.start_soon(end, theirs)
+            with pytest.raises(HasEnded):
+                await brokers.ask("POST", LATER)
+            with pytest.raises(HasEnded):
+                await brokers.ask("GET", "/a")
+            assert brokers.has_ended.is_set()
 
 
-async def end(stream: trio.abc.Stream) -> None:
-    await stream.receive_some()
-    await stream.aclose()
+async def end(link: Link) -> None:
+    await link.receive()
+    with link:
+        pass
