@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -22,6 +23,9 @@ _NAME = "/"
 _GROUP_ID = "//"
 """Stands for the name that may be empty."""
 
+_PATHS_KEPT = 1_000
+"""Of the addresses that were asked for last it is known what they mean."""
+
 
 class Dispatcher:
     """Answers requests about some clusters."""
@@ -34,6 +38,7 @@ class Dispatcher:
             for part in operation.path.split("/")[1:]:
                 node = node.setdefault(_kind_of(part), {})
             node.setdefault(None, {})[operation.method] = operation
+        self._found = lru_cache(_PATHS_KEPT)(self._find)
 
     def at_once(self, ask: Ask) -> Reply | None:
         """The answer, if nobody else has to have a turn before; else None. To be called in a cluster's thread."""
@@ -41,6 +46,8 @@ class Dispatcher:
             operation, subject, arguments = self._understood(ask)
             if operation.is_async or not isinstance(subject, Served) or not subject.cluster.is_at_home:
                 return None
+            if operation.changes_nothing:
+                return _reply(ask, operation, operation.run(subject, **arguments))
             return _reply(ask, operation, subject.cluster.call(lambda: operation.run(subject, **arguments)))
         except Exception as error:
             return _failure(ask, error)
@@ -62,7 +69,7 @@ class Dispatcher:
         Raises:
             Problem: There is none such, or its arguments are wrong.
         """
-        operation, parts = self._found(ask)
+        operation, parts = self._found(ask.method, ask.path)
         arguments = {name: path_value(name, parts[name], kind) for name, kind in operation.path_types.items()}
         subject = (
             self._clusters.get(path_value("cluster", parts["cluster"], str))
@@ -75,24 +82,20 @@ class Dispatcher:
             arguments["body"] = plain(read_body(operation.body, ask.body))
         return operation, subject, arguments
 
-    def _found(self, ask: Ask) -> tuple[Operation, dict[str, str]]:
+    def _find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
         """The operation of an address, and the parts of that which are names."""
-        method = "GET" if ask.method == "HEAD" else ask.method
+        method = "GET" if method == "HEAD" else method
         allowed: list[str] = []
-        for methods, texts in _matches(self._tree, ask.path.split("/")[1:]):
+        for methods, texts in _matches(self._tree, path.split("/")[1:]):
             if method in methods:
                 operation = methods[method]
                 return operation, dict(zip(operation.names, texts, strict=True))
             allowed += methods
         if not allowed:
             expected = "an address of /openapi.json"
-            raise Problem(
-                404, f"path={ask.path!r}: expected {expected}", field="path", value=ask.path, expected=expected
-            )
+            raise Problem(404, f"path={path!r}: expected {expected}", field="path", value=path, expected=expected)
         expected = ", ".join(allowed)
-        raise Problem(
-            405, f"method={ask.method!r}: expected {expected}", field="method", value=ask.method, expected=expected
-        )
+        raise Problem(405, f"method={method!r}: expected {expected}", field="method", value=method, expected=expected)
 
 
 def _kind_of(part: str) -> str:

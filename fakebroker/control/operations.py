@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operation:
     """One operation.
 
@@ -49,19 +50,24 @@ class Operation:
         """What it does, in a sentence."""
         return (inspect.getdoc(self.run) or "").partition("\n")[0]
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The names in its address."""
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
-    @property
+    @cached_property
     def is_about_one(self) -> bool:
         """Whether it is about one cluster, and not about which there are."""
         return "{cluster}" in self.path and "cluster" not in self.path_types
 
-    @property
+    @cached_property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.run)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether a cluster is only looked at."""
+        return self.method == "GET"
 
 
 @dataclass(frozen=True, slots=True)
