@@ -298,6 +298,11 @@ class Waiting(Explaining, Journaling):
 
     async def _wait_async(self, wish: _Wish[T], timeout_s: float) -> T:
         waiter = self._begin(wish)
+        if not waiter.found.done():
+            await self._until_found(waiter, timeout_s)
+        return self._result(waiter, wish, timeout_s)
+
+    async def _until_found(self, waiter: _Waiter[T], timeout_s: float) -> None:
         has_come, token = trio.Event(), trio.lowlevel.current_trio_token()
         waiter.found.add_done_callback(lambda _: token.run_sync_soon(has_come.set))
         try:
@@ -305,7 +310,6 @@ class Waiting(Explaining, Journaling):
                 await has_come.wait()
         finally:
             self._end(waiter)
-        return self._result(waiter, wish, timeout_s)
 
     def _begin(self, wish: _Wish[T]) -> _Waiter[T]:
         waiter = _Waiter(wish.look)
