@@ -8,7 +8,7 @@ from fakebroker.control.clusters import Served
 from fakebroker.coordinator.group import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE, Group
 from fakebroker.coordinator.history import DEAD, Moment
 from fakebroker.server.explaining import explain
-from fakebroker.server.timeline import names_in, short_names, with_names, without_zombies
+from fakebroker.server.timeline import short_names, with_names, without_zombies
 from fakebroker.server.views import GroupView, MemberView, find_group, view_group
 
 _NAMED_AT_MOST = 3
@@ -115,7 +115,7 @@ def dead_row(served: Served, group_id: str) -> GroupRow:
 def why(group: Group, moments: Sequence[Moment]) -> str:
     """In one short sentence: what brought a group to where it is, and whom it waits for."""
     last = next((moment for moment in reversed(moments) if moment.is_transition), None)
-    told = names_in([last]) if last else ()  # Names of all that ever were would take long.
+    told = (*last.members, *last.left) if last else ()  # Names of all that ever were would take long.
     names = short_names([*group.members, *group.pending_members, *told])
     cause = with_names(last.cause, names) if last else ""
     if group.state is PREPARING_REBALANCE:

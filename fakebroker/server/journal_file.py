@@ -8,6 +8,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from os import PathLike
 from typing import Any, TypeVar
 
@@ -28,6 +29,8 @@ _MODES = ("headers", "full")
 _BINARY = (BYTES, RECORDS, UUID)
 _UNKNOWN_TAGS = "unknown_tags"
 _DEFAULTS = {field.name: field.default for field in fields(Fault)}
+_SHAPES_KEPT = 1_000
+_Convert = Callable[[Any, int], Any]
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 
@@ -168,14 +171,40 @@ def restored_fault(made: dict[str, Any]) -> Fault:
 
 def plain(value: Struct, version: int) -> dict[str, object]:
     """A message, or a struct in it, as plain values: its fields by name, those that the version carries."""
-    made: dict[str, object] = {
-        field.name: _each(_plain_value, field, getattr(value, field.name), version)
-        for field in type(value).FIELDS
-        if version in field.versions
-    }
+    made: dict[str, object] = {}
+    for name, convert in _carried(type(value), version):  # type: ignore[arg-type]  # Classes have hashes, whatever their instances have.
+        held = getattr(value, name)
+        made[name] = held if convert is None or held is None else convert(held, version)
     if value.unknown_tags:
         made[_UNKNOWN_TAGS] = [[tag, b64encode(data).decode()] for tag, data in value.unknown_tags]
     return made
+
+
+@lru_cache(_SHAPES_KEPT)
+def _carried(cls: type[Struct], version: int) -> tuple[tuple[str, _Convert | None], ...]:
+    """The fields that a version carries: by name, and what makes them plain if they are not so already."""
+    return tuple((field.name, _convert(field)) for field in cls.FIELDS if version in field.versions)
+
+
+def _convert(field: Field) -> _Convert | None:
+    convert: _Convert
+    if not isinstance(field.type, Primitive):
+        convert = plain
+    elif field.type in _BINARY:
+        convert = _plain_bytes
+    elif is_error_code(field):
+        convert = _plain_error
+    else:
+        return None
+    return (lambda held, version: [convert(each, version) for each in held]) if field.is_array else convert
+
+
+def _plain_bytes(value: bytes, version: int) -> str:
+    return b64encode(value).decode()
+
+
+def _plain_error(value: int, version: int) -> str:
+    return ErrorCode(value).name
 
 
 def restored(cls: type[S], made: dict[str, Any], version: int) -> S:
@@ -188,24 +217,19 @@ def restored(cls: type[S], made: dict[str, Any], version: int) -> S:
     values = {name: value for name, value in made.items() if name != _UNKNOWN_TAGS}
     if values.keys() != carried.keys():
         raise ValueError(f"{cls.__name__} v{version} with {', '.join(values)}: expected {', '.join(carried)}")
-    value = cls(**{name: _each(_restored_value, carried[name], held, version) for name, held in values.items()})
+    value = cls(**{name: _restored_field(carried[name], held, version) for name, held in values.items()})
     value.unknown_tags = tuple((tag, b64decode(data)) for tag, data in made.get(_UNKNOWN_TAGS, ()))
     return value
 
 
-def _each(convert: Callable[[Field, Any, int], Any], field: Field, held: Any, version: int) -> Any:
-    """What a field holds, converted: each element of an array, and nothing where it is null."""
+def _restored_field(field: Field, held: Any, version: int) -> Any:
     if held is None:
         return None
-    return [convert(field, item, version) for item in held] if field.is_array else convert(field, held, version)
-
-
-def _plain_value(field: Field, value: Any, version: int) -> Any:
-    if isinstance(value, Struct):
-        return plain(value, version)
-    if field.type in _BINARY:
-        return b64encode(value).decode()
-    return ErrorCode(value).name if is_error_code(field) else value
+    return (
+        [_restored_value(field, item, version) for item in held]
+        if field.is_array
+        else _restored_value(field, held, version)
+    )
 
 
 def _restored_value(field: Field, value: Any, version: int) -> Any:

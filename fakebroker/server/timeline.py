@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import zip_longest
 
 from fakebroker.coordinator.group import GroupState
@@ -19,6 +20,7 @@ _LEGEND = f"{', '.join(f'{name[0]} {name}' for name in _LANES)}; + joined * rejo
 _HEAD = f"{'time':>9}  {'state':<9}   gen  members  {'in and out':<{_IN_OUT_WIDTH}}  cause"
 
 _UUID = re.compile(r"-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
+_IDS_KEPT = 10_000
 _NAME_LENGTHS = (0, 5, 9, 37)
 
 
@@ -138,8 +140,14 @@ def short_names(member_ids: Iterable[str]) -> dict[str, str]:
 
 
 def _short(member_id: str, length: int) -> str:
+    start = _uuid_start(member_id)
+    return member_id if start is None else member_id[: start + length]
+
+
+@lru_cache(_IDS_KEPT)
+def _uuid_start(member_id: str) -> int | None:
     found = _UUID.search(member_id)
-    return member_id if found is None else member_id[: found.start() + length]
+    return None if found is None else found.start()
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
