@@ -1,5 +1,6 @@
 """The link to the brokers' process: asks, and hands each answer to who has asked. Knows frames; no HTTP."""
 
+from collections.abc import Awaitable, Callable
 from itertools import count
 
 import trio
@@ -7,9 +8,18 @@ import trio
 from fakebroker.control.link import Link
 from fakebroker.control.wire import Ask, Frames, Reply, frame
 
+_SOON_S = 0.1
+"""To watch whether who asks is gone costs as much as to ask; most answers are here before."""
+
+Gone = Callable[[], Awaitable[object]]
+
 
 class HasEnded(Exception):  # noqa: N818  # It is no error of who asks.
     """The brokers' process has ended, or has let go of this one."""
+
+
+class IsGone(Exception):  # noqa: N818  # It is no error either.
+    """Who has asked waits for the answer no longer."""
 
 
 class _Asked:
@@ -50,11 +60,14 @@ class BrokersEnd:
             for asked in self._asked.values():
                 asked.is_over.set()
 
-    async def ask(self, method: str, path: str, query: str = "", body: bytes = b"") -> Reply:
-        """Ask something, and wait for the answer.
+    async def ask(
+        self, method: str, path: str, query: str = "", body: bytes = b"", *, gone: Gone = trio.sleep_forever
+    ) -> Reply:
+        """Ask something, and wait for the answer; `gone` returns when nobody wants it any more.
 
         Raises:
             HasEnded: There will be none.
+            IsGone: Nobody waits for it.
         """
         if self.has_ended.is_set():
             raise HasEnded
@@ -63,12 +76,27 @@ class BrokersEnd:
         self._link.put(frame(Ask(number, method, path, query, body)))
         try:
             await self._link.drain()
-            await asked.is_over.wait()
-        except trio.Cancelled:
-            self._link.put(frame(Ask(number, "")))
-            raise
+            await _answered(asked, gone)
         finally:
             del self._asked[number]
+            if not asked.is_over.is_set():
+                self._link.put(frame(Ask(number, "")))
         if asked.reply is None:
-            raise HasEnded
+            raise HasEnded if self.has_ended.is_set() else IsGone
         return asked.reply
+
+
+async def _answered(asked: _Asked, gone: Gone) -> None:
+    """Wait for an answer, or until nobody wants it any more."""
+    with trio.move_on_after(_SOON_S):
+        await asked.is_over.wait()
+        return
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            await gone()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(watch)
+        await asked.is_over.wait()
+        nursery.cancel_scope.cancel()

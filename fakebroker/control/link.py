@@ -8,7 +8,7 @@ import socket
 
 import trio
 
-_READ_BYTES = 2**18
+_READ_BYTES = 2**16
 
 
 class Link:

@@ -15,10 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from fakebroker.control.auth import Guard
-from fakebroker.control.brokers_end import BrokersEnd, HasEnded
+from fakebroker.control.brokers_end import BrokersEnd, HasEnded, IsGone
 from fakebroker.control.problems import PROBLEM_TYPE, Problem
 from fakebroker.control.streams import Feeds, stream
-from fakebroker.control.wire import Reply
 
 MAX_BODY_BYTES = 1024 * 1024
 _MOST_READ_BYTES = 16 * MAX_BODY_BYTES
@@ -52,7 +51,13 @@ def make_app(brokers: BrokersEnd, guard: Guard, nursery: trio.Nursery) -> ASGIAp
         Route("/page/{path:path}", _page),
         Route("/v1/clusters/{cluster}/stream", listen),
     ]
-    handlers = {Problem: _problem, HasEnded: _ended, ClientDisconnect: _gone, HTTPException: _other_method}
+    handlers = {
+        Problem: _problem,
+        HasEnded: _ended,
+        IsGone: _gone,
+        ClientDisconnect: _gone,
+        HTTPException: _other_method,
+    }
     app = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
     answer = request_response(pass_on)
 
@@ -100,27 +105,14 @@ class Gate:
 async def _passed_on(brokers: BrokersEnd, request: Request) -> Response:
     """What the brokers answer; a client that goes away meanwhile waits for it no longer."""
     body = await _body(request)
-    reply: Reply | None = None
-    ended: HasEnded | None = None
-    async with trio.open_nursery() as nursery:
 
-        async def watch() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            nursery.cancel_scope.cancel()
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
 
-        nursery.start_soon(watch)
-        try:
-            # Not of `request.url`: that is made of the header Host, too.
-            query = request.scope["query_string"].decode("latin-1")
-            reply = await brokers.ask(request.method, request.scope["path"], query, body)
-        except HasEnded as error:  # Through the nursery it would come in a group, which has no answer of its own.
-            ended = error
-        nursery.cancel_scope.cancel()
-    if ended is not None:
-        raise ended
-    if reply is None:
-        raise ClientDisconnect
+    # Not of `request.url`: that is made of the header Host, too.
+    query = request.scope["query_string"].decode("latin-1")
+    reply = await brokers.ask(request.method, request.scope["path"], query, body, gone=gone)
     if reply.status == 405:
         allowed = _allowed(reply.headers["allow"].split(", "))
         if request.method == "OPTIONS":
@@ -193,5 +185,5 @@ async def _other_method(request: Request, error: HTTPException) -> Response:
     return response
 
 
-async def _gone(request: Request, error: ClientDisconnect) -> Response:
+async def _gone(request: Request, error: ClientDisconnect | IsGone) -> Response:
     return Response(status_code=499)  # Nobody reads it.

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from fakebroker.control.answering import Answering
-from fakebroker.control.brokers_end import BrokersEnd, HasEnded
+from fakebroker.control.brokers_end import BrokersEnd, HasEnded, IsGone
 from fakebroker.control.link import Link
 from fakebroker.control.wire import Ask, Frames, Reply, frame
 from tests.client.trio_runner import in_trio
@@ -70,6 +70,21 @@ async def test_each_gets_its_answer_and_who_waits_holds_up_nobody() -> None:
                     for path in ("/a", "/b"):
                         assert (await brokers.ask("GET", path)).body == path.encode()
                     waiting.cancel()
+            await dispatcher.has_been_cancelled.wait()
+            nursery.cancel_scope.cancel()
+
+
+@in_trio
+async def test_a_question_is_taken_back_when_nobody_waits_for_its_answer() -> None:
+    dispatcher, is_gone = Dispatcher(), trio.Event()
+    is_gone.set()
+    with linked() as (ours, theirs):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answering(theirs, dispatcher, nursery).run)
+            brokers = BrokersEnd(ours)
+            nursery.start_soon(brokers.run)
+            with pytest.raises(IsGone):
+                await brokers.ask("POST", LATER, gone=is_gone.wait)
             await dispatcher.has_been_cancelled.wait()
             nursery.cancel_scope.cancel()
 

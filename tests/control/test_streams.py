@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from starlette.requests import Request
 
-from fakebroker.control.brokers_end import BrokersEnd
+from fakebroker.control.brokers_end import BrokersEnd, Gone
 from fakebroker.control.streams import MAX_STREAMS, Feeds, Stream, stream
 from fakebroker.control.wire import Reply
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
@@ -97,7 +97,9 @@ class Brokers(BrokersEnd):
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.may_answer = trio.Event()
 
-    async def ask(self, method: str, path: str, query: str = "", body: bytes = b"") -> Reply:
+    async def ask(
+        self, method: str, path: str, query: str = "", body: bytes = b"", *, gone: Gone = trio.sleep_forever
+    ) -> Reply:
         self.asked.append((path, msgspec.json.decode(body or b"{}")))
         await self.may_answer.wait()
         news: dict[str, Any] = {"seen": "7.7", "overview": None, "requests": None, "groups": None, "timelines": {}}
