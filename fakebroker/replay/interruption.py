@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a replay: the members stop, and what they recorded is kept. Knows no signals."""
+"""An end in the middle of a replay: the members stop, and what they recorded is kept. Knows no signals and no disks."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,15 +10,20 @@ class Interruption:
 
     Attributes:
         requested: Whether it was ended early.
+        why: In a sentence, unless the user wanted it.
     """
 
     def __init__(self) -> None:
         self.requested = False
+        self.why = ""
         self._end: Callable[[], None] | None = None
         self._lock = threading.Lock()
 
-    def request(self) -> bool:
+    def request(self, why: str = "") -> bool:
         """End it.
+
+        Args:
+            why: In a sentence, unless the user wants it.
 
         Returns:
             Whether there was anything to end.
@@ -26,7 +31,7 @@ class Interruption:
         with self._lock:
             if self._end is None:
                 return False
-            self.requested = True
+            self.requested, self.why = True, self.why or why
             self._end()
             return True
 

@@ -23,6 +23,7 @@ from fakebroker.replay.memory import no_outcomes, simulate, simulating_tasks, ti
 from fakebroker.replay.progress import Receiver, receiving
 from fakebroker.replay.rehearsal import rehearse
 from fakebroker.replay.report import print_report
+from fakebroker.replay.room import watched_room
 from fakebroker.replay.run import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
 from fakebroker.replay.run_files import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
 from fakebroker.replay.scripts import member_scripts
@@ -95,6 +96,8 @@ def play(options: ReplayOptions) -> int:
             console.print("Interrupted; once more gives up what was recorded")
             summary = playing.result()
     print_report(console, summary)
+    if run.interruption.why:
+        raise FakebrokerError(f"{run.interruption.why}; it has what was recorded until then")
     if not summary["complete"]:
         return INTERRUPTED
     if not summary["cluster"]["reachable"]:
@@ -227,6 +230,7 @@ def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, con
         stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
         timeline = stack.enter_context(_events(run, receiver))
         stack.enter_context(run.interruption.ends(receiver.stop_tasks))
+        stack.enter_context(watched_room(run.out, run.interruption.request))
         plan = plan_for(run, (driver, receiver.port))
         events = play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, run.tasks, outcomes)
         with spark_at(run.out):

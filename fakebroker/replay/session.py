@@ -52,6 +52,8 @@ _SETTINGS = {
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "3",
+    # As much of what is recorded may not be written yet.
+    "spark.hadoop.parquet.block.size": str(16 * 1024 * 1024),
     # What a task has written stays when another one fails, as for want of room.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
