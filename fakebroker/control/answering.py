@@ -35,6 +35,7 @@ class Answering:
                 self._take(ask)
                 if perf_counter() - since_s >= self._share_s:
                     await trio.lowlevel.checkpoint()
+                    await self._link.drain()
                     since_s = perf_counter()
             await self._link.drain()
 

@@ -47,14 +47,17 @@ class BrokersEnd:
         self.has_ended = trio.Event()
 
     async def run(self) -> None:
-        """Pass on answers until the link ends."""
+        """Pass on questions and answers until the link ends."""
         frames = Frames(Reply)
         try:
-            while data := await self._link.receive():
-                for reply in frames.feed(data):
-                    if reply.number in self._asked:
-                        self._asked[reply.number].reply = reply
-                        self._asked[reply.number].is_over.set()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._link.keep_sending)
+                while data := await self._link.receive():
+                    for reply in frames.feed(data):
+                        if reply.number in self._asked:
+                            self._asked[reply.number].reply = reply
+                            self._asked[reply.number].is_over.set()
+                nursery.cancel_scope.cancel()
         finally:
             self.has_ended.set()
             for asked in self._asked.values():
@@ -75,7 +78,6 @@ class BrokersEnd:
         self._asked[number] = asked = _Asked()
         self._link.put(frame(Ask(number, method, path, query, body)))
         try:
-            await self._link.drain()
             await _answered(asked, gone)
         finally:
             del self._asked[number]

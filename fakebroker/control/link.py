@@ -22,6 +22,7 @@ class Link:
         end.setblocking(False)
         self._end = end
         self._unsent = bytearray()
+        self._is_left_over = trio.Event()
         self._lock = trio.Lock()
 
     def __enter__(self) -> "Link":
@@ -42,10 +43,18 @@ class Link:
                 return b""
 
     def put(self, data: bytes) -> None:
-        """Send something: at once as far as that is possible, else with what comes next, or with `drain`."""
+        """Send something: at once as far as there is room, the rest by `keep_sending` or `drain`."""
         self._unsent += data
-        if len(self._unsent) == len(data):
-            self._send()
+        self._send()
+        if self._unsent:
+            self._is_left_over.set()
+
+    async def keep_sending(self) -> None:
+        """Send whatever `put` leaves over, until this is canceled."""
+        while True:
+            await self._is_left_over.wait()
+            self._is_left_over = trio.Event()
+            await self.drain()
 
     async def drain(self) -> None:
         """Wait until all is sent; nothing to wait for is no turn for others."""

@@ -31,7 +31,8 @@ class Interruption:
         with self._lock:
             if self._end is None:
                 return False
-            self.requested, self.why = True, self.why or why
+            if not self.requested:
+                self.requested, self.why = True, why
             self._end()
             return True
 

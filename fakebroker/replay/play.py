@@ -23,7 +23,7 @@ from fakebroker.replay.memory import no_outcomes, simulate, simulating_tasks, ti
 from fakebroker.replay.progress import Receiver, receiving
 from fakebroker.replay.rehearsal import rehearse
 from fakebroker.replay.report import print_report
-from fakebroker.replay.room import watched_room
+from fakebroker.replay.room import check_room, watched_room
 from fakebroker.replay.run import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
 from fakebroker.replay.run_files import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
 from fakebroker.replay.scripts import member_scripts
@@ -78,6 +78,7 @@ def play(options: ReplayOptions) -> int:
     seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
     seed = next(seed for seed in seeds if seed is not None)
     out = new_directory(options.out, options.file.stem)
+    check_room(out)
     copy_workload(options.file, out)
     heading = f"Workload [bold]{options.file}[/bold], seed {seed}, results in {out}"
     console.print(heading, highlight=False, soft_wrap=True)
@@ -230,7 +231,7 @@ def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, con
         stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
         timeline = stack.enter_context(_events(run, receiver))
         stack.enter_context(run.interruption.ends(receiver.stop_tasks))
-        stack.enter_context(watched_room(run.out, run.interruption.request))
+        stack.enter_context(watched_room(run.out, spark.sparkContext.defaultParallelism, run.interruption.request))
         plan = plan_for(run, (driver, receiver.port))
         events = play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, run.tasks, outcomes)
         with spark_at(run.out):

@@ -28,7 +28,6 @@ HEAD_KEYS = (
     "cluster",
     "spark",
     "timeline",
-    "members",
 )
 """What the events do not tell."""
 
@@ -46,13 +45,13 @@ def rebuild(directory: Path, master: str) -> int:
     for name in (EVENTS, MEMBERS, HEAD):
         if not (directory / name).exists():
             raise ConfigError(f"{directory}: expected the directory of a run, which has {name}")
-    head = _json(directory / HEAD)
+    head = {"lanes": None, **_json(directory / HEAD)}
     if missing := next(_missing(head), None):
         raise ConfigError(f"{directory / HEAD}: {missing} is missing")
     with (
         ThreadPoolExecutor(1, "report") as thread,  # Ctrl-C in Python's main one would garble the talk with Spark
         stage(console, "Working out the summary"),
-        spark_session(master, directory / "spark.log", head["members"]) as spark,
+        spark_session(master, directory / "spark.log", head.get("members", 0)) as spark,
         spark_at(directory),
     ):
         summary = thread.submit(lambda: write_results(directory, summarized(spark, directory, head))).result()

@@ -9,27 +9,32 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LEAST_BYTES = 128 * 1024 * 1024
-"""Must be left: for what is recorded and not written yet, and for the report."""
+from fakebroker.errors import FakebrokerError
+
+BLOCK_BYTES = 16 * 1024 * 1024
+"""How much Spark writes at once: each task may have recorded so much that is not written yet."""
+
+_LEAST_BYTES = 96 * 1024 * 1024
+"""Must be left besides, for the report."""
 
 _LOOK_EVERY_S = 0.25
 
 
 @contextmanager
-def watched_room(directory: Path, end: Callable[[str], object]) -> Iterator[None]:
+def watched_room(directory: Path, tasks: int, end: Callable[[str], object]) -> Iterator[None]:
     """Look at the room on a directory's disk while something is written there.
 
     Args:
         directory: Where.
+        tasks: How many write at the same time.
         end: Is told once, in a sentence, that there is too little.
     """
     over = threading.Event()
 
     def watch() -> None:
         while not over.is_set():
-            free = shutil.disk_usage(directory).free
-            if free < LEAST_BYTES:
-                end(f"{directory}: {_mib(free)} left on its disk, expected at least {_mib(LEAST_BYTES)}")
+            if why := _too_little(directory, tasks):
+                end(why)
                 return
             over.wait(_LOOK_EVERY_S)
 
@@ -40,6 +45,26 @@ def watched_room(directory: Path, end: Callable[[str], object]) -> Iterator[None
     finally:
         over.set()
         watcher.join()
+
+
+def check_room(directory: Path) -> None:
+    """Look whether there is room to begin with.
+
+    Raises:
+        FakebrokerError: There is too little.
+    """
+    if why := _too_little(directory, tasks=1):
+        raise FakebrokerError(why)
+
+
+def _too_little(directory: Path, tasks: int) -> str:
+    """A sentence, if there is too little room."""
+    try:
+        free = shutil.disk_usage(directory).free
+    except OSError:  # What is written there will tell.
+        return ""
+    least = _LEAST_BYTES + tasks * BLOCK_BYTES
+    return f"{directory}: {_mib(free)} left on its disk, expected at least {_mib(least)}" if free < least else ""
 
 
 def _mib(count: int) -> str:

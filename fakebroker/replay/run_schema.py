@@ -59,7 +59,7 @@ SUMMARY_KEYS = [
     Key("workload", "object", "", "the workload, with all defaults filled in; `file` is where it came from"),
     Key("seed", "integer", "", "of every random choice"),
     Key("started", "string", "", "when the members started, ISO 8601"),
-    Key("complete", "boolean", "", "false if the replay was interrupted; then all is about what came before"),
+    Key("complete", "boolean", "", "false if the replay was ended early; then all is about what came before"),
     Key("transport", "string", "", "`tcp` or `memory`"),
     Key("record", "string", "", "`all` or `changes`: whether uneventful heartbeats are folded into one row"),
     Key("lanes", "integer", "", "how many connections to each broker each task's members shared; null: one a member"),

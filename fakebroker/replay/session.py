@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 import fakebroker
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay.java import java_home
+from fakebroker.replay.room import BLOCK_BYTES
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 """What a call of Spark raises: its own errors, translated or not."""
@@ -53,7 +54,7 @@ _SETTINGS = {
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "3",
     # As much of what is recorded may not be written yet.
-    "spark.hadoop.parquet.block.size": str(16 * 1024 * 1024),
+    "spark.hadoop.parquet.block.size": str(BLOCK_BYTES),
     # What a task has written stays when another one fails, as for want of room.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
@@ -66,7 +67,7 @@ _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java's second compiler and a parallel collector only get into the way of the members in so short a run."""
 
 MANY_MEMBERS = 10_000
-"""From how many members on Java has enough to do for all it can."""
+"""From how many members on, Java has enough to do for all that it can."""
 
 _LEAST_MEMORY_MIB, _MOST_MEMORY_MIB = 1_024, 8_192
 """Of Java in a local session, which has a quarter of the machine's in between."""
@@ -138,10 +139,24 @@ def settings_for(master: str, members: int) -> dict[str, str]:
                 ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _SHORT_LIVED
             )
     if is_local(master):
-        quarter_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**22
-        settings["spark.driver.memory"] = f"{min(max(quarter_mib, _LEAST_MEMORY_MIB), _MOST_MEMORY_MIB)}m"
         settings |= _LOCAL_SETTINGS
+        if "SPARK_DRIVER_MEMORY" not in os.environ:
+            quarter_mib = memory_bytes() // 2**22
+            settings["spark.driver.memory"] = f"{min(max(quarter_mib, _LEAST_MEMORY_MIB), _MOST_MEMORY_MIB)}m"
     return settings
+
+
+def memory_bytes(limits: Path = Path("/sys/fs/cgroup")) -> int:
+    """The memory of this machine, or of the container that this is in.
+
+    Args:
+        limits: Where Linux says what a container may have, in either of its two ways.
+    """
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # There is none, or it says "max".
+            return min(machine, int((limits / name).read_text()))
+    return machine
 
 
 @contextmanager

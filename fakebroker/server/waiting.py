@@ -298,7 +298,9 @@ class Waiting(Explaining, Journaling):
 
     async def _wait_async(self, wish: _Wish[T], timeout_s: float) -> T:
         waiter = self._begin(wish)
-        if not waiter.found.done():
+        if waiter.found.done():
+            await trio.lowlevel.checkpoint()  # Who waits again and again leaves time for others, and can be canceled.
+        else:
             await self._until_found(waiter, timeout_s)
         return self._result(waiter, wish, timeout_s)
 

@@ -125,6 +125,31 @@ async def test_what_does_not_go_out_at_once_goes_out_when_there_is_room() -> Non
 
 
 @in_trio
+async def test_a_question_that_is_taken_back_before_it_is_out_arrives_all_the_same_and_so_does_that() -> None:
+    with linked() as (ours, theirs):
+        brokers, frames, found = BrokersEnd(ours), Frames(Ask), list[Ask]()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(brokers.run)
+            with trio.move_on_after(0):
+                await brokers.ask("POST", LATER, body=b"." * 2**22)
+            while len(found) < 2:
+                found += frames.feed(await theirs.receive())
+            nursery.cancel_scope.cancel()
+    assert [(ask.number, ask.method, len(ask.body)) for ask in found] == [(1, "POST", 2**22), (1, "", 0)]
+
+
+@in_trio
+async def test_what_is_put_next_takes_the_rest_along() -> None:
+    with linked() as (ours, theirs):
+        ours.put(b"." * 2**22)
+        left = len(ours._unsent)
+        assert left > 0
+        assert await theirs.receive()
+        ours.put(b".")
+        assert len(ours._unsent) < left
+
+
+@in_trio
 async def test_who_asks_hears_when_the_brokers_have_ended() -> None:
     with linked() as (ours, theirs):
         brokers = BrokersEnd(ours)

@@ -20,6 +20,14 @@ def test_nothing_to_end_is_nothing_to_keep() -> None:
     assert not interruption.requested
 
 
+def test_why_it_was_ended_first_counts() -> None:
+    interruption = Interruption()
+    with interruption.ends(lambda: None):
+        assert interruption.request()
+        assert interruption.request("the disk is full")
+    assert (interruption.requested, interruption.why) == (True, "")
+
+
 def processes_under(pid: int) -> dict[int, str]:
     """All that a process has started, and what that has started: process ids and commands."""
     listed = subprocess.run(["ps", "-axo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout

@@ -1,14 +1,17 @@
 """A disk that fills up ends a replay while there is room for what was recorded."""
 
 import json
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from fakebroker.errors import FakebrokerError
 from fakebroker.replay import room
-from fakebroker.replay.room import watched_room
+from fakebroker.replay.room import check_room, watched_room
 from fakebroker.replay.run import COULD_NOT_RUN
 
 WORKLOAD = """\
@@ -48,17 +51,37 @@ def test_what_was_recorded_until_the_disk_was_nearly_full_is_kept(tmp_path: Path
     (file := tmp_path / "long.toml").write_text(WORKLOAD)
     command = [sys.executable, "-c", ON_A_DISK_THAT_FILLS_UP, "replay", str(file), "--out", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    sentence = "1 MiB left on its disk, expected at least 128 MiB; it has what was recorded until then"
-    assert (done.returncode, done.stderr) == (COULD_NOT_RUN, f"fakebroker: {tmp_path / 'out'}: {sentence}\n")
+    assert done.returncode == COULD_NOT_RUN
+    assert re.fullmatch(
+        f"fakebroker: {tmp_path / 'out'}: 1 MiB left on its disk, expected at least [0-9,]+ MiB; "
+        "it has what was recorded until then\n",
+        done.stderr,
+    )
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert not summary["complete"]
     assert summary["total"]["requests"] > 20
     assert summary["span_s"] < 100
 
 
-def test_room_enough_is_no_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(room, "LEAST_BYTES", 0)
-    with watched_room(tmp_path, told.append):
+def test_too_little_room_is_told_once_and_enough_is_no_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, has_come = list[str](), threading.Event()
+
+    def tell(why: str) -> None:
+        told.append(why)
+        has_come.set()
+
+    monkeypatch.setattr(room, "_LEAST_BYTES", -2 * room.BLOCK_BYTES)
+    check_room(tmp_path)
+    with watched_room(tmp_path, 2, tell):
         pass
     assert told == []
+    monkeypatch.setattr(room, "_LEAST_BYTES", 2**70)
+    with watched_room(tmp_path, 2, tell):
+        assert has_come.wait(60)
+    assert len(told) == 1
+    with pytest.raises(FakebrokerError, match="MiB left on its disk, expected at least 1,125,899,906,842,640 MiB"):
+        check_room(tmp_path)
+
+
+def test_who_cannot_look_at_the_room_is_not_told(tmp_path: Path) -> None:
+    check_room(tmp_path / "missing")

@@ -1,10 +1,12 @@
 """What Spark is told to suit a run: few rows are not worth plans and compilers, many need room."""
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
-from fakebroker.replay import tuning
-from fakebroker.replay.session import MANY_MEMBERS, settings_for
+from fakebroker.replay import session, tuning
+from fakebroker.replay.session import MANY_MEMBERS, memory_bytes, settings_for
 from fakebroker.replay.tuning import as_for
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -19,11 +21,29 @@ def test_java_has_its_second_compiler_where_there_is_enough_to_do() -> None:
     assert not set(many) - set(few)
 
 
-def test_a_local_session_has_a_part_of_the_memory_and_a_cluster_what_it_is_given() -> None:
-    given = settings_for("local[*]", 1)["spark.driver.memory"]
-    assert 1024 <= int(given.removesuffix("m")) <= 8192
+def test_a_local_session_has_a_part_of_the_memory_and_a_cluster_what_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_DRIVER_MEMORY", raising=False)
+    for memory, given in ((2**31, "1024m"), (20 * 2**30, "5120m"), (2**40, "8192m")):
+        monkeypatch.setattr(session, "memory_bytes", lambda memory=memory: memory)
+        assert settings_for("local[*]", 1)["spark.driver.memory"] == given
+    monkeypatch.setenv("SPARK_DRIVER_MEMORY", "3g")
+    assert "spark.driver.memory" not in settings_for("local[*]", 1)
     assert not {"spark.driver.memory", PARTITIONS} & set(settings_for("spark://somewhere:7077", 1))
     assert "spark.driver.memory" not in settings_for("local-cluster[2,1,1024]", 1)
+
+
+def test_a_container_may_have_less_than_the_machine(tmp_path: Path) -> None:
+    machine = memory_bytes(tmp_path)
+    assert machine > 2**28
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory_bytes(tmp_path) == machine
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(f"{2**28}\n")
+    assert memory_bytes(tmp_path) == 2**28
+    (tmp_path / "memory.max").write_text(f"{2**29}\n")
+    assert memory_bytes(tmp_path) == min(machine, 2**29)
 
 
 @pytest.mark.spark
