@@ -12,7 +12,11 @@ def ms(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.6g}" if isinstance(value, float) else f"{value:,}"
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    return f"{value:,}"
 
 
 def share(value: float | None) -> str:

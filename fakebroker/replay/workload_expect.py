@@ -99,7 +99,7 @@ class Expectation(Table, frozen=True):
 
     def __str__(self) -> str:
         about = self.api or self.groups
-        return f"{self.metric}{f' of {about}' if about else ''} {self.comparison} {self.value:g}"
+        return f"{self.metric}{f' of {about}' if about else ''} {self.comparison} {self.value:.15g}"
 
 
 class Promises(Table, frozen=True):

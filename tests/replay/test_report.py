@@ -14,6 +14,8 @@ from fakebroker.replay.html import DARK, LIGHT
 from fakebroker.replay.plots import lines
 from fakebroker.replay.report import bars, print_report
 from fakebroker.replay.report_html import page
+from fakebroker.replay.wording import number
+from fakebroker.replay.workload_expect import Expectation
 from tests.replay.made_up_summary import made_up_summary
 
 SECTIONS = [
@@ -161,3 +163,22 @@ def printed(summary: dict[str, Any]) -> str:
 )
 def test_bars(numbers: list[float], expected: str) -> None:
     assert bars(numbers, 4 if expected[:1] == " " else 2) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "-"),
+        (1234567, "1,234,567"),
+        (1234.5678, "1,234.57"),
+        (7183460.4, "7,183,460"),
+        (0.00012345678, "0.000123457"),
+    ],
+)
+def test_numbers_are_written_out(value: float | None, expected: str) -> None:
+    assert number(value) == expected
+
+
+def test_what_is_expected_is_written_out() -> None:
+    wanted = {1e6: "requests == 1000000", 0.25: "requests == 0.25", 7: "requests == 7"}
+    assert [str(Expectation(metric="requests", comparison="==", value=value)) for value in wanted] == [*wanted.values()]
