@@ -43,9 +43,9 @@ def new_directory(out: Path | None, name: str) -> Path:
         raise ConfigError(f"--out {directory}: expected a directory, or a path where one can be made") from None
     except OSError as error:
         raise FakebrokerError(f"{directory}: cannot be written: {error.strerror}") from None
-    for name in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT):
-        if (directory / name).exists():
-            raise ConfigError(f"--out {directory}: expected a directory without a run, it has {name}")
+    for taken in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT):
+        if (directory / taken).exists():
+            raise ConfigError(f"--out {directory}: expected a directory without a run, it has {taken}")
     return directory
 
 

@@ -34,7 +34,7 @@ _REPORT_EVERY_MS = 100.0
 _REPORT_EVERY_MS_A_MEMBER = 0.25
 """Who reports looks at every member, which may take a small part of the time and no more."""
 
-_REPORT_EVERY_MS_AT_LEAST = 1_000.0
+_LONGEST_WITHOUT_REPORT_MS = 1_000.0
 """Who reports also hears that it is to stop."""
 
 _RINGS_A_TURN = 256
@@ -190,8 +190,7 @@ class Swarm:
     def _look_around(self, now_ms: float) -> None:
         """Report, and see who is done."""
         every_ms = max(_REPORT_EVERY_MS, _REPORT_EVERY_MS_A_MEMBER * len(self._active))
-        every_ms = min(every_ms, _REPORT_EVERY_MS_AT_LEAST)
-        self._report_ms = now_ms + every_ms * self._manner.speed
+        self._report_ms = now_ms + min(every_ms, _LONGEST_WITHOUT_REPORT_MS) * self._manner.speed
         self._active = [seat for seat in self._active if not seat.actor.is_done]
         self._load_players = [player for player in self._load_players if not player.is_done]
         self._report_now(now_ms)

@@ -11,7 +11,7 @@ from fakebroker.control.answering import Answering
 from fakebroker.control.brokers_end import BrokersEnd, HasEnded, IsGone
 from fakebroker.control.link import Link
 from fakebroker.control.wire import Ask, Frames, Reply, frame
-from tests.client.trio_runner import in_trio
+from tests.client.trio_runner import in_trio_with_sockets
 
 LATER = "/later"
 ASKS = [Ask(number, "GET", "/a") for number in range(1, 20)]
@@ -56,7 +56,7 @@ def answering(link: Link, dispatcher: Dispatcher, nursery: trio.Nursery, share_s
     return Answering(link, dispatcher, nursery, share_s)  # type: ignore[arg-type]  # as good as one
 
 
-@in_trio
+@in_trio_with_sockets
 async def test_each_gets_its_answer_and_who_waits_holds_up_nobody() -> None:
     dispatcher = Dispatcher()
     with linked() as (ours, theirs):
@@ -74,7 +74,7 @@ async def test_each_gets_its_answer_and_who_waits_holds_up_nobody() -> None:
             nursery.cancel_scope.cancel()
 
 
-@in_trio
+@in_trio_with_sockets
 async def test_a_question_is_taken_back_when_nobody_waits_for_its_answer() -> None:
     dispatcher, is_gone = Dispatcher(), trio.Event()
     is_gone.set()
@@ -90,7 +90,7 @@ async def test_a_question_is_taken_back_when_nobody_waits_for_its_answer() -> No
 
 
 @pytest.mark.parametrize(("share_s", "turns"), [(0.0, range(10, 21)), (60.0, range(1, 4))])
-@in_trio
+@in_trio_with_sockets
 async def test_the_brokers_go_on_when_answers_have_had_their_share_of_the_time(share_s: float, turns: range) -> None:
     dispatcher, seen = Dispatcher(), set()
     with linked() as (ours, theirs):
@@ -109,7 +109,7 @@ async def test_the_brokers_go_on_when_answers_have_had_their_share_of_the_time(s
     assert len(seen) in turns
 
 
-@in_trio
+@in_trio_with_sockets
 async def test_what_does_not_go_out_at_once_goes_out_when_there_is_room() -> None:
     data = bytes(range(256)) * 2**14
     with linked() as (ours, theirs):
@@ -124,7 +124,7 @@ async def test_what_does_not_go_out_at_once_goes_out_when_there_is_room() -> Non
         assert received == data
 
 
-@in_trio
+@in_trio_with_sockets
 async def test_a_question_that_is_taken_back_before_it_is_out_arrives_all_the_same_and_so_does_that() -> None:
     with linked() as (ours, theirs):
         brokers, frames, found = BrokersEnd(ours), Frames(Ask), list[Ask]()
@@ -138,7 +138,7 @@ async def test_a_question_that_is_taken_back_before_it_is_out_arrives_all_the_sa
     assert [(ask.number, ask.method, len(ask.body)) for ask in found] == [(1, "POST", 2**22), (1, "", 0)]
 
 
-@in_trio
+@in_trio_with_sockets
 async def test_what_is_put_next_takes_the_rest_along() -> None:
     with linked() as (ours, theirs):
         ours.put(b"." * 2**22)
@@ -149,7 +149,7 @@ async def test_what_is_put_next_takes_the_rest_along() -> None:
         assert len(ours._unsent) < left
 
 
-@in_trio
+@in_trio_with_sockets
 async def test_who_asks_hears_when_the_brokers_have_ended() -> None:
     with linked() as (ours, theirs):
         brokers = BrokersEnd(ours)

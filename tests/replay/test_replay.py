@@ -134,12 +134,12 @@ def test_a_replay_in_memory(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_task_that_cannot_play_says_why(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(FakebrokerError) as caught:
-        play_on(spark, small_run("127.0.0.1:1", tmp_path), Console(file=io.StringIO()))
+        play_on(spark, small_run("127.0.0.1:1", tmp_path, lanes=3), Console(file=io.StringIO()))
     told = str(caught.value)
     assert told.startswith(f"the replay broke off (see {tmp_path / 'spark.log'}): ")
     assert "broker 127.0.0.1:1 cannot be reached: " in told
     head = json.loads((tmp_path / "head.json").read_text())
-    assert (head["complete"], head["seed"]) == (False, 11)
+    assert (head["complete"], head["seed"], head["lanes"]) == (False, 11, 3)
 
 
 @pytest.mark.slow

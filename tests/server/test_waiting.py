@@ -190,6 +190,9 @@ def test_in_a_trio_task(has_thread: bool) -> None:
             await cluster.wait_for_generation_async("g", above=0, timeout_s=0)
         with trio.move_on_after(0):
             await cluster.wait_for_state_async("g", "Stable", timeout_s=TIMEOUT_S)
+        with trio.move_on_after(0) as not_at_all:
+            await cluster.wait_for_state_async("g", "Dead")
+        assert not_at_all.cancelled_caught
         assert cluster._reactor.watchers == []
         await trio.to_thread.run_sync(thread.join)
 
