@@ -14,6 +14,7 @@ from fakebroker.control.wire import Ask, Frames, Reply, frame
 from tests.client.trio_runner import in_trio_with_sockets
 
 LATER = "/later"
+TIMEOUT_S = 10.0
 ASKS = [Ask(number, "GET", "/a") for number in range(1, 20)]
 
 
@@ -85,7 +86,8 @@ async def test_a_question_is_taken_back_when_nobody_waits_for_its_answer() -> No
             nursery.start_soon(brokers.run)
             with pytest.raises(IsGone):
                 await brokers.ask("POST", LATER, gone=is_gone.wait)
-            await dispatcher.has_been_cancelled.wait()
+            with trio.fail_after(TIMEOUT_S):
+                await dispatcher.has_been_cancelled.wait()
             nursery.cancel_scope.cancel()
 
 
@@ -132,8 +134,9 @@ async def test_a_question_that_is_taken_back_before_it_is_out_arrives_all_the_sa
             nursery.start_soon(brokers.run)
             with trio.move_on_after(0):
                 await brokers.ask("POST", LATER, body=b"." * 2**22)
-            while len(found) < 2:
-                found += frames.feed(await theirs.receive())
+            with trio.fail_after(TIMEOUT_S):
+                while len(found) < 2:
+                    found += frames.feed(await theirs.receive())
             nursery.cancel_scope.cancel()
     assert [(ask.number, ask.method, len(ask.body)) for ask in found] == [(1, "POST", 2**22), (1, "", 0)]
 

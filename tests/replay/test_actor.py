@@ -69,8 +69,8 @@ class Stage:
         self.now_ms = max(self.now_ms, START + until_ms)
 
     def follow(self) -> None:
-        """Carry out what the actor wants."""
-        while True:
+        """Carry out what the actor wants, as far as it says that it wants something."""
+        while self.actor.wants_something:
             self.hang_ups += self.actor.take_hang_up()
             if self.actor.take_discovery() is not None:
                 self.actor.discovered(1, "b1", 9092, self.now_ms)
