@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.net.inet import KafkaNetSocket
+from kafka.net.selector import NetworkSelector
 
 from tests.interop.clients import (
     CALL_TIMEOUT_S,
@@ -42,6 +43,20 @@ async def _connect_or_close(factory: Any, net: Any, sock: socket.socket, *argume
 
 
 KafkaNetSocket.sock_connect = _connect_or_close
+
+_net_close = NetworkSelector.close
+
+
+def _close_with_sockets(net: NetworkSelector) -> None:
+    """Close as it does itself; but it leaves a socket open that was closed while it was still written to."""
+    net.stop()
+    sockets = [key.fileobj for key in net._selector.get_map().values()]
+    _net_close(net)
+    for left in sockets:
+        left.close()
+
+
+NetworkSelector.close = _close_with_sockets
 
 
 class PythonConsumer:
