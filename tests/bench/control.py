@@ -2,7 +2,8 @@
 
     python -m tests.bench.control [--rounds N] [--seconds S]
 
-The brokers have the first core, what speaks HTTP and all load the second one. `make bench` runs this as well.
+The brokers have the first core, what speaks HTTP and all load the second one. Where the machine is shared and tells
+what others took of it meanwhile, a measurement that they disturbed is made again. `make bench` runs this as well.
 """
 
 import argparse
@@ -28,6 +29,8 @@ CALLS_PER_S = 200
 GROUPS = 10_000
 STREAMS = 20
 MOST_LOST = 0.1
+MOST_STOLEN = 0.02
+ATTEMPTS = 8
 SETTINGS = ("without control", "with control", "controlled")
 
 
@@ -74,9 +77,10 @@ def measure(setting: str, seconds: float) -> dict[str, float]:
     """Heartbeats in one of the settings, and the processor time that the brokers took for each."""
     with serving(with_control=setting != SETTINGS[0]) as (pid, port, control_port):
         asking = _asked(control_port, seconds) if setting == "controlled" else None
-        used_s = _used_s(pid)
+        used_s, stolen_s = _used_s(pid), _stolen_s()
         found = load(port, seconds)
         found["us_per_heartbeat"] = (_used_s(pid) - used_s) / (found["requests_per_s"] * seconds) * 1e6
+        found["stolen"] = (_stolen_s() - stolen_s) / seconds / (os.cpu_count() or 1)
         if asking is not None:
             found |= {f"control_{name}": value for name, value in json.loads(asking.communicate()[0]).items()}
         return found
@@ -97,6 +101,25 @@ def _used_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def _stolen_s() -> float:
+    """What other machines on the same hardware took of this one's processors, since it began; 0 if it does not tell."""
+    try:
+        with open("/proc/stat") as stat:
+            return int(stat.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return 0.0
+
+
+def undisturbed(setting: str, seconds: float) -> dict[str, float]:
+    """The measurement of which the least was stolen; the first one of which hardly anything was will do."""
+    best = measure(setting, seconds)
+    for _ in range(ATTEMPTS - 1):
+        if best["stolen"] <= MOST_STOLEN:
+            break
+        best = min(best, measure(setting, seconds), key=lambda one: one["stolen"])
+    return best
+
+
 def cost(rounds: int, seconds: float, console: Console) -> dict[str, dict[str, float]]:
     """The medians of all settings, alternating."""
     found: dict[str, list[dict[str, float]]] = {setting: [] for setting in SETTINGS}
@@ -104,7 +127,7 @@ def cost(rounds: int, seconds: float, console: Console) -> dict[str, dict[str, f
         for number in range(rounds):
             for setting in SETTINGS:
                 status.update(f"round {number + 1} of {rounds}: heartbeats {setting}")
-                found[setting].append(measure(setting, seconds))
+                found[setting].append(undisturbed(setting, seconds))
     return {
         setting: {name: statistics.median(one[name] for one in results) for name in results[0]}
         for setting, results in found.items()
@@ -123,7 +146,8 @@ def show(results: dict[str, dict[str, float]], console: Console) -> None:
     for column in ("measured", *results):
         table.add_column(column, justify="left" if column == "measured" else "right")
     for metric in results["controlled"]:
-        cells = (f"{one[metric]:,.1f}" if metric in one else "" for one in results.values())
+        form = ".1%" if metric == "stolen" else ",.1f"
+        cells = (format(one[metric], form) if metric in one else "" for one in results.values())
         table.add_row(metric, *cells)
     console.print(table)
     verdict = "reached" if lost(results) <= MOST_LOST else "MISSED"
