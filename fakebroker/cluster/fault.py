@@ -5,6 +5,7 @@ Knows the tables of the protocol, to refuse a fault that can never meet a reques
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from fakebroker.cluster.fault_places import PLACES, kinds_of
@@ -110,6 +111,9 @@ _CONTRADICTIONS = {
 }
 _AT_LEAST_ONE = ("nth", "every", "times", "cut_bytes", "garble_bytes", "throttle_time_ms")
 
+_MOST_MS = 2**31 - 1
+"""What an answer can say."""
+
 
 def check(fault: Fault, spoken: Mapping[int, Mapping[int, Versions]]) -> None:
     """Refuse a fault that can never do anything.
@@ -151,15 +155,17 @@ def _check_numbers(fault: Fault) -> None:
         value = getattr(fault, name)
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ConfigError(f"fault: {name}={value!r}, expected a whole number of 1 or more")
+    if (fault.throttle_time_ms or 0) > _MOST_MS:
+        raise ConfigError(f"fault: throttle_time_ms={fault.throttle_time_ms}, expected at most {_MOST_MS}")
     if fault.probability is not None and not 0 < fault.probability <= 1:
         raise ConfigError(f"fault: probability={fault.probability!r}, expected more than 0 and at most 1")
-    if fault.after_s < 0 or (fault.for_s is not None and fault.for_s <= 0):
+    if not 0 <= fault.after_s < inf or not (fault.for_s is None or 0 < fault.for_s <= inf):
         raise ConfigError(f"fault: after_s={fault.after_s}, for_s={fault.for_s}: expected 0 or more, and more than 0")
     try:
         low_s, high_s = delay_range(fault)
     except ValueError:
         low_s, high_s = -1.0, -1.0
-    if not 0 <= low_s <= high_s:
+    if not 0 <= low_s <= high_s < inf:
         raise ConfigError(f"fault: delay_s={fault.delay_s!r}, expected seconds of 0 or more, or a range of them")
 
 

@@ -82,8 +82,8 @@ class Served:
         for scope in self._waits:
             scope.cancel()
 
-    def keep(self, snapshot: Snapshot) -> str:
-        """Keep a snapshot; its id.
+    def keep(self, take: Callable[[], Snapshot]) -> str:
+        """Take a snapshot and keep it; its id.
 
         Raises:
             Problem: There are as many as there may be.
@@ -93,7 +93,7 @@ class Served:
             raise Problem(409, f"there are {MAX_SNAPSHOTS} snapshots: expected {expected}", expected=expected)
         self.snapshots_taken += 1
         snapshot_id = str(self.snapshots_taken)
-        self.snapshots[snapshot_id] = snapshot
+        self.snapshots[snapshot_id] = take()
         return snapshot_id
 
     def snapshot(self, snapshot_id: str) -> Snapshot:

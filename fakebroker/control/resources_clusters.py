@@ -135,7 +135,7 @@ class SnapshotView(TypedDict):
 @operation("POST", f"{CLUSTER}/snapshots", status=201)
 def take_snapshot(served: Served) -> SnapshotView:
     """Keep topics with their records, brokers, leaders, configs, groups and offsets."""
-    return {"id": served.keep(served.cluster.snapshot())}
+    return {"id": served.keep(served.cluster.snapshot)}
 
 
 @operation("POST", f"{CLUSTER}/snapshots/{{id}}/restore")

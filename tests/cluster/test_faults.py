@@ -1,5 +1,6 @@
 """Faults in the core: which requests they meet, what the answers then are, and what took effect."""
 
+import math
 from typing import Any
 
 import pytest
@@ -506,6 +507,11 @@ def test_the_bytes_of_an_answer(h: Harness) -> None:
         ({"api": "Heartbeat", "drop": True, "times": 0}, "times=0, expected a whole number of 1 or more"),
         ({"api": "Heartbeat", "drop": True, "probability": 1.5}, "probability=1.5, expected more than 0"),
         ({"api": "Heartbeat", "drop": True, "for_s": 0}, "for_s=0"),
+        ({"api": "Heartbeat", "drop": True, "for_s": math.nan}, "for_s=nan"),
+        ({"api": "Heartbeat", "drop": True, "after_s": math.nan}, "after_s=nan"),
+        ({"api": "Heartbeat", "drop": True, "after_s": math.inf}, "after_s=inf"),
+        ({"api": "Heartbeat", "delay_s": math.inf}, "delay_s=inf"),
+        ({"api": "Heartbeat", "throttle_time_ms": 2**31}, "throttle_time_ms=2147483648, expected at most 2147483647"),
         ({"api": None, "error": "NOT_COORDINATOR"}, "expected api to name it"),
     ],
 )

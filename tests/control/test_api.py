@@ -10,6 +10,7 @@ import pytest
 
 from fakebroker import FakeCluster, ListenError
 from fakebroker.control import extra
+from fakebroker.control.operations import OPERATIONS
 from fakebroker.control.server import ControlServer
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
@@ -155,6 +156,22 @@ def test_one_group(control: Asking) -> None:
     control.post("/clock/advance", {"seconds": 400})
     assert control.ask("DELETE", f"{BASE}/groups/a%2Fb").status == 204
     assert control.get("/groups/a%2Fb")["state"] == "Dead"
+
+
+def test_looking_changes_nothing() -> None:
+    with asking(3, {"orders": 4}, clock="manual") as control:
+        control.post("/groups/g/seed", {"members": 2, "topics": ["orders"], "offsets": {"orders-1": 5}}, 201)
+        control.post("/groups/g/evict", {"member": control.get("/groups/g")["members"][0]["member_id"]})
+        fault = control.post("/faults", {"api": "Heartbeat", "drop": True, "nth": 2}, 201)["id"]
+        known = {"cluster": "default", "node_id": "1", "topic": "orders", "id": fault, "group_id": "g"}
+        unknown = known | {"topic": "none", "group_id": "nobody"}
+        looks = [one.path for one in OPERATIONS if one.method == "GET"]
+        paths = [path.format_map(names) for path in looks for names in (known, unknown)]
+        assert len(looks) > 15
+        before = [control.ask("GET", path) for path in paths]
+        after = [control.ask("GET", path) for path in reversed(paths)][::-1]
+        assert [(one.status, one.body) for one in after] == [(one.status, one.body) for one in before]
+        assert {one.status for one in before} == {200, 404}
 
 
 def test_a_group_is_held_and_released(control: Asking) -> None:

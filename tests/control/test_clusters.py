@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from fakebroker import FakeCluster
+from fakebroker.cluster.snapshots import Snapshot
 from fakebroker.control.clusters import MAX_SNAPSHOTS, Clusters, Served
 from fakebroker.control.problems import Problem
 from tests.client.trio_runner import in_trio_with_sockets
@@ -17,13 +18,19 @@ def _cluster() -> Iterator[FakeCluster]:
 
 
 def test_snapshots_are_so_many_at_most(cluster: FakeCluster) -> None:
-    served, snapshot = Served("s", cluster), cluster.snapshot()
-    ids = [served.keep(snapshot) for _ in range(MAX_SNAPSHOTS)]
+    served, taken = Served("s", cluster), 0
+
+    def take() -> Snapshot:
+        nonlocal taken
+        taken += 1
+        return cluster.snapshot()
+
+    ids = [served.keep(take) for _ in range(MAX_SNAPSHOTS)]
     with pytest.raises(Problem, match=r"^there are 100 snapshots: expected at most 100; ") as caught:
-        served.keep(snapshot)
-    assert caught.value.status == 409
+        served.keep(take)
+    assert (caught.value.status, taken) == (409, MAX_SNAPSHOTS)
     del served.snapshots[ids[0]]
-    assert served.keep(snapshot) not in ids
+    assert served.keep(take) not in ids
 
 
 @pytest.mark.parametrize("name", [".", "..", "", "a/b", "größe", "a\n", "x" * 101])
