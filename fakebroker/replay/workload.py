@@ -226,17 +226,17 @@ def _with_names_counted(workload: Workload, directory: Path) -> Workload:
 
     Raises:
         ConfigError: A file is not as it should be.
-        ValueError: There are more groups in it than the rest of the workload allows.
+        ValueError: There are more groups in it than the rest of the workload allows, or groups of another population.
     """
-    populations = list(workload.groups)
+    populations, listed = list(workload.groups), {}
     for index, population in enumerate(populations):
         if population.from_file is None:
             continue
         file = (directory / population.from_file).resolve()
         try:
-            found = len(names_in(file, population.from_column))
+            listed[index] = names_in(file, population.from_column)[: population.count]
         except ConfigError as error:
             raise ConfigError(f"groups[{index}].from_file: {error}") from None
-        count = min(population.count or found, found)
-        populations[index] = msgspec.structs.replace(population, from_file=str(file), count=count)
+        populations[index] = msgspec.structs.replace(population, from_file=str(file), count=len(listed[index]))
+    checks.check_listed_names(listed, populations)
     return msgspec.structs.replace(workload, groups=tuple(populations))

@@ -49,14 +49,35 @@ def _may_meet(one: Groups, other: Groups) -> bool:
     """Whether a number makes a name of one pattern that another number makes of the other."""
     if one.from_file or other.from_file:
         return False
-    # A number is appended to the name's own number where a hot partition is wanted.
-    number = "[0-9-]+" if one.hot_partitions or other.hot_partitions else "[0-9]+"
+    number = _number(one, other)
     fixed, free = sorted((one.name_pattern, other.name_pattern), key=lambda pattern: "{}" in pattern)
     (start, _, end), (free_start, place, free_end) = fixed.partition("{}"), free.partition("{}")
     if "{}" not in fixed:
         made = re.escape(free_start) + number + re.escape(free_end)
         return bool(place) and re.fullmatch(made, fixed) is not None
     return _differ_by(number, start, free_start) and _differ_by(number, end[::-1], free_end[::-1])
+
+
+def _number(*populations: Groups) -> str:
+    """What may stand for a number in names of groups."""
+    # A number is appended to the name's own number where a hot partition is wanted.
+    return "[0-9-]+" if any(population.hot_partitions for population in populations) else "[0-9]+"
+
+
+def check_listed_names(listed: Mapping[int, Sequence[str]], populations: Sequence[Groups]) -> None:
+    """No name that a population has from a file, by its index, is another's or can be made of another's pattern."""
+    for index, names in listed.items():
+        for other, population in enumerate(populations):
+            if other in listed:
+                met = set(names) & set(listed[other]) if other < index else set()
+            else:
+                made = re.compile(_number(population).join(map(re.escape, population.name_pattern.split("{}"))))
+                met = {name for name in names if made.fullmatch(name)}
+            if met:
+                raise ValueError(
+                    f"groups[{index}].from_file: expected names that no other population can have, got {min(met)!r}, "
+                    f"which may be one of groups[{other}]"
+                )
 
 
 def _differ_by(number: str, one: str, other: str) -> bool:

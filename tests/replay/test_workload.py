@@ -218,3 +218,26 @@ def test_more_names_than_the_rest_allows(tmp_path: Path) -> None:
     text = f'{LEAST}from_file = "g.csv"\narrival.poisson_per_s = 1'
     with pytest.raises(ConfigError, match=r"groups\[0\]\.arrival: expected all members to start .* got 200 s"):
         load_workload(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        ('pattern = "g-{}"\ncount = 2', r"got 'g-70', which may be one of groups\[1\]"),
+        ('pattern = "g-{}"\ncount = 2\nhot_partitions = [1]', r"got 'g-7-1', which may be one of groups\[1\]"),
+        ('pattern = "alone"', r"got 'alone', which may be one of groups\[1\]"),
+        ('from_file = "h.csv"', None),
+        ('from_file = "h.csv"\ncount = 1', ""),
+        ('pattern = "g{}"\ncount = 2', ""),
+    ],
+)
+def test_names_from_files_are_nobody_elses(tmp_path: Path, other: str, sentence: str | None) -> None:
+    (tmp_path / "g.csv").write_text("group\ng-7-1\ng-70\nalone\ng-a\n")
+    (tmp_path / "h.csv").write_text("group\nb\nalone\n")
+    file = written(tmp_path, f'{LEAST}from_file = "g.csv"\n[[groups]]\nname = "others"\n{other}\n')
+    if sentence == "":
+        assert len(load_workload(file).groups) == 2
+        return
+    told = sentence or r"groups\[1\].from_file: expected .*, got 'alone', which may be one of groups\[0\]"
+    with pytest.raises(ConfigError, match=told):
+        load_workload(file)
