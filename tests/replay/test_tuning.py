@@ -1,11 +1,14 @@
 """What Spark is told to suit a run: few rows are not worth plans and compilers, many need room."""
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from pyspark.sql import SparkSession
 
-from fakebroker.replay import session, tuning
+from fakebroker.errors import FakebrokerError
+from fakebroker.replay import play, session, tuning
+from fakebroker.replay.run import ReplayOptions
 from fakebroker.replay.session import MANY_MEMBERS, memory_bytes, settings_for
 from fakebroker.replay.tuning import as_for
 
@@ -19,6 +22,21 @@ def test_java_has_its_second_compiler_where_there_is_enough_to_do() -> None:
         "spark.executor.extraJavaOptions",
     }
     assert not set(many) - set(few)
+
+
+def test_spark_is_told_how_many_members_will_play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def none(master: str, log: Path, members: int) -> NoReturn:
+        told.append(members)
+        raise FakebrokerError("there is no Spark")
+
+    monkeypatch.setattr(play, "spark_session", none)
+    workload = tmp_path / "w.toml"
+    workload.write_text("duration_s = 60\ntopics = { orders = 2 }\n[[groups]]\ncount = 30\nmembers = 400\n")
+    with pytest.raises(FakebrokerError, match="no Spark"):
+        play.play(ReplayOptions(file=workload, transport="memory", out=tmp_path / "out"))
+    assert told == [12_000]
 
 
 def test_a_local_session_has_a_part_of_the_memory_and_a_cluster_what_it_is_given(
