@@ -30,7 +30,7 @@ GROUPS = 10_000
 STREAMS = 20
 MOST_LOST = 0.1
 MOST_STOLEN = 0.02
-ATTEMPTS = 8
+ATTEMPTS = 4
 SETTINGS = ("without control", "with control", "controlled")
 
 
