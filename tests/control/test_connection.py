@@ -1,8 +1,7 @@
 """Connections of HTTP callers: in how many pieces answers go out, and when a connection ends."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +10,9 @@ from hypercorn.config import Config
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from fakebroker.control.connection import serve
+from tests.client.trio_runner import in_trio_on_own_time
 
 IDLE_S = 5.0
-PATIENCE_S = 5.0
-"""So long nothing happens only if something broken makes a test wait; its time goes on then, and up."""
 HEAD = b"HTTP/1.1 200 \r\n"
 
 
@@ -72,8 +70,8 @@ class App:
 class Server:
     """What a test has to do with."""
 
-    def __init__(self, address: tuple[str, int], listener: Listener, clock: MockClock) -> None:
-        self.address, self.listener, self.clock = address, listener, clock
+    def __init__(self, address: tuple[str, int], listener: Listener) -> None:
+        self.address, self.listener = address, listener
         self.has_ended, self.is_over = trio.Event(), trio.Event()
 
     async def connect(self) -> trio.SocketStream:
@@ -82,13 +80,15 @@ class Server:
     async def pass_s(self, seconds: float) -> None:
         """Let time pass, once there is nothing left to do before."""
         await wait_all_tasks_blocked()
-        self.clock.jump(seconds)
+        clock = trio.lowlevel.current_clock()
+        assert isinstance(clock, MockClock)
+        clock.jump(seconds)
         await wait_all_tasks_blocked()
 
 
 @asynccontextmanager
-async def served(app: App, clock: MockClock) -> AsyncIterator[Server]:
-    """A server on a port of this machine; its time passes only when it is told to."""
+async def served(app: App) -> AsyncIterator[Server]:
+    """A server on a port of this machine, for a test that takes a few times as long as a connection may idle."""
     sock = trio.socket.socket()
     await sock.bind(("127.0.0.1", 0))
     sock.listen()
@@ -96,31 +96,17 @@ async def served(app: App, clock: MockClock) -> AsyncIterator[Server]:
     config.accesslog = config.errorlog = None
     config.include_server_header = config.include_date_header = False
     config.keep_alive_timeout = IDLE_S
-    server = Server(sock.getsockname(), Listener(trio.SocketListener(sock)), clock)
+    server = Server(sock.getsockname(), Listener(trio.SocketListener(sock)))
 
     async def run(task_status: trio.TaskStatus[None]) -> None:
         await serve(app, config, server.listener, server.has_ended, task_status)
         server.is_over.set()
 
-    async with trio.open_nursery() as nursery:
-        await nursery.start(run)
-        yield server
-        nursery.cancel_scope.cancel()
-
-
-def on_own_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test on a clock that stands until it is moved."""
-
-    async def in_time(**parameters: Any) -> None:
-        with trio.fail_after(6 * IDLE_S):
-            await test(**parameters)
-
-    def run(**parameters: Any) -> None:
-        clock = MockClock(autojump_threshold=PATIENCE_S)
-        trio.run(partial(in_time, clock=clock, **parameters), clock=clock)
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
+    with trio.fail_after(6 * IDLE_S):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(run)
+            yield server
+            nursery.cancel_scope.cancel()
 
 
 def request(method: str = "GET", path: str = "/", *lines: str) -> bytes:
@@ -148,31 +134,28 @@ async def received(stream: trio.SocketStream, until: bytes) -> bytes:
     ],
     ids=["head and body", "a head alone", "an empty body", "two pieces", "a body like a head"],
 )
-def test_what_belongs_together_goes_out_together(app: App, asked: bytes, expected: list[bytes]) -> None:
-    @on_own_time
-    async def check(clock: MockClock) -> None:
-        async with served(app, clock) as server, await server.connect() as stream:
-            for _ in range(2):  # A connection is kept.
-                await stream.send_all(asked)
-                await received(stream, expected[-1])
-                assert server.listener.sent == expected
-                server.listener.sent.clear()
-
-    check()
+@in_trio_on_own_time
+async def test_what_belongs_together_goes_out_together(app: App, asked: bytes, expected: list[bytes]) -> None:
+    async with served(app) as server, await server.connect() as stream:
+        for _ in range(2):  # A connection is kept.
+            await stream.send_all(asked)
+            await received(stream, expected[-1])
+            assert server.listener.sent == expected
+            server.listener.sent.clear()
 
 
-@on_own_time
-async def test_who_waits_to_be_told_to_continue_is_told(clock: MockClock) -> None:
-    async with served(App(b"body"), clock) as server, await server.connect() as stream:
+@in_trio_on_own_time
+async def test_who_waits_to_be_told_to_continue_is_told() -> None:
+    async with served(App(b"body")) as server, await server.connect() as stream:
         await stream.send_all(request("POST", "/", "content-length: 2", "expect: 100-continue"))
         assert (await received(stream, b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
         await stream.send_all(b"{}")
         assert (await received(stream, b"body")).startswith(HEAD)
 
 
-@on_own_time
-async def test_a_connection_ends_when_it_was_idle_for_too_long(clock: MockClock) -> None:
-    async with served(App(b"body"), clock) as server, await server.connect() as stream:
+@in_trio_on_own_time
+async def test_a_connection_ends_when_it_was_idle_for_too_long() -> None:
+    async with served(App(b"body")) as server, await server.connect() as stream:
         for _ in range(3):
             await server.pass_s(IDLE_S * 0.9)
             await stream.send_all(request())
@@ -181,10 +164,10 @@ async def test_a_connection_ends_when_it_was_idle_for_too_long(clock: MockClock)
         assert await stream.receive_some() == b""
 
 
-@on_own_time
-async def test_who_waits_for_an_answer_is_not_idle(clock: MockClock) -> None:
+@in_trio_on_own_time
+async def test_who_waits_for_an_answer_is_not_idle() -> None:
     app = App(b"body")
-    async with served(app, clock) as server, await server.connect() as stream:
+    async with served(app) as server, await server.connect() as stream:
         await stream.send_all(request(path="/slow"))
         await app.is_asked.wait()
         for _ in range(3):
@@ -195,10 +178,10 @@ async def test_who_waits_for_an_answer_is_not_idle(clock: MockClock) -> None:
         assert await stream.receive_some() == b""
 
 
-@on_own_time
-async def test_nothing_is_left_of_a_caller_who_goes(clock: MockClock) -> None:
+@in_trio_on_own_time
+async def test_nothing_is_left_of_a_caller_who_goes() -> None:
     app = App(b"body")
-    async with served(app, clock) as server:
+    async with served(app) as server:
         await wait_all_tasks_blocked()
         before = trio.lowlevel.current_statistics().tasks_living
         for path in ("/", "/slow"):
@@ -212,10 +195,10 @@ async def test_nothing_is_left_of_a_caller_who_goes(clock: MockClock) -> None:
         assert trio.lowlevel.current_statistics().tasks_living == before
 
 
-@on_own_time
-async def test_at_the_end_who_is_idle_is_closed_and_who_waits_gets_an_answer(clock: MockClock) -> None:
+@in_trio_on_own_time
+async def test_at_the_end_who_is_idle_is_closed_and_who_waits_gets_an_answer() -> None:
     app = App(b"body")
-    async with served(app, clock) as server, await server.connect() as idle, await server.connect() as waiting:
+    async with served(app) as server, await server.connect() as idle, await server.connect() as waiting:
         await idle.send_all(request())
         await received(idle, b"body")
         await waiting.send_all(request(path="/slow"))
@@ -229,10 +212,10 @@ async def test_at_the_end_who_is_idle_is_closed_and_who_waits_gets_an_answer(clo
         await server.is_over.wait()
 
 
-@on_own_time
-async def test_at_the_end_nobody_is_waited_for_longer_than_grace(clock: MockClock) -> None:
+@in_trio_on_own_time
+async def test_at_the_end_nobody_is_waited_for_longer_than_grace() -> None:
     app = App(b"body")
-    async with served(app, clock) as server, await server.connect() as waiting:
+    async with served(app) as server, await server.connect() as waiting:
         await waiting.send_all(request(path="/slow"))
         await app.is_asked.wait()
         server.has_ended.set()
