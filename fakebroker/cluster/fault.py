@@ -159,7 +159,7 @@ def _check_numbers(fault: Fault) -> None:
         raise ConfigError(f"fault: throttle_time_ms={fault.throttle_time_ms}, expected at most {_MOST_MS}")
     if fault.probability is not None and not 0 < fault.probability <= 1:
         raise ConfigError(f"fault: probability={fault.probability!r}, expected more than 0 and at most 1")
-    if not 0 <= fault.after_s < inf or not (fault.for_s is None or 0 < fault.for_s <= inf):
+    if not 0 <= fault.after_s < inf or not (fault.for_s is None or fault.for_s > 0):
         raise ConfigError(f"fault: after_s={fault.after_s}, for_s={fault.for_s}: expected 0 or more, and more than 0")
     try:
         low_s, high_s = delay_range(fault)

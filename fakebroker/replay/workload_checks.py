@@ -51,10 +51,9 @@ def _may_meet(one: Groups, other: Groups) -> bool:
         return False
     number = _number(one, other)
     fixed, free = sorted((one.name_pattern, other.name_pattern), key=lambda pattern: "{}" in pattern)
-    (start, _, end), (free_start, place, free_end) = fixed.partition("{}"), free.partition("{}")
     if "{}" not in fixed:
-        made = re.escape(free_start) + number + re.escape(free_end)
-        return bool(place) and re.fullmatch(made, fixed) is not None
+        return "{}" in free and _made_by(free, number).fullmatch(fixed) is not None
+    (start, _, end), (free_start, _, free_end) = fixed.partition("{}"), free.partition("{}")
     return _differ_by(number, start, free_start) and _differ_by(number, end[::-1], free_end[::-1])
 
 
@@ -64,6 +63,17 @@ def _number(*populations: Groups) -> str:
     return "[0-9-]+" if any(population.hot_partitions for population in populations) else "[0-9]+"
 
 
+def _made_by(pattern: str, number: str) -> re.Pattern[str]:
+    """The names that a pattern makes of such numbers."""
+    return re.compile(number.join(map(re.escape, pattern.split("{}"))))
+
+
+def _differ_by(number: str, one: str, other: str) -> bool:
+    """Whether texts are the same, or one goes on where the other ends, with a part of a number."""
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short) and re.fullmatch(f"({number})?", long.removeprefix(short)) is not None
+
+
 def check_listed_names(listed: Mapping[int, Sequence[str]], populations: Sequence[Groups]) -> None:
     """No name that a population has from a file, by its index, is another's or can be made of another's pattern."""
     for index, names in listed.items():
@@ -71,19 +81,13 @@ def check_listed_names(listed: Mapping[int, Sequence[str]], populations: Sequenc
             if other in listed:
                 met = set(names) & set(listed[other]) if other < index else set()
             else:
-                made = re.compile(_number(population).join(map(re.escape, population.name_pattern.split("{}"))))
+                made = _made_by(population.name_pattern, _number(population))
                 met = {name for name in names if made.fullmatch(name)}
             if met:
                 raise ValueError(
                     f"groups[{index}].from_file: expected names that no other population can have, got {min(met)!r}, "
                     f"which may be one of groups[{other}]"
                 )
-
-
-def _differ_by(number: str, one: str, other: str) -> bool:
-    """Whether texts are the same, or one goes on where the other ends, with a part of a number."""
-    short, long = sorted((one, other), key=len)
-    return long.startswith(short) and re.fullmatch(f"({number})?", long.removeprefix(short)) is not None
 
 
 def check_rate(rate_per_s: float | None, populations: Sequence[Groups]) -> None:
