@@ -61,6 +61,10 @@ class Served:
         """Run something in the cluster's thread."""
         return await self.cluster.call_async(function)
 
+    async def look(self, function: Callable[[], T]) -> T:
+        """Run something in the cluster's thread that changes nothing."""
+        return function() if self.cluster.is_at_home else await self.ask(function)
+
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Wait for the cluster in this block.
@@ -221,5 +225,5 @@ class Clusters:
     async def _sample(self) -> None:
         while True:
             for served in self:
-                await served.ask(served.sample)
+                await served.look(served.sample)
             await trio.sleep(_SAMPLE_S)

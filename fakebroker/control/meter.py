@@ -153,18 +153,19 @@ class Meter:
         self.missed += come - kept
         self._seen = journal.added
         if kept:
-            self._count(journal.newest(kept))
+            self._count(journal, kept)
 
-    def _count(self, calls: Sequence[Call]) -> None:
+    def _count(self, journal: Journal, kept: int) -> None:
+        """Count the newest so many calls."""
         # Heartbeats come by the hundred thousand: nothing is done for each of them that C does not do.
-        alive = Counter([call.peer for call in calls if call.response is ALIVE])
+        alive = Counter([call.peer for call in islice(reversed(journal), kept) if call.response is ALIVE])
         for peer, count in alive.items():
             self.totals.requests["Heartbeat", peer.broker.node_id] += count
         if alive:
             self._latency("Heartbeat").add(0.0, alive.total())
-        if len(calls) == alive.total():
+        if kept == alive.total():
             return
-        for call in calls:
+        for call in journal.newest(kept):
             if call.response is ALIVE:
                 continue
             self.totals.requests[call.api.name, call.broker.node_id] += 1

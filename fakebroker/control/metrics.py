@@ -34,7 +34,7 @@ METRICS = {
 
 async def exposition(clusters: Clusters) -> str:
     """The metrics of all clusters."""
-    found = [(served.name, await served.ask(lambda served=served: _samples(served))) for served in clusters]  # type: ignore[misc]
+    found = [(served.name, await served.look(lambda served=served: _samples(served))) for served in clusters]  # type: ignore[misc]
     lines: list[str] = []
     for name, (kind, about) in METRICS.items():
         lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]

@@ -56,7 +56,7 @@ class News(TypedDict):
     timelines: dict[str, TimelineNews]
 
 
-@operation("POST", f"{CLUSTER}/news", body=Wanted)
+@operation("POST", f"{CLUSTER}/news", body=Wanted, changes_nothing=True)
 def ask_for_news(served: Served, body: Wanted) -> News:
     """What is new since somebody looked last; streams are made of it."""
     journal, meter = served.cluster.cluster.journal, served.meter

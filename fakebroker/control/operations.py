@@ -29,6 +29,7 @@ class Operation:
         query: The arguments behind the question mark, if it takes some.
         body: What the request's JSON has to be, if it takes some.
         result: What it gives.
+        changes_nothing: Whether a cluster is only looked at.
     """
 
     method: Method
@@ -39,6 +40,7 @@ class Operation:
     query: type[msgspec.Struct] | None
     body: Any
     result: Any
+    changes_nothing: bool
 
     @property
     def name(self) -> str:
@@ -64,11 +66,6 @@ class Operation:
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.run)
 
-    @property
-    def changes_nothing(self) -> bool:
-        """Whether a cluster is only looked at."""
-        return self.method == "GET"
-
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -87,7 +84,9 @@ CLUSTER = f"{V1}/clusters/{{cluster}}"
 F = typing.TypeVar("F", bound=Callable[..., Any])
 
 
-def operation(method: Method, path: str, status: int = 200, body: Any = None) -> Callable[[F], F]:
+def operation(
+    method: Method, path: str, status: int = 200, body: Any = None, *, changes_nothing: bool = False
+) -> Callable[[F], F]:
     """Makes a function an operation. Its parameters are parts of the path, or `query` or `body`.
 
     Args:
@@ -95,13 +94,15 @@ def operation(method: Method, path: str, status: int = 200, body: Any = None) ->
         path: The address.
         status: The status when it is done.
         body: What `body` has to be, if there is one.
+        changes_nothing: Whether a cluster is only looked at, though it is no GET.
     """
 
     def note(run: F) -> F:
         hints = typing.get_type_hints(run)
         names = list(inspect.signature(run).parameters)[1:]
         parts = {name: hints[name] for name in names if name not in ("query", "body")}
-        OPERATIONS.append(Operation(method, path, run, status, parts, hints.get("query"), body, hints["return"]))
+        query, result, only_looks = hints.get("query"), hints["return"], changes_nothing or method == "GET"
+        OPERATIONS.append(Operation(method, path, run, status, parts, query, body, result, only_looks))
         return run
 
     return note

@@ -39,7 +39,7 @@ class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_
 @operation("GET", f"{V1}/clusters")
 async def list_clusters(clusters: Clusters) -> ClusterList:
     """All clusters of the process."""
-    return {"clusters": [await served.ask(lambda served=served: _row(served)) for served in clusters]}  # type: ignore[misc]
+    return {"clusters": [await served.look(lambda served=served: _row(served)) for served in clusters]}  # type: ignore[misc]
 
 
 def _row(served: Served) -> ClusterRow:
@@ -61,7 +61,7 @@ async def create_cluster(clusters: Clusters, body: Arguments) -> Overview:
     first = clusters.get(DEFAULT).cluster
     given |= {"host": first.host, "advertised_host": first.advertised_host}
     served = await clusters.create(name, await trio.to_thread.run_sync(lambda: FakeCluster(**given)))
-    return await served.ask(lambda: overview(served))
+    return await served.look(lambda: overview(served))
 
 
 @operation("GET", CLUSTER)

@@ -125,7 +125,7 @@ def request_row(number: int, call: Call) -> RequestRow:
 @operation("GET", f"{CLUSTER}/journal.jsonl")
 async def export_journal(served: Served) -> Text:
     """The journal as a file that `fakebroker.server.journaling.read_journal` reads: a JSON object a line."""
-    view = await served.ask(served.cluster.journal_view)
+    view = await served.look(served.cluster.journal_view)
     view.check_kept()
     head = journal_file.Head(view.mode, view.dropped, view.node_ids)
     lines: list[str] = []
@@ -166,7 +166,7 @@ async def wait_for_state(served: Served, body: Arguments) -> GroupDetail:
     given = _checked(body)
     with served.waiting():
         view = await served.cluster.wait_for_state_async(**given)
-    return await served.ask(lambda: detail(served, view.group_id))
+    return await served.look(lambda: detail(served, view.group_id))
 
 
 @operation("POST", f"{CLUSTER}/wait/generation", body=arguments_of(FakeCluster.wait_for_generation))
@@ -175,7 +175,7 @@ async def wait_for_generation(served: Served, body: Arguments) -> GroupDetail:
     given = _checked(body)
     with served.waiting():
         view = await served.cluster.wait_for_generation_async(**given)
-    return await served.ask(lambda: detail(served, view.group_id))
+    return await served.look(lambda: detail(served, view.group_id))
 
 
 @operation("POST", f"{CLUSTER}/wait/commit", body=arguments_of(FakeCluster.wait_for_commit))
@@ -198,6 +198,6 @@ async def wait_for_request(served: Served, body: Arguments) -> Requests:
     given = _checked(body)
     with served.waiting():
         calls = await served.cluster.wait_for_request_async(**given)
-    view = await served.ask(served.cluster.journal_view)
+    view = await served.look(served.cluster.journal_view)
     numbers = {id(call): number for number, call in view.numbered()}
     return {"requests": [request_row(numbers.get(id(call), 0), call) for call in calls[-MAX_LISTED:]]}

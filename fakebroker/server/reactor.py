@@ -121,7 +121,10 @@ class Reactor:
         """Run something between two requests that may change the cluster, then do what follows from it."""
         result = function()
         self._tick()
-        self._sleep.cancel()
+        # What is due may be due sooner now. Where it is not, nobody is woken: there is more asking than changing.
+        due_at = trio.current_time() + (0 if self._resumable else self._seconds_to_sleep())
+        if due_at < self._sleep.deadline:
+            self._sleep.deadline = due_at
         return result
 
     def _seconds_to_sleep(self) -> float:

@@ -254,6 +254,23 @@ def test_a_test_moves_trios_clock_by_hand() -> None:
     in_mock_time(main)
 
 
+def test_who_only_looks_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[str] = []
+
+    async def main(_: trio.testing.MockClock) -> None:
+        async with FakeCluster() as cluster, trio.open_nursery() as nursery:
+            connection = await async_stable(cluster, nursery)
+            await trio.testing.wait_all_tasks_blocked()
+            with monkeypatch.context() as patch:
+                patch.setattr(cluster._reactor, "_turn", lambda: turns.append("turn"))
+                assert cluster.group("g").state == "Stable"
+                await trio.testing.wait_all_tasks_blocked()
+            assert turns == []
+            await connection.aclose()
+
+    in_mock_time(main)
+
+
 @pytest.mark.parametrize("clock", ["real", "manual", Scaled(10)])
 def test_a_fetch_waits_in_trios_time(clock: Any) -> None:
     waited_s: list[float] = []
