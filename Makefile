@@ -36,8 +36,9 @@ rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew,
 	$(BIN)/python -m tests.replay.test_workload_docs
 	$(BIN)/python -m tests.replay.test_run_schema
 
-bench: $(STAMP) ## measure against librdkafka's mock cluster
+bench: $(STAMP) ## measure against librdkafka's mock cluster, and what control over HTTP costs
 	$(BIN)/python -m tests.bench.bench
+	$(BIN)/python -m tests.bench.control
 
 bench-replay: $(STAMP) ## measure the replay, and real clients that do the same
 	$(BIN)/python -m tests.bench.replay

@@ -1,9 +1,10 @@
 """A paced load of control calls, and streams of events that are read: what watching a busy cluster comes to.
 
-    python -m tests.bench.control_load PORT CALLS_PER_S STREAMS SECONDS
+    python -m tests.bench.control_load PORT CALLS_PER_S STREAMS
 
-Prints one JSON line. Calls go out when they are due, on connections that are kept; the load must cost less than what it
-measures, so an answer is only looked at for its status and length.
+For each line that comes it does so for as many seconds as the line says, and prints one of JSON. Calls go out when they
+are due, on connections that are kept; the load must cost less than what it measures, so an answer is only looked at for
+its status and length.
 """
 
 import json
@@ -12,6 +13,7 @@ import socket
 import sys
 import time
 from collections import deque
+from contextlib import ExitStack
 
 CONNECTIONS = 16
 _V1 = "/v1/clusters/default"
@@ -57,40 +59,44 @@ class Caller:
 
 def run(port: int, calls_per_s: float, streams: int, seconds: float) -> dict[str, float]:
     """Calls for so long; gives how many were made, and how many milliseconds after they were due they were answered."""
-    selector = selectors.DefaultSelector()
-    for _ in range(streams):
-        listener = Caller(port)
-        listener.send(0.0, "GET", f"{_V1}/stream", "")
-        selector.register(listener.socket, selectors.EVENT_READ)
-    free = deque(Caller(port) for _ in range(CONNECTIONS))
-    for caller in free:
-        selector.register(caller.socket, selectors.EVENT_READ, caller)
-    made = heard_bytes = refused = 0
-    latencies: list[float] = []
-    start = time.perf_counter()
-    while (now := time.perf_counter()) < start + seconds:
-        due_at = start + made / calls_per_s
-        if free and now >= due_at:
-            free.popleft().send(due_at, *CALLS[made % len(CALLS)])
-            made += 1
-            continue
-        for key, _ in selector.select(max(0.0, due_at - now) if free else 1.0):
-            caller = key.data
-            if caller is None:
-                heard_bytes += len(key.fileobj.recv(1 << 18))  # type: ignore[union-attr]  # a socket
-            elif (status := caller.receive()) is not None:
-                refused += status >= 400
-                latencies.append((time.perf_counter() - caller.due_at) * 1000)
-                free.append(caller)
+    with ExitStack() as stack, selectors.DefaultSelector() as selector:
+        for _ in range(streams):
+            listener = Caller(port)
+            stack.enter_context(listener.socket)
+            listener.send(0.0, "GET", f"{_V1}/stream", "")
+            selector.register(listener.socket, selectors.EVENT_READ)
+        free = deque(Caller(port) for _ in range(CONNECTIONS))
+        for caller in free:
+            stack.enter_context(caller.socket)
+            selector.register(caller.socket, selectors.EVENT_READ, caller)
+        made = heard_bytes = refused = 0
+        latencies: list[float] = []
+        start = time.perf_counter()
+        # Nothing is left undone at the end: what comes after is measured too.
+        while (now := time.perf_counter()) < start + seconds or len(free) < CONNECTIONS:
+            due_at = start + made / calls_per_s
+            if free and now >= due_at and now < start + seconds:
+                free.popleft().send(due_at, *CALLS[made % len(CALLS)])
+                made += 1
+                continue
+            for key, _ in selector.select(max(0.0, due_at - now) if free else 1.0):
+                caller = key.data
+                if caller is None:
+                    heard_bytes += len(key.fileobj.recv(1 << 18))  # type: ignore[union-attr]  # a socket
+                elif (status := caller.receive()) is not None:
+                    refused += status >= 400
+                    latencies.append((time.perf_counter() - caller.due_at) * 1000)
+                    free.append(caller)
     latencies.sort()
     return {
-        "calls_per_s": len(latencies) / (time.perf_counter() - start),
-        "refused": refused,
-        "p50_ms": latencies[len(latencies) // 2],
-        "p99_ms": latencies[len(latencies) * 99 // 100],
+        "calls_per_s": made / seconds,
+        "refused_per_s": refused / seconds,
+        "p50_ms": latencies[made // 2],
+        "p99_ms": latencies[made * 99 // 100],
         "heard_kib_per_s": heard_bytes / seconds / 1024,
     }
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
+    for line in sys.stdin:
+        print(json.dumps(run(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), float(line))), flush=True)
