@@ -47,7 +47,7 @@ class Census:
         # A group that goes or changes is heard of; one that comes need not be, but then there are more of them.
         sizes = [len(broker.coordinator.groups()) for broker in core.brokers.values()]
         when = core.history, self._meter.changes, dict(core.controller.zombies), sizes
-        if self._counted is None or core.history.listener is None or when != self._when:
+        if self._counted is None or not self._meter.hears or when != self._when:
             self._counted, self._when = self._count(), when
         return self._counted
 

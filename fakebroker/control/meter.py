@@ -123,12 +123,16 @@ class Meter:
             self.catch_up()
         return False
 
+    @property
+    def hears(self) -> bool:
+        """Whether it hears now of what groups do."""
+        return self._history is self._cluster.cluster.history and not self._has_ended
+
     def end(self) -> None:
         """Listen no more: whoever runs the cluster keeps it without this."""
         self._has_ended = True
-        history = self._cluster.cluster.history
-        if history.listener == self._note:
-            history.listener = None
+        if self._history is not None:
+            self._history.listeners.remove(self._note)
 
     def catch_up(self) -> None:
         """Count what has come since the last time."""
@@ -138,7 +142,7 @@ class Meter:
             self._journal, self._seen = core.journal, 0
         if core.history is not self._history:
             self._history = core.history
-            core.history.listener = self._note
+            core.history.listeners.append(self._note)
         self._count_new()
         if self._owed:
             self._owed = [call for call in self._owed if not self._is_over(call)]

@@ -164,13 +164,13 @@ class History:
         max_moments: How many are kept in all. Over it, the group that has been quiet for longest loses its oldest.
 
     Attributes:
-        listener: Is told of a group's id and of its new moments, oldest first.
+        listeners: Are told of a group's id and of its new moments, oldest first.
     """
 
     def __init__(self, max_moments_of_a_group: int = MAX_MOMENTS_OF_A_GROUP, max_moments: int = MAX_MOMENTS) -> None:
         self.max_moments_of_a_group = max_moments_of_a_group
         self.max_moments = max_moments
-        self.listener: Callable[[str, Sequence[Moment]], None] | None = None
+        self.listeners: list[Callable[[str, Sequence[Moment]], None]] = []
         self._count = 0
         self._moments: dict[str, deque[Moment]] = {}  # The group that has been quiet for longest comes first.
 
@@ -191,8 +191,8 @@ class History:
         timers = _timers(group, now_ms, with_members=last["state_from"] != last["state_to"])
         new.append(Moment(**last, coordinator_id=coordinator_id, timers=timers))
         moments.extend(new)
-        if self.listener is not None:
-            self.listener(group.group_id, new)
+        for listener in self.listeners:
+            listener(group.group_id, new)
         self._count += len(new)
         while len(moments) > self.max_moments_of_a_group:
             self._drop_oldest(group.group_id)

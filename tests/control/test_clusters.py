@@ -48,16 +48,21 @@ async def test_nobody_looks_any_more_when_control_has_ended() -> None:
         async with clusters.watched():
             cluster.seed_group("g", 1, topics=["orders"])
             assert meter.changes > 0
-        assert cluster.cluster.history.listener is None
+        assert cluster.cluster.history.listeners == []
         cluster.seed_group("h", 1, topics=["orders"])
         assert cluster._reactor.watchers == []
 
 
 @in_trio_with_sockets
-async def test_who_listens_after_it_goes_on_when_control_ends() -> None:
+async def test_two_that_control_a_cluster_hear_of_the_same() -> None:
     async with FakeCluster(1) as cluster:
-        heard = []
-        async with Clusters(cluster).watched():
-            cluster.cluster.history.listener = lambda group_id, _: heard.append(group_id)
-        cluster.seed_group("g", 1)
-        assert heard == ["g"]
+        first, second = Clusters(cluster), Clusters(cluster)
+        async with first.watched():
+            async with second.watched():
+                cluster.seed_group("g", 1)
+                both = [each.get("default").meter for each in (first, second)]
+                assert [set(meter.changed_since(0)) for meter in both] == [{"g"}, {"g"}]
+            cluster.seed_group("h", 1)
+            assert [set(meter.changed_since(0)) for meter in both] == [{"g", "h"}, {"g"}]
+            assert [each.get("default").census.now().members for each in (first, second)] == [2, 2]
+        assert cluster.cluster.history.listeners == []
