@@ -162,7 +162,8 @@ class Meter:
     def _count(self, journal: Journal, kept: int) -> None:
         """Count the newest so many calls."""
         # Heartbeats come by the hundred thousand: nothing is done for each of them that C does not do.
-        alive = Counter([call.peer for call in islice(reversed(journal), kept) if call.response is ALIVE])
+        newest = islice(reversed(journal), kept)
+        alive = Counter([call.peer for call in newest if call.response is ALIVE and not call.answered_after])
         for peer, count in alive.items():
             self.totals.requests["Heartbeat", peer.broker.node_id] += count
         if alive:
@@ -170,7 +171,7 @@ class Meter:
         if kept == alive.total():
             return
         for call in journal.newest(kept):
-            if call.response is ALIVE:
+            if call.response is ALIVE and not call.answered_after:
                 continue
             self.totals.requests[call.api.name, call.broker.node_id] += 1
             if not self._is_over(call):

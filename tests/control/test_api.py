@@ -165,11 +165,17 @@ def test_looking_changes_nothing() -> None:
         fault = control.post("/faults", {"api": "Heartbeat", "drop": True, "nth": 2}, 201)["id"]
         known = {"cluster": "default", "node_id": "1", "topic": "orders", "id": fault, "group_id": "g"}
         unknown = known | {"topic": "none", "group_id": "nobody"}
-        looks = [one.path for one in OPERATIONS if one.method == "GET"]
-        paths = [path.format_map(names) for path in looks for names in (known, unknown)]
+        everything = {"overview": True, "requests": True, "groups": True, "timelines": ["g"], "after": "0.0"}
+        looks = [(one.method, one.path) for one in OPERATIONS if one.changes_nothing]
+        asked = [
+            (method, path.format_map(names), everything if method == "POST" else None)
+            for method, path in looks
+            for names in (known, unknown)
+        ]
         assert len(looks) > 15
-        before = [control.ask("GET", path) for path in paths]
-        after = [control.ask("GET", path) for path in reversed(paths)][::-1]
+        assert {method for method, _ in looks} == {"GET", "POST"}
+        before = [control.ask(*one) for one in asked]
+        after = [control.ask(*one) for one in reversed(asked)][::-1]
         assert [(one.status, one.body) for one in after] == [(one.status, one.body) for one in before]
         assert {one.status for one in before} == {200, 404}
 
@@ -251,16 +257,34 @@ def test_waiting(control: Asking) -> None:
     assert answer.json["detail"].startswith("never came, within 0 s: group g in Empty")
 
 
-def test_what_is_waited_for_comes_meanwhile(control: Asking) -> None:
+@pytest.mark.parametrize(
+    ("kind", "wish", "expected"),
+    [
+        ("state", {"group_id": "g", "state": "Stable", "members": 1}, {"state": "Stable"}),
+        ("generation", {"group_id": "g", "above": 4}, {"generation_id": 5}),
+        ("commit", {"group_id": "g", "partition": "orders-0", "at_least": 7}, {"offset": 7}),
+        ("request", {"api": "FindCoordinator"}, {}),
+    ],
+)
+def test_what_is_waited_for_comes_meanwhile(
+    control: Asking, kind: str, wish: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    watchers = control.cluster.call(lambda: len(control.cluster._reactor.watchers))
     found: list[Any] = []
     waiter = threading.Thread(
-        target=lambda: found.append(control.post("/wait/request", {"api": "FindCoordinator", "timeout_s": 30}))
+        target=lambda: found.append(control.post(f"/wait/{kind}", {**wish, "timeout_s": 30})), daemon=True
     )
     waiter.start()
+    while control.cluster.call(lambda: len(control.cluster._reactor.watchers)) == watchers:
+        assert waiter.is_alive()
+    seed = {"members": 1, "topics": ["orders"], "generation": 5, "offsets": {"orders-0": 7}}
+    control.post("/groups/g/seed", seed, 201)
     with Wire(control.cluster.brokers[0]) as wire:
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
     waiter.join()
-    assert [row["api"] for row in found[0]["requests"]] == ["FindCoordinator"]
+    assert found[0].items() >= expected.items()
+    if kind == "request":
+        assert [row["api"] for row in found[0]["requests"]] == ["FindCoordinator"]
 
 
 def test_events(control: Asking) -> None:

@@ -124,6 +124,41 @@ def test_what_is_owed_is_counted_when_it_is_answered_and_counting_goes_on_after_
         assert meter.totals.requests == {("Heartbeat", 1): 1, ("FindCoordinator", 1): 2}
 
 
+def test_how_long_an_answer_took_that_was_delayed_is_told_whenever_it_is_counted() -> None:
+    with FakeCluster(1, {"orders": 1}, clock="manual") as cluster:
+        cluster.seed_group("g", 1, topics=["orders"])
+        member_id = cluster.group("g").members[0].member_id
+        meter = Meter(cluster)
+        cluster.fail("Heartbeat", delay_s=3)
+        with Wire(cluster.brokers[0]) as wire:
+            wire.send(HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id))
+            cluster.wait_for_request("Heartbeat")
+            cluster.advance(3)
+            assert wire.receive() is not None
+        cluster.call(meter.catch_up)
+        assert meter.totals.requests == {("Heartbeat", 1): 1}
+        assert meter.totals.latencies["Heartbeat"].sum_ms == 3000
+
+
+def test_metrics_tell_clusters_apart_and_which_faults_were_hit() -> None:
+    with asking(1) as control:
+        assert control.ask("POST", "/v1/clusters", {"name": "other", "brokers": 2}).status == 201
+        fault = control.post("/faults", {"api": "FindCoordinator", "error": "COORDINATOR_NOT_AVAILABLE"}, 201)["id"]
+        with Wire(control.cluster.brokers[0]) as wire:
+            for _ in range(2):
+                wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        found = {
+            family.name: {frozenset(sample.labels.items()): sample.value for sample in family.samples}
+            for family in text_string_to_metric_families(control.ask("GET", "/metrics").body.decode())
+        }
+    mine = {"cluster": "default", "broker": 1}
+    assert found["fakebroker_fault_hits"] == {labeled(cluster="default", fault=fault, api="FindCoordinator"): 2}
+    assert found["fakebroker_faults"] == {labeled(cluster="default"): 1, labeled(cluster="other"): 0}
+    assert found["fakebroker_requests"] == {labeled(**mine, api="FindCoordinator"): 2}
+    ups = [mine, {"cluster": "other", "broker": 1}, {"cluster": "other", "broker": 2}]
+    assert found["fakebroker_broker_up"] == {labeled(**one): 1 for one in ups}
+
+
 def test_what_the_journal_has_forgotten_by_a_reset_is_missed() -> None:
     with FakeCluster(1, clock="manual", journal_calls=3) as cluster:
         meter = Meter(cluster)

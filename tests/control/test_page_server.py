@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from fakebroker import FakeCluster
 from fakebroker.control.server import ControlServer
-from tests.control.browsing import PATIENCE_MS, REFUSED, is_live, looking_at
+from tests.control.browsing import PATIENCE_MS, REFUSED, faint_texts, is_live, looking_at
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +30,30 @@ def test_asks_for_the_token(browser: Browser, cluster: FakeCluster) -> None:
         page.reload()
         is_live(page)
         expect(dialog).to_be_hidden()
+
+
+@pytest.mark.parametrize("token", [None, "sesame"])
+def test_the_page_of_the_document_lists_every_operation(
+    browser: Browser, cluster: FakeCluster, token: str | None
+) -> None:
+    with (
+        ControlServer(cluster, token=token) as server,
+        looking_at(browser, f"{server.url}/docs", may_say=(REFUSED,)) as page,
+    ):
+        if token is not None:
+            page.get_by_label("Token").fill(token)
+            page.keyboard.press("Enter")
+        headers = {"authorization": f"Bearer {token}"}
+        request = urllib.request.Request(f"{server.url}/openapi.json", headers=headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE_MS / 1000) as response:
+            paths = json.load(response)["paths"]
+        told = page.locator("summary")
+        expect(told).to_have_count(sum(map(len, paths.values())))
+        told.filter(has_text="/healthz").click()
+        expect(page.get_by_text("200: It is.")).to_be_visible()
+        told.filter(has_text="/wait/state").click()
+        expect(page.locator("details[open] pre").filter(has_text='"group_id"').first).to_be_visible()
+        assert faint_texts(page) == []
 
 
 def test_says_that_the_server_is_gone_and_comes_back_with_it(browser: Browser, cluster: FakeCluster) -> None:

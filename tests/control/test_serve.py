@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,25 @@ def mistaken(*arguments: str, **environment: str) -> "subprocess.CompletedProces
         check=False,
         env={**os.environ, **environment},
     )
+
+
+def test_elsewhere_it_makes_a_token_and_tells_it() -> None:
+    command = [sys.executable, "-m", "fakebroker", "serve", "--port", "0", "--control", "0.0.0.0:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            url = [process.stdout.readline().strip().partition("=")[2] for _ in range(2)][1]
+            token = next(line.strip().partition("control token=")[2] for line in process.stderr if "token=" in line)
+            assert len(token) >= 32
+            with closing(HTTPConnection("127.0.0.1", int(url.rpartition(":")[2]), timeout=PATIENCE_S)) as connection:
+                for shown, status in (({}, 401), ({"authorization": f"Bearer {token}"}, 200)):
+                    connection.request("GET", BASE, headers=shown)
+                    with connection.getresponse() as answer:
+                        answer.read()
+                        assert answer.status == status
+        finally:
+            process.terminate()
 
 
 def test_a_port_in_use_is_one_sentence() -> None:
