@@ -31,7 +31,7 @@ TOPIC = "orders"
 GROUP_SIZE = 5
 HEARTBEAT_MS, COMMIT_MS, SESSION_MS = 3_000, 5_000, 10_000
 _LOOK_EVERY_S = 0.25
-_HEAD_START_S = 0.5
+HEAD_START_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Task:
         ramp_s: How long it takes until all have come.
         lanes: How many connections members share; one of its own for each of them if not given.
         closed_loop: Whether each heartbeat follows the answer to the last one; there are no commits then.
-        start_s: When to start, in seconds since the Unix epoch; as soon as it can be if not given.
+        waits: Whether it says `ready` and is told when to start, in seconds since the Unix epoch.
         prefix: Of the names, so that processes play groups of their own.
         commit_ms: From one commit of a member to the next.
     """
@@ -56,7 +56,7 @@ class Task:
     ramp_s: float
     lanes: int | None = None
     closed_loop: bool = False
-    start_s: float | None = None
+    waits: bool = False
     prefix: str = "a"
     commit_ms: int = COMMIT_MS
 
@@ -106,7 +106,9 @@ def swarm(task: Task) -> dict[str, float]:
     manner = Manner(lanes=task.lanes, closed_loop=task.closed_loop, duration_s=task.seconds + task.ramp_s)
     players = Swarm(task.scripts(), addresses(task.bootstrap), stream.add, report, manner)
     players.connect()
-    start_s = task.start_s or time.time() + _HEAD_START_S
+    if task.waits:
+        print("ready", flush=True)
+    start_s = float(sys.stdin.readline()) if task.waits else time.time() + HEAD_START_S
     rows = sum(batch.num_rows for batch in stream.during(lambda: players.play(start_s), players.stop))
     assert last.requests <= rows, f"{last.requests} requests in {rows} events"
     return {"requests": last.requests, "errors": last.errors}

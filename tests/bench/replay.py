@@ -26,7 +26,7 @@ from rich.table import Table
 from fakebroker.replay.embedded import embedded_cluster
 from fakebroker.replay.topics import ready_topics
 from fakebroker.replay.workload import Cluster
-from tests.bench.players import COMMIT_MS, GROUP_SIZE, HEARTBEAT_MS, TOPIC
+from tests.bench.players import COMMIT_MS, GROUP_SIZE, HEAD_START_S, HEARTBEAT_MS, TOPIC
 
 SEED = 1
 OUT = Path("bench-results/replay.json")
@@ -34,9 +34,6 @@ CLUSTER = Cluster(brokers=2, config={"group.initial.rebalance.delay.ms": 0})
 OUR_CLIENTS, REAL_CLIENTS = "swarm", ("confluent-kafka", "aiokafka")
 LANES = {"own connections": None, "two lanes": 2}
 """How members in closed loop are connected."""
-
-_START_UP_S = 4.0
-"""From the moment that processes are started to the one at which they begin to play together."""
 
 Played = dict[str, float]
 
@@ -86,7 +83,8 @@ class Figure:
 
 def started(way: str, task: Mapping[str, Any]) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "tests.bench.players", way, json.dumps(task)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def finished(process: "subprocess.Popen[str]") -> Played:
@@ -110,10 +108,18 @@ def served() -> Iterator[str]:
 
 def in_closed_loop(bootstrap: str, connected: str, size: Size) -> list[Played]:
     """Two processes of members that ask as fast as they are answered."""
-    start_s = time.time() + _START_UP_S
     task = {"bootstrap": bootstrap, "members": size.closed, "seconds": size.seconds / 2, "ramp_s": 1}
-    task |= {"closed_loop": True, "lanes": LANES[connected], "start_s": start_s}
+    task |= {"closed_loop": True, "lanes": LANES[connected], "waits": True}
     processes = [started(OUR_CLIENTS, {**task, "prefix": f"{connected}-{side}"}) for side in ("a", "b")]
+    for process in processes:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert said == "ready\n", process.communicate()[1]
+    start_s = time.time() + HEAD_START_S
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(f"{start_s}\n")
+        process.stdin.flush()
     return [finished(process) for process in processes]
 
 
