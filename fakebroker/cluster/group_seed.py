@@ -5,7 +5,7 @@ What a seed leaves open is filled in as consumers of Kafka would have it. Change
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from fakebroker.cluster.cluster import Cluster, uuid_text
 from fakebroker.cluster.consumer_protocol import Place, assignment_bytes, share_out, subscription_bytes
@@ -235,10 +235,30 @@ def _member_seeds(seed: GroupSeed) -> list[MemberSeed]:
     for number, member in enumerate(given, 1):
         if isinstance(member, str):
             member = MemberSeed(client_id=member)
-        elif member.client_id is None:
+        elif not isinstance(member, MemberSeed):
+            member = _member_of(member, f"group {seed.group_id!r}: member {number}")
+        if member.client_id is None:
             member = replace(member, client_id=f"consumer-{seed.group_id}-{number}")
         members.append(member)
     return members
+
+
+def _member_of(told: object, where: str) -> MemberSeed:
+    """A member as JSON and TOML tell it.
+
+    Raises:
+        ConfigError: It is not told like this.
+    """
+    if not isinstance(told, Mapping):
+        raise ConfigError(f"{where}={told!r}, expected a client id or a table")
+    kinds = {each.name: int if each.name.endswith("_ms") else str for each in fields(MemberSeed)}
+    for name, value in told.items():
+        if name not in kinds:
+            raise ConfigError(f"{where}: unknown {name}={value!r}, expected one of {', '.join(kinds)}")
+        if type(value) is not kinds[name]:
+            expected = "a whole number" if kinds[name] is int else "text"
+            raise ConfigError(f"{where}: {name}={value!r}, expected {expected}")
+    return MemberSeed(**told)
 
 
 def _names_of(member: MemberSeed) -> list[str]:
