@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import IO, NamedTuple
 
 from rich.console import Console
@@ -35,8 +36,11 @@ from tests.server.wire import Wire
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 CALLS_PER_S = 200
 GROUPS = 10_000
+MEMBERS = [{"session_timeout_ms": 1_800_000}] * 2
+"""Of each group; they say nothing, and are to stay."""
 STREAMS = 20
 MOST_LOST = 0.1
+OUT = Path("bench-results/control.json")
 MOST_STOLEN = 0.02
 MOST_ATTEMPTS = 3
 """Rounds for each one that is to count."""
@@ -85,7 +89,8 @@ def serving(*, with_control: bool) -> Iterator[tuple[int, int]]:
 def _seed(events: IO[str], port: int) -> None:
     """Put groups there; who lists or sorts them has something to do then."""
     for number in range(GROUPS):
-        events.write(json.dumps({"do": "seed_group", "group_id": f"group-{number:05}", "members": 2}) + "\n")
+        event = {"do": "seed_group", "group_id": f"group-{number:05}", "members": MEMBERS}
+        events.write(json.dumps(event) + "\n")
     events.flush()
     last = DescribeGroupsRequest(groups=[f"group-{GROUPS - 1:05}"])
     with Wire(BrokerView(1, "127.0.0.1", port, up=True)) as wire:
@@ -161,7 +166,8 @@ def rounds_of(count: int, seconds: float, progress: Progress) -> list[Round]:
     with ExitStack() as stack:
         port, _ = stack.enter_context(serving(with_control=False))
         controlled_port, control_port = stack.enter_context(serving(with_control=True))
-        plain, controlled = Load(port, CONNECTIONS), Load(controlled_port, CONNECTIONS)
+        plain = stack.enter_context(Load(port, CONNECTIONS))
+        controlled = stack.enter_context(Load(controlled_port, CONNECTIONS))
         working = stack.enter_context(Beside("-c", OTHER_WORK, str(OTHER_SHARE)))
         asking = stack.enter_context(
             Beside("-m", "tests.bench.control_load", *map(str, (control_port, CALLS_PER_S, STREAMS)))
@@ -181,7 +187,7 @@ def rounds_of(count: int, seconds: float, progress: Progress) -> list[Round]:
 
 
 class Lost(NamedTuple):
-    """Which share of the heartbeats is lost: the median of the rounds, and between what it is with 95 % confidence."""
+    """Which share of the heartbeats is lost: the median of many rounds, and what it is between by about 95 %."""
 
     least: float
     median: float
@@ -213,8 +219,9 @@ def show(results: list[Round], console: Console) -> None:
     table.add_row("lost", "", *(str(Lost.of(results, setting)) for setting in SETTINGS[1:]))
     console.print(table)
     lost = Lost.of(results, "controlled")
-    verdict = "reached" if lost.median <= MOST_LOST else "MISSED"
-    console.print(f"heartbeats lost to control: {lost}, target at most {MOST_LOST:.0%}: {verdict}")
+    was_asked = all(one["controlled"]["calls_per_s"] > 0.95 * CALLS_PER_S for one in results)
+    verdict = "reached" if lost.median < MOST_LOST and was_asked else "MISSED"
+    console.print(f"heartbeats lost to control: {lost}, target below {MOST_LOST:.0%}: {verdict}")
 
 
 def _median(results: list[Round], setting: str, metric: str, form: str) -> str:
@@ -231,14 +238,14 @@ def main() -> None:
     console = Console()
     with Progress(console=console) as progress:
         progress.add_task("heartbeats in all settings", total=arguments.rounds)
-        results = [
-            one
-            for _ in range(PROCESSES)
-            for one in rounds_of(arguments.rounds // PROCESSES, arguments.seconds, progress)
-        ]
+        counts = [(arguments.rounds + each) // PROCESSES for each in range(PROCESSES)]
+        results = [one for count in counts if count for one in rounds_of(count, arguments.seconds, progress)]
     if not results:
         raise SystemExit("nothing was measured: other machines on this hardware disturbed every round")
     show(results, console)
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps(results, indent=2) + "\n")
+    console.print(f"written to {OUT}")
 
 
 if __name__ == "__main__":

@@ -17,18 +17,20 @@ from contextlib import ExitStack
 
 CONNECTIONS = 16
 _V1 = "/v1/clusters/default"
-_FAULT = json.dumps({"api": "Heartbeat", "client_id": "nobody", "drop": True})
+_HOLD = '{"state": "PreparingRebalance"}'
 CALLS = (
     ("GET", f"{_V1}/groups?limit=20", ""),
     ("GET", f"{_V1}/brokers", ""),
-    ("GET", f"{_V1}/faults", ""),
+    ("DELETE", f"{_V1}/faults", ""),
     ("GET", f"{_V1}/clock", ""),
     ("POST", f"{_V1}/wait/state", '{"group_id": "nobody", "state": "Dead"}'),
     ("GET", f"{_V1}/journal?limit=10", ""),
+    ("POST", f"{_V1}/groups/group-00007/hold", _HOLD),
     ("GET", _V1, ""),
+    ("POST", f"{_V1}/groups/group-00008/hold", _HOLD),
     ("POST", f"{_V1}/topics", "{}"),
 )
-"""The last one is refused."""
+"""The last one is refused. No fault is there: each request to a broker would have to be held against it."""
 
 
 class Caller:
@@ -37,24 +39,32 @@ class Caller:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.due_at = 0.0
         self._data = b""
 
-    def send(self, due_at: float, method: str, path: str, body: str) -> None:
-        self.due_at = due_at
+    def send(self, method: str, path: str, body: str = "") -> None:
         head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
         self.socket.sendall((head + body).encode())
 
-    def receive(self) -> int | None:
-        """Reads on; the status once the answer is whole."""
+    def call(self, number: int, due_at: float) -> None:
+        """Make the call of this number."""
+        self._is_refused, self.due_at = number % len(CALLS) == len(CALLS) - 1, due_at
+        self.send(*CALLS[number % len(CALLS)])
+
+    def receive(self) -> bytes:
         piece = self.socket.recv(1 << 18)
         assert piece, "the control server closed a connection"
-        self._data += piece
+        return piece
+
+    def is_answered(self) -> bool:
+        """Reads on; whether the answer is whole."""
+        self._data += self.receive()
         head, end, body = self._data.partition(b"\r\n\r\n")
-        if not end or len(body) < int(head.lower().partition(b"content-length: ")[2].split(b"\r\n", 1)[0]):
-            return None
+        _, told, length = head.lower().partition(b"content-length: ")
+        if not end or (told and len(body) < int(length.split(b"\r\n", 1)[0])):
+            return False
+        assert (int(head[9:12]) >= 400) == self._is_refused, self._data.decode()
         self._data = b""
-        return int(head[9:12])
+        return True
 
 
 def run(port: int, calls_per_s: float, streams: int, seconds: float) -> dict[str, float]:
@@ -63,34 +73,33 @@ def run(port: int, calls_per_s: float, streams: int, seconds: float) -> dict[str
         for _ in range(streams):
             listener = Caller(port)
             stack.enter_context(listener.socket)
-            listener.send(0.0, "GET", f"{_V1}/stream", "")
-            selector.register(listener.socket, selectors.EVENT_READ)
+            listener.send("GET", f"{_V1}/stream")
+            selector.register(listener.socket, selectors.EVENT_READ, (listener, False))
         free = deque(Caller(port) for _ in range(CONNECTIONS))
         for caller in free:
             stack.enter_context(caller.socket)
-            selector.register(caller.socket, selectors.EVENT_READ, caller)
-        made = heard_bytes = refused = 0
+            selector.register(caller.socket, selectors.EVENT_READ, (caller, True))
+        made = heard_bytes = 0
         latencies: list[float] = []
         start = time.perf_counter()
         # Nothing is left undone at the end: what comes after is measured too.
         while (now := time.perf_counter()) < start + seconds or len(free) < CONNECTIONS:
             due_at = start + made / calls_per_s
-            if free and now >= due_at and now < start + seconds:
-                free.popleft().send(due_at, *CALLS[made % len(CALLS)])
+            may_call = bool(free) and due_at < start + seconds
+            if may_call and now >= due_at:
+                free.popleft().call(made, due_at)
                 made += 1
                 continue
-            for key, _ in selector.select(max(0.0, due_at - now) if free else 1.0):
-                caller = key.data
-                if caller is None:
-                    heard_bytes += len(key.fileobj.recv(1 << 18))  # type: ignore[union-attr]  # a socket
-                elif (status := caller.receive()) is not None:
-                    refused += status >= 400
+            for key, _ in selector.select(due_at - now if may_call else max(0.001, start + seconds - now)):
+                caller, calls = key.data
+                if not calls:
+                    heard_bytes += len(caller.receive())
+                elif caller.is_answered():
                     latencies.append((time.perf_counter() - caller.due_at) * 1000)
                     free.append(caller)
     latencies.sort()
     return {
         "calls_per_s": made / seconds,
-        "refused_per_s": refused / seconds,
         "p50_ms": latencies[made // 2],
         "p99_ms": latencies[made * 99 // 100],
         "heard_kib_per_s": heard_bytes / seconds / 1024,

@@ -98,6 +98,14 @@ class Load:
             member.socket.setblocking(False)
             self._poller.register(fd, select.EPOLLIN)
 
+    def __enter__(self) -> "Load":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._poller.close()
+        for member in self._members.values():
+            member.socket.close()
+
     def run(self, seconds: float) -> dict[str, float]:
         """Heartbeats for so long; gives requests per second, errors and latencies in microseconds."""
         members, poll = self._members, self._poller.poll
@@ -135,4 +143,5 @@ class Load:
 
 
 if __name__ == "__main__":
-    print(json.dumps(Load(int(sys.argv[1]), int(sys.argv[2])).run(float(sys.argv[3]))))
+    with Load(int(sys.argv[1]), int(sys.argv[2])) as members:
+        print(json.dumps(members.run(float(sys.argv[3]))))
