@@ -210,9 +210,9 @@ def _controlled(cluster: FakeCluster, address: tuple[str, int] | None, token: st
     from fakebroker.control.server import ControlServer  # the base install has no HTTP server
 
     with ControlServer(cluster, *address, token) as server:
-        print(f"control={server.url}", flush=True)
-        if server.has_made_token:
+        if server.has_made_token:  # Before the address: who reads that can have the token.
             print(f"control token={server.token}", file=sys.stderr, flush=True)
+        print(f"control={server.url}", flush=True)
         yield
 
 

@@ -35,7 +35,8 @@ class Seeding(RunningCluster):
 
         Args:
             group_id: The group.
-            members: How many; or a client id or `MemberSeed` for each, the leader first. Their sessions begin now.
+            members: How many; or a client id or `MemberSeed` for each, the leader first; a table of what that takes is
+                as good. Their sessions begin now.
             topics: What all members subscribe to; by default the topics of `assignment` and of the offsets.
             generation: The generation that it is in: 1 by default, 2 for one that is being completed.
             state: Kafka's name; by default Stable with members, Empty without. Dead is one that has been deleted.

@@ -138,7 +138,7 @@ class Beside:
         self._process.communicate()
 
 
-def measure(load: Load, seconds: float, beside: Beside | None) -> dict[str, float]:
+def measure(seconds: float, load: Load, beside: Beside | None) -> dict[str, float]:
     """Heartbeats while something is done beside, or nothing."""
     if beside is not None:
         beside.begin(START_S + seconds)
@@ -177,7 +177,7 @@ def rounds_of(count: int, seconds: float, progress: Progress) -> list[Round]:
         for attempt in range(count * MOST_ATTEMPTS):
             first = attempt % len(SETTINGS)
             order = SETTINGS[first:] + SETTINGS[:first]
-            one = {setting: measure(settings[setting][0], seconds, settings[setting][1]) for setting in order}
+            one = {setting: measure(seconds, *settings[setting]) for setting in order}
             if max(result["stolen"] for result in one.values()) <= MOST_STOLEN:
                 found.append(one)
                 progress.advance(task)

@@ -39,6 +39,8 @@ class Caller:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.due_at = 0.0
+        self._is_refused = False
         self._data = b""
 
     def send(self, method: str, path: str, body: str = "") -> None:

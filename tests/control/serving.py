@@ -21,11 +21,13 @@ class Serving:
         process: The process.
         bootstrap_servers: Where its brokers are.
         control: Where its control API is, a URL.
+        log: What it says beside that.
     """
 
     process: "subprocess.Popen[str]"
     bootstrap_servers: str
     control: str
+    log: IO[str]
 
 
 @contextmanager
@@ -33,13 +35,13 @@ def serving(*arguments: str, **environment: str) -> Iterator[Serving]:
     """Let a process serve until the end of the block, with these arguments beside those for free ports."""
     command = [sys.executable, "-m", "fakebroker", "serve", "--port", "0", "--control", "127.0.0.1:0", *arguments]
     with (
-        tempfile.TemporaryFile("w+") as log,
+        tempfile.TemporaryFile("a+") as log,
         subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **environment}
         ) as process,
     ):
         try:
-            yield Serving(process, _told(process, "bootstrap.servers", log), _told(process, "control", log))
+            yield Serving(process, _told(process, "bootstrap.servers", log), _told(process, "control", log), log)
         finally:
             process.terminate()
             process.wait(PATIENCE_S)

@@ -1,6 +1,7 @@
 """The process that speaks HTTP beside the brokers': how it starts, that another one takes its place, and mistakes."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from fakebroker.control.server import ControlServer
 from fakebroker.errors import FakebrokerError
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.control.asking import BASE, Asking, asking, next_event
-from tests.control.serving import PATIENCE_S
+from tests.control.serving import PATIENCE_S, serving
 
 
 def kill(control: Asking) -> None:
@@ -104,22 +105,16 @@ def mistaken(*arguments: str, **environment: str) -> "subprocess.CompletedProces
 
 
 def test_elsewhere_it_makes_a_token_and_tells_it() -> None:
-    command = [sys.executable, "-m", "fakebroker", "serve", "--port", "0", "--control", "0.0.0.0:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            url = [process.stdout.readline().strip().partition("=")[2] for _ in range(2)][1]
-            token = next(line.strip().partition("control token=")[2] for line in process.stderr if "token=" in line)
-            assert len(token) >= 32
-            with closing(HTTPConnection("127.0.0.1", int(url.rpartition(":")[2]), timeout=PATIENCE_S)) as connection:
-                for shown, status in (({}, 401), ({"authorization": f"Bearer {token}"}, 200)):
-                    connection.request("GET", BASE, headers=shown)
-                    with connection.getresponse() as answer:
-                        answer.read()
-                        assert answer.status == status
-        finally:
-            process.terminate()
+    with serving("--control", "0.0.0.0:0") as served:
+        served.log.seek(0)
+        (token,) = re.findall(r"^control token=(.{32,})$", served.log.read(), re.MULTILINE)
+        port = int(served.control.rpartition(":")[2])
+        with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
+            for shown, status in (({}, 401), ({"authorization": f"Bearer {token}"}, 200)):
+                connection.request("GET", BASE, headers=shown)
+                with connection.getresponse() as answer:
+                    answer.read()
+                    assert answer.status == status
 
 
 def test_a_port_in_use_is_one_sentence() -> None:

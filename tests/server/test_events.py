@@ -94,6 +94,18 @@ def test_more_than_scalars(event: dict[str, Any]) -> None:
     assert {"do": name, **arguments} == event
 
 
+def test_members_of_a_seed_may_be_tables(fake_cluster: FakeCluster) -> None:
+    members = [{"instance_id": "i", "session_timeout_ms": 10_000}, "b", {}]
+    perform(fake_cluster, {"do": "seed_group", "group_id": "g", "members": members})
+    found = fake_cluster.group("g").members
+    assert [(one.client_id, one.instance_id) for one in found] == [
+        ("consumer-g-1", "i"),
+        ("b", None),
+        ("consumer-g-3", None),
+    ]
+    assert found[0].session_timeout_ms == 10_000
+
+
 def test_numbers_may_be_whole_where_others_are_meant() -> None:
     assert checked({"do": "stop_broker", "node_id": 1, "load_ms": 5}) == ("stop_broker", {"node_id": 1, "load_ms": 5})
 
