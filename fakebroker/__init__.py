@@ -7,10 +7,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fakebroker.client.admin import Admin
-    from fakebroker.client.consumer import Consumer
-    from fakebroker.cluster.dialect import Broker
-    from fakebroker.cluster.fault import Fault
+    from fakebroker.client.admin.admin import Admin
+    from fakebroker.client.consumer.consumer import Consumer
+    from fakebroker.cluster.emulation import Broker
+    from fakebroker.cluster.faults.rule import Fault
     from fakebroker.cluster.group_seed import GroupSeed, MemberSeed
     from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, ListenError, ProtocolError, WaitTimeout
     from fakebroker.server.clock import Scaled
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Admin": "fakebroker.client.admin",
-    "Broker": "fakebroker.cluster.dialect",
+    "Admin": "fakebroker.client.admin.admin",
+    "Broker": "fakebroker.cluster.emulation",
     "ConfigError": "fakebroker.errors",
-    "Consumer": "fakebroker.client.consumer",
+    "Consumer": "fakebroker.client.consumer.consumer",
     "ErrorCode": "fakebroker.errors",
     "FakeCluster": "fakebroker.server.fake_cluster",
-    "Fault": "fakebroker.cluster.fault",
+    "Fault": "fakebroker.cluster.faults.rule",
     "FakebrokerError": "fakebroker.errors",
     "ListenError": "fakebroker.errors",
     "ProtocolError": "fakebroker.errors",

@@ -141,9 +141,9 @@ def replay(
     Status 0: every promise was kept and every expectation met; 3: one was not; 2: a file or an option is wrong; 1:
     anything else went wrong; 130: it was interrupted.
     """
-    from fakebroker.replay import run  # the base install has no Spark
+    from fakebroker.replay import commands  # the base install has no Spark
 
-    options = run.ReplayOptions(
+    options = commands.ReplayOptions(
         file=file,
         bootstrap=bootstrap,
         transport=transport,
@@ -154,15 +154,15 @@ def replay(
         out=out,
         seed=seed,
     )
-    raise typer.Exit(run.replay(options))
+    raise typer.Exit(commands.replay(options))
 
 
 @app.command()
 def report(directory: RUN, master: MASTER = "local[*]") -> None:
     """Work the summary and the report of a run out anew."""
-    from fakebroker.replay import run
+    from fakebroker.replay import commands
 
-    raise typer.Exit(run.report(directory, master))
+    raise typer.Exit(commands.report(directory, master))
 
 
 @app.command()
@@ -176,9 +176,9 @@ def compare(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with pictures, too.")] = None,
 ) -> None:
     """Put two runs side by side and mark the differences that exceed noise."""
-    from fakebroker.replay import run
+    from fakebroker.replay import commands
 
-    raise typer.Exit(run.compare(before, after, again or [], html))
+    raise typer.Exit(commands.compare(before, after, again or [], html))
 
 
 @app.command()
@@ -195,7 +195,7 @@ def top(
 ) -> None:
     """Watch a cluster that another process serves: brokers, groups, requests and what happens."""
     try:
-        from fakebroker.control.top import watch  # the base install has nothing to draw with
+        from fakebroker.control.top.screen import watch  # the base install has nothing to draw with
     except ImportError:
         raise ConfigError("top needs the extra 'control': pip install 'fakebroker[control]'") from None
     watch(control, cluster, token, every_s=every, once=once)

@@ -27,8 +27,10 @@ LAYERS: dict[str, set[str]] = {
 }
 PURE = {"protocol", "coordinator", "cluster"}
 ON_TRIO_IN_CLIENT = {
-    f"client/{name}.py"
-    for name in ("admin", "admin_asking", "admin_cluster", "admin_driver", "connection", "consumer", "pool")
+    "client/connection.py",
+    "client/pool.py",
+    "client/consumer/consumer.py",
+    *(f"client/admin/{name}.py" for name in ("admin", "batching", "cluster_queries", "driver")),
 }
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
 EXTRAS = {

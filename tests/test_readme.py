@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.config import SETTINGS
+from fakebroker.cluster.configs.settings import SETTINGS
 from fakebroker.protocol.registry import APIS
 
 README = Path(__file__).parent.parent / "README.md"

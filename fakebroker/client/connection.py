@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import trio
 
-from fakebroker.client.reactions import error_code
-from fakebroker.client.shapes import in_newest_shape, in_shape_of, versions_needed, versions_of
+from fakebroker.client.member.reactions import error_code
+from fakebroker.client.versions import in_newest_shape, in_shape_of, versions_needed, versions_of
 from fakebroker.errors import ErrorCode, FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES, FrameBuffer, read_response, request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

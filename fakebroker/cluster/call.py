@@ -16,7 +16,7 @@ from fakebroker.protocol.schema import Message
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Broker
-    from fakebroker.cluster.fault import Fault
+    from fakebroker.cluster.faults.rule import Fault
 
 _START = struct.Struct(">hhi")
 _MEMO_BYTES = 1024

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.call import Call, Peer
-from fakebroker.cluster.config import Config
-from fakebroker.cluster.consumer_offsets import append_records
+from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.controller import Controller, Failover
-from fakebroker.cluster.dialect import Dialect
-from fakebroker.cluster.faults import Faults
-from fakebroker.cluster.fetch_sessions import FetchSessions
+from fakebroker.cluster.emulation import Dialect
+from fakebroker.cluster.faults.delayed_answers import SyncDelays
+from fakebroker.cluster.faults.injection import Faults
+from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
-from fakebroker.cluster.purgatory import FetchPurgatory
-from fakebroker.cluster.sync_delays import SyncDelays
+from fakebroker.cluster.logs.fetch_sessions import FetchSessions
+from fakebroker.cluster.logs.offsets_topic import append_records
 from fakebroker.cluster.topics import (
     MAX_PARTITIONS,
     NO_LEADER,
@@ -33,11 +33,11 @@ from fakebroker.cluster.topics import (
     name_fault,
     spread,
 )
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.history import History
-from fakebroker.coordinator.log import Record
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.coordinator.script import Wishes
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.history import History
+from fakebroker.coordinator.group.holds import Wishes
+from fakebroker.coordinator.group.records import Record
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message, Versions

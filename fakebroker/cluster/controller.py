@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from fakebroker.cluster.compacted_log import CompactedLog
-from fakebroker.cluster.consumer_offsets import read_records
+from fakebroker.cluster.logs.compacted_log import CompactedLog
+from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition
 from fakebroker.errors import ConfigError
 

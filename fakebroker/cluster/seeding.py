@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.group_seed import GroupSeed, SeedPlan
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator import log, scripting
-from fakebroker.coordinator.group import GroupState
-from fakebroker.coordinator.log import Record
+from fakebroker.coordinator.group import controls, records as log
+from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.records import Record
 from fakebroker.errors import ConfigError
 
 
@@ -54,7 +54,7 @@ def _finish(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
     if plan.state is GroupState.DEAD:
         coordinator.delete_group(plan.group_id, now_ms)
         return
-    group = scripting.group_of(coordinator, plan.group_id)
-    scripting.force_rebalance(coordinator, group, now_ms)
+    group = controls.group_of(coordinator, plan.group_id)
+    controls.force_rebalance(coordinator, group, now_ms)
     if plan.state is GroupState.COMPLETING_REBALANCE:
-        scripting.rejoin_all(coordinator, group, now_ms)
+        controls.rejoin_all(coordinator, group, now_ms)

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fakebroker.cluster.compacted_log import CompactedLog
-from fakebroker.cluster.partition_log import PartitionLog
-from fakebroker.cluster.topic_configs import INTERNAL_TOPIC_CONFIGS
+from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
+from fakebroker.cluster.logs.compacted_log import CompactedLog
+from fakebroker.cluster.logs.partition_log import PartitionLog
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"

@@ -6,7 +6,7 @@ The client needs nothing but the base install, and is imported when it is first 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fakebroker.control.client import Client
+    from fakebroker.control.client.client import Client
 
 __all__ = ["Client"]
 
@@ -14,6 +14,6 @@ __all__ = ["Client"]
 def __getattr__(name: str) -> Any:
     if name != "Client":
         raise AttributeError(f"module 'fakebroker.control' has no attribute {name!r}")
-    from fakebroker.control.client import Client
+    from fakebroker.control.client.client import Client
 
     return Client

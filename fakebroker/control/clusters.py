@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import trio
 
-from fakebroker.cluster.faults import Rule
-from fakebroker.cluster.snapshots import Snapshot
-from fakebroker.control.census import Census
-from fakebroker.control.meter import Meter
+from fakebroker.cluster.faults.injection import Rule
+from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.control.problems import Problem, not_found
-from fakebroker.control.rates import Rates, Recent
+from fakebroker.control.stats.census import Census
+from fakebroker.control.stats.meter import Meter
+from fakebroker.control.stats.rates import Rates, Recent
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.faulting import FaultHandle
 

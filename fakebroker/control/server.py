@@ -18,14 +18,14 @@ from typing import Self
 import trio
 
 import fakebroker
-from fakebroker.control.answering import Answering
-from fakebroker.control.auth import TOKEN_VARIABLE, own_token
 from fakebroker.control.clusters import Clusters
-from fakebroker.control.dispatch import Dispatcher
-from fakebroker.control.link import Link
+from fakebroker.control.gateway.answering import Answering
+from fakebroker.control.gateway.auth import TOKEN_VARIABLE, own_token
+from fakebroker.control.gateway.link import Link
+from fakebroker.control.routes.dispatch import Dispatcher
 from fakebroker.errors import FakebrokerError
 from fakebroker.server.fake_cluster import FakeCluster
-from fakebroker.server.running import bound
+from fakebroker.server.lifecycle import bound
 
 logger = logging.getLogger("fakebroker")
 
@@ -149,5 +149,5 @@ def _start_gateway(
     environment = {**os.environ, "PYTHONPATH": path, TOKEN_VARIABLE: token or ""}
     sockets = (listener.fileno(), link.fileno())
     # -P: nothing in the working directory passes for one of Python's modules.
-    command = [sys.executable, "-P", "-m", "fakebroker.control.gateway", *map(str, sockets), host]
+    command = [sys.executable, "-P", "-m", "fakebroker.control.gateway.gateway", *map(str, sockets), host]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, pass_fds=sockets)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fakebroker.replay.commands import PASSED
 from fakebroker.replay.compare import compare
-from fakebroker.replay.compare_report import comparison_page, print_comparison
-from fakebroker.replay.run import PASSED
-from fakebroker.replay.run_files import read_summary, writing
+from fakebroker.replay.report.compare_report import comparison_page, print_comparison
+from fakebroker.replay.run_directory import read_summary, writing
 
 
 def compare_runs(before: Path, after: Path, again: list[Path], page: Path | None) -> int:

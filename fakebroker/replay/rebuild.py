@@ -9,13 +9,13 @@ from typing import Any
 from rich.console import Console
 
 from fakebroker.errors import ConfigError
-from fakebroker.replay.play import spark_at, stage
-from fakebroker.replay.report import print_report
-from fakebroker.replay.run import FAILED, PASSED
-from fakebroker.replay.run_files import EVENTS, HEAD, MEMBERS, write_results
+from fakebroker.replay.commands import FAILED, PASSED
+from fakebroker.replay.report.summarizing import summarized
+from fakebroker.replay.report.terminal import print_report
+from fakebroker.replay.run_directory import EVENTS, HEAD, MEMBERS, write_results
 from fakebroker.replay.run_schema import SUMMARY_KEYS
-from fakebroker.replay.session import spark_session
-from fakebroker.replay.summarizing import summarized
+from fakebroker.replay.runner import spark_at, stage
+from fakebroker.replay.spark.session import spark_session
 
 HEAD_KEYS = (
     "workload",

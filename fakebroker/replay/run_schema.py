@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fakebroker.replay.events import DDL, SCHEMA, Event
-from fakebroker.replay.numbers import SUMMARY_VERSION
+from fakebroker.replay.members.events import DDL, SCHEMA, Event
+from fakebroker.replay.report.numbers import SUMMARY_VERSION
 
 
 class Key(NamedTuple):

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.inspect.timeline import Timeline, names_in, short_names, with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.coordinator.group import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, Group
-from fakebroker.coordinator.history import Moment
-from fakebroker.coordinator.member import Member
-from fakebroker.coordinator.script import is_held, is_sync_held
+from fakebroker.coordinator.group.classic.group import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.group.holds import is_held, is_sync_held
 from fakebroker.errors import ErrorCode
-from fakebroker.server.running import RunningCluster
-from fakebroker.server.timeline import Timeline, names_in, short_names, with_names
+from fakebroker.server.lifecycle import RunningCluster
 from fakebroker.server.views import timeline_of
 
 _NAMED_AT_MOST = 8

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypedDict, Unpack
 
 from fakebroker.cluster.cluster import Broker as RunningBroker, Cluster
-from fakebroker.cluster.config import SETTINGS, Config
+from fakebroker.cluster.configs.settings import SETTINGS, Config
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.dialect import Broker, Dialect, VersionCap, dialects
+from fakebroker.cluster.emulation import Broker, Dialect, VersionCap, dialects
 from fakebroker.cluster.journal import JournalMode, new_journal
 from fakebroker.cluster.topics import NO_LEADER
-from fakebroker.coordinator.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.faulting import Faulting
@@ -22,7 +22,7 @@ from fakebroker.server.seeding import Seeding
 from fakebroker.server.snapshots import Snapshots
 from fakebroker.server.timekeeping import Timekeeping
 from fakebroker.server.views import BrokerView, GroupView, report, timeline_of, view_group
-from fakebroker.server.waiting import Waiting
+from fakebroker.server.waits import Waiting
 
 DEFAULT_CONFIG: Mapping[str, object] = {"group.initial.rebalance.delay.ms": 0}
 """Where a cluster for tests differs from Kafka's defaults: the first member does not wait for others."""
@@ -52,7 +52,7 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         brokers: How many brokers; or a `Broker` for each, which says how it differs from the others. Their node ids are
             1, 2, 3 ...
         topics: Topics that exist from the start, with their partition counts.
-        config: Broker settings under Kafka's names; see `fakebroker.cluster.config.SETTINGS`.
+        config: Broker settings under Kafka's names; see `fakebroker.cluster.configs.settings.SETTINGS`.
         seed: Makes member ids, topic ids and the cluster id repeat; drawn, and kept in `seed`, if not given.
         as_version: The release of Kafka that the brokers pass for, from "0.10.0" to "4.2"; if not given they answer all
             versions that there are, and behave as the newest.

@@ -4,15 +4,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
-from fakebroker.cluster.fault import Fault
-from fakebroker.cluster.faults import Rule
+from fakebroker.cluster.faults.injection import Rule
+from fakebroker.cluster.faults.rule import Fault
 from fakebroker.errors import ConfigError, ErrorCode
-from fakebroker.server.detours import ACCEPTS, Accept, Reach
-from fakebroker.server.running import RunningCluster
+from fakebroker.server.lifecycle import RunningCluster
+from fakebroker.server.network_faults import ACCEPTS, Accept, Reach
 
 
 class FaultOptions(TypedDict, total=False):
-    """What is met and what goes wrong; see `fakebroker.cluster.fault.Fault`."""
+    """What is met and what goes wrong; see `fakebroker.cluster.faults.rule.Fault`."""
 
     versions: str | None
     broker: int | None
@@ -85,7 +85,7 @@ class Faulting(RunningCluster):
 
         Args:
             api: The API by Kafka's name; None is any.
-            options: Which of its requests, and what goes wrong; see `fakebroker.cluster.fault.Fault`.
+            options: Which of its requests, and what goes wrong; see `fakebroker.cluster.faults.rule.Fault`.
 
         Raises:
             ConfigError: It can never do anything: the API, version, broker, error or name is none, or it contradicts

@@ -10,12 +10,12 @@ from os import PathLike
 from typing import NoReturn, Unpack
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.inspect.journal_filters import Filters, Step, StepFilters, described, matcher, pair
+from fakebroker.cluster.inspect.journal_table import Numbered, table, tail
 from fakebroker.cluster.journal import JournalMode
 from fakebroker.errors import ConfigError
-from fakebroker.server import journal_file
-from fakebroker.server.journal_filters import Filters, Step, StepFilters, described, matcher, pair
-from fakebroker.server.journal_table import Numbered, table, tail
-from fakebroker.server.running import RunningCluster
+from fakebroker.server import journal_files
+from fakebroker.server.lifecycle import RunningCluster
 
 _SHOWN = 10
 """How many requests an assertion shows of those that might have been the one it missed."""
@@ -103,7 +103,7 @@ class JournalQueries:
         """
         view = self.journal_view()
         view.check_kept()
-        journal_file.write(path, journal_file.Head(view.mode, view.dropped, view.node_ids), view.calls)
+        journal_files.write(path, journal_files.Head(view.mode, view.dropped, view.node_ids), view.calls)
 
 
 def check_kept(mode: str) -> None:
@@ -197,7 +197,7 @@ def read_journal(path: str | PathLike[str]) -> JournalView:
     Raises:
         ConfigError: The file is none; it says at which line.
     """
-    head, calls = journal_file.read(path)
+    head, calls = journal_files.read(path)
     return JournalView(calls, head.dropped, head.node_ids, head.mode)
 
 
@@ -207,7 +207,7 @@ def parse_journal(lines: Iterable[str], source: str) -> JournalView:
     Raises:
         ConfigError: They are none; it says at which line.
     """
-    head, calls = journal_file.parse(lines, source)
+    head, calls = journal_files.parse(lines, source)
     return JournalView(calls, head.dropped, head.node_ids, head.mode)
 
 

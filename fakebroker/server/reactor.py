@@ -22,7 +22,7 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import response_frame
 from fakebroker.server.clock import Clock
 from fakebroker.server.connection import Connection
-from fakebroker.server.detours import Detours
+from fakebroker.server.network_faults import Detours
 from fakebroker.server.poller import READ, WRITE, best_poller
 
 T = TypeVar("T")

@@ -1,6 +1,6 @@
 """Rebalances by a test's hand: what Kafka does by itself at some time, done or held back at the time that a test needs.
 
-Finds the coordinator of a group and has it done there; what is done is `fakebroker.coordinator.scripting`'s business.
+Finds the coordinator of a group and calls `fakebroker.coordinator.group.controls` on it.
 """
 
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from math import inf
 from types import TracebackType
 from typing import Self
 
-from fakebroker.coordinator import scripting
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.group import Group, GroupState
-from fakebroker.coordinator.script import Wishes
+from fakebroker.coordinator.group import controls
+from fakebroker.coordinator.group.classic.group import Group, GroupState
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.holds import Wishes
 from fakebroker.errors import ConfigError
-from fakebroker.server.running import RunningCluster
+from fakebroker.server.lifecycle import RunningCluster
 
 
 class Hold:
@@ -53,12 +53,12 @@ class Scripting(RunningCluster):
         Raises:
             ConfigError: The state is another one.
         """
-        held = scripting.holdable_state(state)
+        held = controls.holdable_state(state)
 
         def hold() -> None:
             broker = self.cluster.coordinator_of(group_id)
             wishes = self.cluster.wishes.setdefault(group_id, Wishes())
-            scripting.hold(broker.coordinator if broker else None, group_id, wishes, held)
+            controls.hold(broker.coordinator if broker else None, group_id, wishes, held)
 
         self._call(hold)
         return Hold(lambda: self._call(lambda: self._release(group_id, [held])))
@@ -73,7 +73,7 @@ class Scripting(RunningCluster):
         Raises:
             ConfigError: It is not held.
         """
-        states = scripting.HOLDABLE if state is None else [scripting.holdable_state(state)]
+        states = controls.HOLDABLE if state is None else [controls.holdable_state(state)]
 
         def release() -> None:
             wishes = self.cluster.wishes
@@ -93,7 +93,7 @@ class Scripting(RunningCluster):
         for broker in self.cluster.brokers.values():
             group = broker.coordinator.group(group_id)
             if group is not None:
-                scripting.release(broker.coordinator, group, self.clock.now_ms())
+                controls.release(broker.coordinator, group, self.clock.now_ms())
 
     # Rounds
 
@@ -103,7 +103,7 @@ class Scripting(RunningCluster):
         Raises:
             ConfigError: There is no such group, or it is neither Stable nor CompletingRebalance.
         """
-        self._script(group_id, scripting.force_rebalance)
+        self._script(group_id, controls.force_rebalance)
 
     def choose_leader(self, group_id: str, member: str) -> None:
         """Let a member lead the next generation, if it has joined when the join phase ends.
@@ -113,7 +113,7 @@ class Scripting(RunningCluster):
         """
         self._script(
             group_id,
-            lambda coordinator, group, now_ms: scripting.choose_leader(
+            lambda coordinator, group, now_ms: controls.choose_leader(
                 group, self.cluster.wishes.setdefault(group_id, Wishes()), member
             ),
         )
@@ -126,7 +126,7 @@ class Scripting(RunningCluster):
         Raises:
             ConfigError: There is no such group or member.
         """
-        self._script(group_id, lambda coordinator, group, now_ms: scripting.evict(coordinator, group, member, now_ms))
+        self._script(group_id, lambda coordinator, group, now_ms: controls.evict(coordinator, group, member, now_ms))
 
     def expire(self, group_id: str, member: str) -> None:
         """Let a member's session run out at this moment. While an answer is owed to a member that has no effect.
@@ -134,7 +134,7 @@ class Scripting(RunningCluster):
         Raises:
             ConfigError: There is no such group or member.
         """
-        self._script(group_id, lambda coordinator, group, now_ms: scripting.expire(coordinator, group, member, now_ms))
+        self._script(group_id, lambda coordinator, group, now_ms: controls.expire(coordinator, group, member, now_ms))
 
     def fence(self, group_id: str, instance_id: str) -> None:
         """Replace a static member as another process with its instance id does: FENCED_INSTANCE_ID is what it gets.
@@ -145,7 +145,7 @@ class Scripting(RunningCluster):
             ConfigError: There is no such group or instance id.
         """
         self._script(
-            group_id, lambda coordinator, group, now_ms: scripting.fence(coordinator, group, instance_id, now_ms)
+            group_id, lambda coordinator, group, now_ms: controls.fence(coordinator, group, instance_id, now_ms)
         )
 
     # Answers
@@ -194,7 +194,7 @@ class Scripting(RunningCluster):
             broker = self.cluster.coordinator_of(group_id)
             if broker is None:
                 raise ConfigError(f"group {group_id!r} has no coordinator now")
-            group = scripting.group_of(broker.coordinator, group_id)
+            group = controls.group_of(broker.coordinator, group_id)
             action(broker.coordinator, group, self.clock.now_ms())
 
         self._call(act)
@@ -202,5 +202,5 @@ class Scripting(RunningCluster):
 
 def _lasting_name(group: Group, name: str) -> tuple[str, str]:
     """A member under the name that it keeps for longest."""
-    member = scripting.member_of(group, name)
+    member = controls.member_of(group, name)
     return group.group_id, member.instance_id or member.member_id

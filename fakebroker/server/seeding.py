@@ -8,7 +8,7 @@ from os import PathLike
 
 from fakebroker.cluster.group_seed import GroupSeed, MemberSeed, Offsets, PlaceName
 from fakebroker.cluster.seeding import seed_groups
-from fakebroker.server.running import RunningCluster
+from fakebroker.server.lifecycle import RunningCluster
 from fakebroker.server.seed_tables import Table, seeds_from
 
 

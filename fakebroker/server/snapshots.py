@@ -1,15 +1,15 @@
 """Many tests on one cluster: keeping what it is, being that again, and starting over; always at the same ports.
 
-Takes care of ports and connections; what a snapshot holds is `fakebroker.cluster.snapshots`' business.
+Takes care of ports and connections; what a snapshot holds is `fakebroker.cluster.snapshot`' business.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from fakebroker.cluster import snapshots
+from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.cluster import Broker, Cluster
-from fakebroker.cluster.snapshots import Snapshot
-from fakebroker.server.running import RunningCluster
+from fakebroker.cluster.snapshot import Snapshot
+from fakebroker.server.lifecycle import RunningCluster
 
 
 class Snapshots(RunningCluster):

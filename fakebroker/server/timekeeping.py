@@ -1,7 +1,7 @@
 """A cluster's time, seen as what it will bring about, and how to get there."""
 
-from fakebroker.cluster.deadlines import Deadline, pending_deadlines
-from fakebroker.server.running import RunningCluster
+from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
+from fakebroker.server.lifecycle import RunningCluster
 
 
 class Timekeeping(RunningCluster):

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fakebroker.cluster.cluster import Broker, Cluster
-from fakebroker.coordinator.expected import Expected
-from fakebroker.coordinator.group import Group, GroupState
-from fakebroker.coordinator.member import Member
+from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.coordinator.group.batch_join.expectations import Expected
+from fakebroker.coordinator.group.classic.group import Group, GroupState
+from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.server.journaling import JournalView
-from fakebroker.server.timeline import Timeline
 
 _REPORTED_CALLS = 20
 

@@ -19,13 +19,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from fakebroker.replay.bootstrap import addresses
-from fakebroker.replay.progress import Tally
-from fakebroker.replay.script import Act, Script
-from fakebroker.replay.simulation import Simulation, World
-from fakebroker.replay.stream import EventStream
-from fakebroker.replay.swarm import Manner, Swarm
-from fakebroker.replay.workload import Cluster
+from fakebroker.replay.members.bootstrap import addresses
+from fakebroker.replay.members.swarm import Manner, Swarm
+from fakebroker.replay.script.script import Act, Script
+from fakebroker.replay.simulation.simulation import Simulation, World
+from fakebroker.replay.spark.progress import Tally
+from fakebroker.replay.spark.stream import EventStream
+from fakebroker.replay.workload.workload import Cluster
 
 TOPIC = "orders"
 GROUP_SIZE = 5

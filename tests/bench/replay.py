@@ -23,9 +23,9 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from fakebroker.replay.embedded import embedded_cluster
-from fakebroker.replay.topics import ready_topics
-from fakebroker.replay.workload import Cluster
+from fakebroker.replay.embedded_cluster import embedded_cluster
+from fakebroker.replay.preparation import ready_topics
+from fakebroker.replay.workload.workload import Cluster
 from tests.bench.players import COMMIT_MS, GROUP_SIZE, HEAD_START_S, HEARTBEAT_MS, TOPIC
 
 SEED = 1

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fakebroker import FakeCluster
-from fakebroker.client.admin import Admin
+from fakebroker.client.admin.admin import Admin
 from fakebroker.cluster.call import Call
 
 CLIENT_ID = "admin"

@@ -2,8 +2,8 @@
 
 from typing import Any, TypeVar
 
-from fakebroker.client.assignors import Subscription, TopicPartition
-from fakebroker.client.effects import (
+from fakebroker.client.member.assignors import Subscription, TopicPartition
+from fakebroker.client.member.effects import (
     Assigned,
     Discover,
     Effect,
@@ -12,8 +12,8 @@ from fakebroker.client.effects import (
     GroupResponse,
     Send,
 )
-from fakebroker.client.member import Member, MemberSettings, MemberState
-from fakebroker.client.subscription import encode_assignment, encode_subscription
+from fakebroker.client.member.member import Member, MemberSettings, MemberState
+from fakebroker.client.member.subscription import encode_assignment, encode_subscription
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fakebroker.protocol.messages.offset_commit import (

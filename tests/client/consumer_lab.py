@@ -13,17 +13,17 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from fakebroker.client.asks import Ask, Happening, Lane
-from fakebroker.client.assignors import TopicPartition
-from fakebroker.client.consumer_errors import CommitFailed, ConsumerError
-from fakebroker.client.consumer_settings import ConsumerSettings
-from fakebroker.client.consumption import Consumption
-from fakebroker.client.decoding import ConsumerRecord
-from fakebroker.client.group_offsets import Ticket
-from fakebroker.client.shapes import in_shape_of, versions_of
+from fakebroker.client.consumer.asks import Ask, Happening, Lane
+from fakebroker.client.consumer.consumer_errors import CommitFailed, ConsumerError
+from fakebroker.client.consumer.consumer_settings import ConsumerSettings
+from fakebroker.client.consumer.consumption import Consumption
+from fakebroker.client.consumer.decoding import ConsumerRecord
+from fakebroker.client.consumer.group_offsets import Ticket
+from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.versions import in_shape_of, versions_of
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.controller import Failover
-from fakebroker.coordinator.invariants import check
+from fakebroker.coordinator.group.invariants import check
 from fakebroker.protocol.registry import api_of
 from tests.cluster.harness import START_MS, Harness, batch, carried
 

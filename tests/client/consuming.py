@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 import trio
 
 from fakebroker import FakeCluster
-from fakebroker.client.assignors import TopicPartition
-from fakebroker.client.consumer import Consumer
-from fakebroker.client.decoding import ConsumerRecord
+from fakebroker.client.consumer.consumer import Consumer
+from fakebroker.client.consumer.decoding import ConsumerRecord
+from fakebroker.client.member.assignors import TopicPartition
 from fakebroker.cluster.handlers import fetch
 from fakebroker.protocol.records import Record, encode_batch
 

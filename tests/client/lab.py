@@ -11,18 +11,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
-from fakebroker.client.assignors import TopicPartition
-from fakebroker.client.effects import Discover, FetchMetadata, GroupRequest, GroupResponse, Send
-from fakebroker.client.member import Member, MemberSettings, MemberState
-from fakebroker.client.requests import fetched_offsets
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.invariants import check
-from fakebroker.coordinator.types import (
-    CoordinatorConfig,
-    JoinResult,
-    OffsetToCommit,
-    SyncResult,
-)
+from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.member.effects import Discover, FetchMetadata, GroupRequest, GroupResponse, Send
+from fakebroker.client.member.member import Member, MemberSettings, MemberState
+from fakebroker.client.member.requests import fetched_offsets
+from fakebroker.coordinator.group.api import CoordinatorConfig, JoinResult, OffsetToCommit, SyncResult
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.invariants import check
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from fakebroker.client.admin import NoBatchJoin
+from fakebroker.client.admin.admin import NoBatchJoin
+from fakebroker.client.admin.results import GroupError, MemberError
 from fakebroker.client.connection import UnsupportedVersion
-from fakebroker.client.consumer import Consumer
-from fakebroker.client.results import GroupError, MemberError
-from fakebroker.cluster.dialect import Broker
+from fakebroker.client.consumer.consumer import Consumer
+from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ConfigError, ErrorCode
 from tests.client.admin_harness import CLIENT_ID, administered, groups_of, talk
 from tests.client.trio_runner import in_trio_with_sockets

@@ -6,11 +6,11 @@ import pytest
 import trio
 
 from fakebroker import FakeCluster
-from fakebroker.client.admin import Admin
-from fakebroker.client.admin_types import GroupListing, Node, OffsetAndMetadata
+from fakebroker.client.admin.admin import Admin
+from fakebroker.client.admin.descriptions import GroupListing, Node, OffsetAndMetadata
+from fakebroker.client.admin.results import GroupError, TransactionError
 from fakebroker.client.connection import BrokerUnreachable, UnsupportedVersion
-from fakebroker.client.results import GroupError, TransactionError
-from fakebroker.cluster.dialect import Broker
+from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse

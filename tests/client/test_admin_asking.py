@@ -7,10 +7,10 @@ import pytest
 import trio
 import trio.testing
 
-from fakebroker.client import admin_groups, admin_offsets
-from fakebroker.client.admin_asking import MOST_REQUESTS_IN_FLIGHT, Asking
+from fakebroker.client.admin import group_queries, offset_queries
+from fakebroker.client.admin.batching import MOST_REQUESTS_IN_FLIGHT, Asking
+from fakebroker.client.admin.results import AdminError
 from fakebroker.client.connection import Connection
-from fakebroker.client.results import AdminError
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import (
     Coordinator,
@@ -25,7 +25,7 @@ from fakebroker.protocol.messages.offset_fetch import (
 from tests.client.broker import Broker
 from tests.client.trio_runner import in_trio
 
-FIND = admin_groups.find_coordinators("group")
+FIND = group_queries.find_coordinators("group")
 ASKING = Asking(fall_back=True, request_timeout_ms=1_000)
 
 
@@ -109,7 +109,7 @@ async def test_a_broker_that_does_not_answer_in_time_loses_its_connection(releas
 async def test_in_old_versions_the_error_of_a_group_stands_in_its_partitions(
     told: list[tuple[int, int]], error: ErrorCode
 ) -> None:
-    question = admin_offsets.list_offsets({"g": [("t", 0)]}, require_stable=False)
+    question = offset_queries.list_offsets({"g": [("t", 0)]}, require_stable=False)
     partitions = [
         OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=code)
         for index, code in told

@@ -4,9 +4,9 @@ import pytest
 import trio
 import trio.testing
 
-from fakebroker.client.admin_types import NewTopic, PartitionDescription
+from fakebroker.client.admin.descriptions import NewTopic, PartitionDescription
+from fakebroker.client.admin.results import BrokerError, TopicError
 from fakebroker.client.connection import UnsupportedVersion
-from fakebroker.client.results import BrokerError, TopicError
 from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout
 from tests.client.admin_harness import administered
 from tests.client.trio_runner import in_trio_with_sockets

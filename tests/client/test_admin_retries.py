@@ -5,14 +5,10 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker.client.admin_asking import (
-    MOST_KEYS_IN_A_REQUEST,
-    NoBatchedFindCoordinators,
-    NoBatchedOffsetFetch,
-)
+from fakebroker.client.admin.batching import MOST_KEYS_IN_A_REQUEST, NoBatchedFindCoordinators, NoBatchedOffsetFetch
+from fakebroker.client.admin.results import AdminError
 from fakebroker.client.connection import UnsupportedVersion
-from fakebroker.client.results import AdminError
-from fakebroker.cluster.dialect import Broker
+from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ErrorCode
 from tests.client.admin_harness import CLIENT_ID, PARTITION, administered, groups_of, talk
 from tests.client.trio_runner import in_trio_with_sockets

@@ -10,7 +10,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from hypothesis import given, settings, strategies as st
 
-from fakebroker.client.assignors import (
+from fakebroker.client.member.assignors import (
     ASSIGNORS,
     Assignments,
     Subscription,

@@ -8,9 +8,8 @@ import trio
 import trio.testing
 
 from fakebroker import FakeCluster
-from fakebroker.client.assignors import TopicPartition
-from fakebroker.client.consumer import Consumer
-from fakebroker.client.consumer_errors import (
+from fakebroker.client.consumer.consumer import Consumer
+from fakebroker.client.consumer.consumer_errors import (
     CommitFailed,
     EmptySubscription,
     InitialOffsetUnknown,
@@ -18,8 +17,9 @@ from fakebroker.client.consumer_errors import (
     OffsetOutOfRange,
     PartitionsNotAssigned,
 )
-from fakebroker.client.consumer_settings import ConsumerOptions, ConsumerSettings
-from fakebroker.client.decoding import ConsumerRecord
+from fakebroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
+from fakebroker.client.consumer.decoding import ConsumerRecord
+from fakebroker.client.member.assignors import TopicPartition
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import Record, encode_batch

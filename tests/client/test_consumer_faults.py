@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from fakebroker import FakeCluster
-from fakebroker.client.assignors import TopicPartition
-from fakebroker.client.consumer import Consumer
-from fakebroker.client.consumer_errors import CommitFailed, ConsumerError
-from fakebroker.client.shapes import versions_of
-from fakebroker.cluster.fault_places import PLACES
+from fakebroker.client.consumer.consumer import Consumer
+from fakebroker.client.consumer.consumer_errors import CommitFailed, ConsumerError
+from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.versions import versions_of
+from fakebroker.cluster.faults.error_catalog import PLACES
 from fakebroker.protocol.registry import API_BY_NAME
 from tests.client.consuming import DEADLINE_S, P0, P1, committed, consumer, produce
 from tests.client.trio_runner import in_trio_with_sockets

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.client.assignors import Assignments, Subscription, TopicPartition, assign_round_robin
-from fakebroker.client.consumer_errors import CommitFailed, GroupFailed
-from fakebroker.client.decoding import ConsumerRecord
-from fakebroker.client.member import MemberState
+from fakebroker.client.consumer.consumer_errors import CommitFailed, GroupFailed
+from fakebroker.client.consumer.decoding import ConsumerRecord
+from fakebroker.client.member.assignors import Assignments, Subscription, TopicPartition, assign_round_robin
+from fakebroker.client.member.member import MemberState
 from fakebroker.errors import ErrorCode
 from tests.client.consuming import DEADLINE_S, P0, P1, P2, committed, consumer, poll_until, produce, read
 from tests.client.trio_runner import in_trio_with_sockets

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fakebroker.client.assignors import ASSIGNORS
-from fakebroker.client.member import MemberState
+from fakebroker.client.member.assignors import ASSIGNORS
+from fakebroker.client.member.member import MemberState
 from tests.client.consumer_lab import ConsumerLab
 
 SIZE = 3

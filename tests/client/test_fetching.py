@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from fakebroker.client.consumer_errors import BrokerRefused, OffsetOutOfRange, RecordsUnreadable
-from fakebroker.client.consumer_settings import ConsumerSettings
-from fakebroker.client.decoding import RecordTooLarge, decode_fetched
-from fakebroker.client.fetching import Fetching, Leader
+from fakebroker.client.consumer.consumer_errors import BrokerRefused, OffsetOutOfRange, RecordsUnreadable
+from fakebroker.client.consumer.consumer_settings import ConsumerSettings
+from fakebroker.client.consumer.decoding import RecordTooLarge, decode_fetched
+from fakebroker.client.consumer.fetcher import Fetching, Leader
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression, compress
 from fakebroker.protocol.message_sets import encode_message

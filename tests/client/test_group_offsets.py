@@ -1,8 +1,8 @@
 """What an application commits and asks for: tried again at the coordinator, but never so that old news win."""
 
-from fakebroker.client.group_offsets import GroupOffsets, OffsetsRequest
-from fakebroker.client.reactions import Reaction
-from fakebroker.client.requests import Identity
+from fakebroker.client.consumer.group_offsets import GroupOffsets, OffsetsRequest
+from fakebroker.client.member.reactions import Reaction
+from fakebroker.client.member.requests import Identity
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,

@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fakebroker.client.assignors import ASSIGNORS
-from fakebroker.client.effects import GroupRequest, GroupResponse, Send
-from fakebroker.client.member import Member, MemberSettings, MemberState
+from fakebroker.client.member.assignors import ASSIGNORS
+from fakebroker.client.member.effects import GroupRequest, GroupResponse, Send
+from fakebroker.client.member.member import Member, MemberSettings, MemberState
 from fakebroker.errors import ErrorCode
 from tests.client.bench import START_MS, refusal
 from tests.client.lab import Lab

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fakebroker.client.assignors import Subscription
-from fakebroker.client.effects import CommitFailed, Fatal, FetchMetadata, Revoked, Send
-from fakebroker.client.member import Member, MemberSettings, MemberState
-from fakebroker.client.states import TRANSITIONS
-from fakebroker.client.subscription import decode_assignment, decode_subscription
+from fakebroker.client.member.assignors import Subscription
+from fakebroker.client.member.effects import CommitFailed, Fatal, FetchMetadata, Revoked, Send
+from fakebroker.client.member.member import Member, MemberSettings, MemberState
+from fakebroker.client.member.states import TRANSITIONS
+from fakebroker.client.member.subscription import decode_assignment, decode_subscription
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponseMember

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fakebroker.client.effects import CommitFailed, Discover, Fatal, Revoked, Send
-from fakebroker.client.member import MemberState
+from fakebroker.client.member.effects import CommitFailed, Discover, Fatal, Revoked, Send
+from fakebroker.client.member.member import MemberState
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest

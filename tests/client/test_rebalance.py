@@ -2,10 +2,10 @@
 
 import pytest
 
-from fakebroker.client.assignors import TopicPartition
-from fakebroker.client.effects import Assigned, Discover, Revoked, Send
-from fakebroker.client.member import MemberState
-from fakebroker.client.subscription import decode_subscription, encode_assignment
+from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.member.effects import Assigned, Discover, Revoked, Send
+from fakebroker.client.member.member import MemberState
+from fakebroker.client.member.subscription import decode_subscription, encode_assignment
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest

@@ -1,6 +1,6 @@
 """Which of the errors in a response is the one that counts."""
 
-from fakebroker.client.reactions import REACTIONS, Reaction, error_in, reaction_to
+from fakebroker.client.member.reactions import REACTIONS, Reaction, error_in, reaction_to
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.client.shapes import in_newest_shape, in_shape_of, versions_needed, versions_of
+from fakebroker.client.versions import in_newest_shape, in_shape_of, versions_needed, versions_of
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.create_topics import (

@@ -9,8 +9,8 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolSubscription as TheirSubscription,
 )
 
-from fakebroker.client.assignors import Subscription, TopicPartition
-from fakebroker.client.subscription import (
+from fakebroker.client.member.assignors import Subscription, TopicPartition
+from fakebroker.client.member.subscription import (
     decode_assignment,
     decode_subscription,
     encode_assignment,

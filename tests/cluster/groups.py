@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fakebroker.cluster.consumer_offsets import read_records
-from fakebroker.coordinator.coordinator import Coordinator
+from fakebroker.cluster.logs.offsets_topic import read_records
+from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription

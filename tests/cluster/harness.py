@@ -10,8 +10,8 @@ from typing import Any
 
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.config import Config
-from fakebroker.cluster.dialect import dialects
+from fakebroker.cluster.configs.settings import Config
+from fakebroker.cluster.emulation import dialects
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.protocol.codec import decode, encode

@@ -10,8 +10,8 @@ from crc32c import crc32c
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fakebroker.cluster.compacted_log import DEFAULT_WINDOW_RECORDS, STEP_RECORDS, SWEEP_FACTOR, CompactedLog
-from fakebroker.cluster.partition_log import EpochEndOffset, TimestampAndOffset
+from fakebroker.cluster.logs.compacted_log import DEFAULT_WINDOW_RECORDS, STEP_RECORDS, SWEEP_FACTOR, CompactedLog
+from fakebroker.cluster.logs.partition_log import EpochEndOffset, TimestampAndOffset
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import (
     Record,

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
-from fakebroker.cluster.config import SETTINGS
-from fakebroker.cluster.config_changes import Operation, ResourceType
-from fakebroker.cluster.config_key import ConfigKey, ConfigType
-from fakebroker.cluster.configs import ConfigSource
-from fakebroker.cluster.topic_configs import TOPIC_CONFIGS
+from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from fakebroker.cluster.configs.changes import Operation, ResourceType
+from fakebroker.cluster.configs.definition import ConfigKey, ConfigType
+from fakebroker.cluster.configs.resolution import ConfigSource
+from fakebroker.cluster.configs.settings import SETTINGS
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages import alter_configs, incremental_alter_configs
 from fakebroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

@@ -6,11 +6,19 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from fakebroker.cluster.compacted_log import CompactedLog
-from fakebroker.cluster.consumer_offsets import append_records, parse_record, read_records, record_key, record_value
-from fakebroker.cluster.partition_log import PartitionLog
-from fakebroker.coordinator.log import ExpectedValue, GroupRecord, GroupValue, MemberValue, OffsetRecord, Record, replay
-from fakebroker.coordinator.offsets import CommittedOffset
+from fakebroker.cluster.logs.compacted_log import CompactedLog
+from fakebroker.cluster.logs.offsets_topic import append_records, parse_record, read_records, record_key, record_value
+from fakebroker.cluster.logs.partition_log import PartitionLog
+from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.records import (
+    ExpectedValue,
+    GroupRecord,
+    GroupValue,
+    MemberValue,
+    OffsetRecord,
+    Record,
+    replay,
+)
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol import records
 from fakebroker.protocol.codec import encode

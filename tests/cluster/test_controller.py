@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.consumer_offsets import read_records
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.dialect import Broker, Dialect
+from fakebroker.cluster.emulation import Broker, Dialect
+from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER
-from fakebroker.coordinator.log import GroupRecord, OffsetRecord
+from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest

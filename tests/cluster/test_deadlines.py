@@ -3,9 +3,9 @@
 from typing import Any
 
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.deadlines import Deadline, pending_deadlines
-from fakebroker.coordinator.group import GroupState
-from fakebroker.coordinator.script import Script, Wishes
+from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
+from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.holds import Script, Wishes
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from tests.cluster.groups import Groups

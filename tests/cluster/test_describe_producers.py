@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.producers import EXPIRATION_MS
+from fakebroker.cluster.logs.producer_state import EXPIRATION_MS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from fakebroker.protocol.records import Record, encode_batch

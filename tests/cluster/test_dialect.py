@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.call import Call, read_call
-from fakebroker.cluster.dialect import Broker, Dialect, dialects
+from fakebroker.cluster.emulation import Broker, Dialect, dialects
 from fakebroker.errors import ConfigError, ErrorCode, ProtocolError
 from fakebroker.protocol.frames import FrameBuffer, request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.fault import Fault
-from fakebroker.cluster.fault_places import PLACES, kinds_of
-from fakebroker.cluster.fault_responses import Injection, put_error, refusal
-from fakebroker.cluster.faults import READS, Rule
+from fakebroker.cluster.faults.error_catalog import PLACES, kinds_of
+from fakebroker.cluster.faults.error_responses import Injection, put_error, refusal
+from fakebroker.cluster.faults.injection import READS, Rule
+from fakebroker.cluster.faults.rule import Fault
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest

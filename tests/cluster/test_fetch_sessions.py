@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.fetch_sessions import EVICTION_MS
+from fakebroker.cluster.logs.fetch_sessions import EVICTION_MS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from fakebroker.protocol.types import ZERO_UUID

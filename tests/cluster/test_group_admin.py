@@ -6,7 +6,7 @@ What each gets in each state of a group, the transcripts show.
 import pytest
 
 from fakebroker.cluster.handlers.describe_groups import GROUP_OPERATIONS
-from fakebroker.coordinator.placement import partition_for
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_groups import DescribedGroup
 from fakebroker.protocol.releases import Release

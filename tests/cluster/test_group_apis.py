@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.cluster import uuid_text
-from fakebroker.cluster.config import SETTINGS
-from fakebroker.coordinator.placement import partition_for
+from fakebroker.cluster.configs.settings import SETTINGS
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest

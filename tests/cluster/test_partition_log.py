@@ -4,7 +4,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fakebroker.cluster.partition_log import EpochEndOffset, LeaderEpochs, PartitionLog, TimestampAndOffset
+from fakebroker.cluster.logs.partition_log import EpochEndOffset, LeaderEpochs, PartitionLog, TimestampAndOffset
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import (
     Record,

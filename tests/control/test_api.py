@@ -10,7 +10,7 @@ import pytest
 
 from fakebroker import FakeCluster, ListenError
 from fakebroker.control import extra
-from fakebroker.control.operations import OPERATIONS
+from fakebroker.control.routes.operations import OPERATIONS
 from fakebroker.control.server import ControlServer
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse

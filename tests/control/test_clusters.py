@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.snapshots import Snapshot
+from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.control.clusters import MAX_SNAPSHOTS, Clusters, Served
 from fakebroker.control.problems import Problem
 from tests.client.trio_runner import in_trio_with_sockets

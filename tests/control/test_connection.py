@@ -9,7 +9,7 @@ import trio
 from hypercorn.config import Config
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from fakebroker.control.connection import serve
+from fakebroker.control.gateway.connection import serve
 from tests.client.trio_runner import in_trio_on_own_time
 
 IDLE_S = 5.0

@@ -8,8 +8,8 @@ import trio.testing
 
 from fakebroker import FakeCluster
 from fakebroker.control.clusters import Clusters
-from fakebroker.control.dispatch import Dispatcher
-from fakebroker.control.wire import Ask, Reply
+from fakebroker.control.gateway.wire import Ask, Reply
+from fakebroker.control.routes.dispatch import Dispatcher
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from tests.control.asking import BASE, TIMEOUT_S
 from tests.server.wire import Wire, find_coordinator

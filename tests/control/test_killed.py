@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from fakebroker.control import Client
-from fakebroker.control.client_http import Unreachable
+from fakebroker.control.client.http import Unreachable
 from tests.control.browsing import chromium, is_live, looking_at
 from tests.control.serving import Serving, serving
 from tests.control.terminal import Terminal

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from fakebroker.control.answering import Answering
-from fakebroker.control.brokers_end import BrokersEnd, HasEnded, IsGone
-from fakebroker.control.link import Link
-from fakebroker.control.wire import Ask, Frames, Reply, frame
+from fakebroker.control.gateway.answering import Answering
+from fakebroker.control.gateway.brokers_end import BrokersEnd, HasEnded, IsGone
+from fakebroker.control.gateway.link import Link
+from fakebroker.control.gateway.wire import Ask, Frames, Reply, frame
 from tests.client.trio_runner import in_trio_with_sockets
 
 LATER = "/later"

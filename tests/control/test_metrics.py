@@ -7,9 +7,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fakebroker import FakeCluster
-from fakebroker.control.meter import BOUNDS_MS, Histogram, Meter, quantile
-from fakebroker.control.metrics import _labels as labels_of, _number as number_of
-from fakebroker.control.rates import Recent
+from fakebroker.control.stats.meter import BOUNDS_MS, Histogram, Meter, quantile
+from fakebroker.control.stats.metrics import _labels as labels_of, _number as number_of
+from fakebroker.control.stats.rates import Recent
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.control.asking import Asking, asking

@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from fakebroker.control.openapi import document
+from fakebroker.control.routes.openapi import document
 from tests.control.asking import Asking, asking
 
 __all__ = ["CheckContext"]

@@ -11,9 +11,9 @@ import trio
 import trio.testing
 from starlette.requests import Request
 
-from fakebroker.control.brokers_end import BrokersEnd, Gone
-from fakebroker.control.streams import MAX_STREAMS, Feeds, Stream, stream
-from fakebroker.control.wire import Reply
+from fakebroker.control.gateway.brokers_end import BrokersEnd, Gone
+from fakebroker.control.gateway.streams import MAX_STREAMS, Feeds, Stream, stream
+from fakebroker.control.gateway.wire import Reply
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from tests.client.trio_runner import in_trio
 from tests.control.asking import BASE, Asking, asking, next_event

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from fakebroker.control.top import watch
+from fakebroker.control.top.screen import watch
 from fakebroker.errors import ConfigError, FakebrokerError
 from tests.control.serving import serving
 from tests.control.stand_in import NOW_MS, StandIn, broker, group, overview, stand_in

@@ -7,8 +7,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from fakebroker.control.top_feed import MAX_EVENTS, Feed, Look
-from fakebroker.control.top_picture import CHOICES, Choice, Frame, picture
+from fakebroker.control.top.feed import MAX_EVENTS, Feed, Look
+from fakebroker.control.top.picture import CHOICES, Choice, Frame, picture
 from tests.control.stand_in import NOW_MS, broker, group, overview
 
 

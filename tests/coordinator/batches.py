@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fakebroker.coordinator.types import BatchJoin, BatchMember, BatchResult, JoinResult
+from fakebroker.coordinator.group.api import BatchJoin, BatchMember, BatchResult, JoinResult
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import RANGE, REBALANCE_MS, SESSION_MS, Call, Driver
 

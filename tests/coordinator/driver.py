@@ -5,11 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.group import Group
-from fakebroker.coordinator.invariants import History, check
-from fakebroker.coordinator.log import Record
-from fakebroker.coordinator.types import (
+from fakebroker.coordinator.group.api import (
     BatchResult,
     CoordinatorConfig,
     JoinGroup,
@@ -18,6 +14,10 @@ from fakebroker.coordinator.types import (
     SyncGroup,
     SyncResult,
 )
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.invariants import History, check
+from fakebroker.coordinator.group.records import Record
 from fakebroker.errors import ErrorCode
 
 START_MS = 1_700_000_000_000.0

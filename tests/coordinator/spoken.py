@@ -1,6 +1,6 @@
 """Requests as the coordinator takes them, and its results as responses: for tests that have no broker in between."""
 
-from fakebroker.coordinator.types import JoinGroup, JoinResult, SyncGroup, SyncResult
+from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

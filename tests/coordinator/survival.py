@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fakebroker.coordinator.group import EMPTY, PREPARING_REBALANCE, STABLE, Group
-from fakebroker.coordinator.invariants import check
-from fakebroker.coordinator.log import Record
-from fakebroker.coordinator.offsets import CommittedOffset
+from fakebroker.coordinator.group.classic.group import EMPTY, PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.group.invariants import check
+from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.records import Record
 from tests.coordinator.driver import Driver
 
 Membership = tuple[Any, ...]

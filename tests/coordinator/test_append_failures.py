@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.group import Group
-from fakebroker.coordinator.member import Member
-from fakebroker.coordinator.types import JoinResult, OffsetToCommit, SyncResult
+from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols
 

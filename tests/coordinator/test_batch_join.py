@@ -1,6 +1,6 @@
 """Several members that join with one request (KAFKA-8397), and what a failover leaves of who is expected."""
 
-from fakebroker.coordinator.types import BatchJoin, JoinResult
+from fakebroker.coordinator.group.api import BatchJoin, JoinResult
 from fakebroker.errors import ErrorCode
 from tests.coordinator.batches import batch, expected, joining, register
 from tests.coordinator.driver import RANGE, REBALANCE_MS, SESSION_MS, Driver, protocols

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakebroker.coordinator.expiry import expired_records
+from fakebroker.coordinator.group.expiry import expired_records
 from fakebroker.errors import ErrorCode
 from tests.coordinator.batches import batch, expected, joining, register
 from tests.coordinator.driver import RANGE, REBALANCE_MS, Call, Driver, protocols

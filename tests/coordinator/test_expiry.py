@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.log import GroupRecord, GroupValue, OffsetRecord, Record
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, OffsetRecord, Record
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import START_MS, Driver, protocols
 

@@ -5,8 +5,15 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.coordinator.types import CoordinatorConfig, JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
+from fakebroker.coordinator.group.api import (
+    CoordinatorConfig,
+    JoinGroup,
+    JoinResult,
+    OffsetToCommit,
+    SyncGroup,
+    SyncResult,
+)
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Call, Driver, protocols
 

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.history import History, Moment, Timer
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.history import History, Moment, Timer
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols
 

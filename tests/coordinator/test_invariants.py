@@ -5,11 +5,11 @@ from math import inf
 
 import pytest
 
-from fakebroker.coordinator.expected import Arrival, Expected
-from fakebroker.coordinator.expecting import expect
-from fakebroker.coordinator.group import TRANSITIONS, Group, GroupState
-from fakebroker.coordinator.invariants import History, InvariantError, check
-from fakebroker.coordinator.types import JoinGroup
+from fakebroker.coordinator.group.api import JoinGroup
+from fakebroker.coordinator.group.batch_join.expectations import Arrival, Expected
+from fakebroker.coordinator.group.batch_join.gathering import expect
+from fakebroker.coordinator.group.classic.group import TRANSITIONS, Group, GroupState
+from fakebroker.coordinator.group.invariants import History, InvariantError, check
 from tests.coordinator.driver import START_MS, Driver, protocols
 
 LEADER, FOLLOWER, STATIC = "client-uuid1", "client-uuid2", "i-uuid3"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.types import JoinedMember, JoinResult
+from fakebroker.coordinator.group.api import JoinedMember, JoinResult
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols, subscription
 

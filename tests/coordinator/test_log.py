@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.group import Group
-from fakebroker.coordinator.log import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record, replay
-from fakebroker.coordinator.offsets import CommittedOffset
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.coordinator.types import OffsetToCommit
+from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record, replay
+from fakebroker.coordinator.runtime.placement import partition_for
 from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, START_MS, Driver, protocols, subscription
 
 PARTITION = partition_for("g", 50)

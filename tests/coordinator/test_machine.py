@@ -20,10 +20,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fakebroker.coordinator.batch import Seat
-from fakebroker.coordinator.group import Group
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.coordinator.types import JoinResult, SyncResult
+from fakebroker.coordinator.group.api import JoinResult, SyncResult
+from fakebroker.coordinator.group.batch_join.batch import Seat
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from tests.coordinator.batches import BatchCall, batch, expected, joining
 from tests.coordinator.driver import Call, Driver, protocols

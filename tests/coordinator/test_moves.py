@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.group import DEAD, Group, GroupState
-from fakebroker.coordinator.log import OffsetRecord, Record
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.coordinator.types import Answer
+from fakebroker.coordinator.group.api import Answer
+from fakebroker.coordinator.group.classic.group import DEAD, Group, GroupState
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.records import OffsetRecord, Record
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import Driver
 from tests.coordinator.survival import Survivors

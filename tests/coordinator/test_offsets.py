@@ -2,8 +2,8 @@
 
 import pytest
 
-from fakebroker.coordinator.offsets import CommittedOffset
-from fakebroker.coordinator.types import OffsetToCommit
+from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import START_MS, Driver
 

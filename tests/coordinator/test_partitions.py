@@ -1,8 +1,8 @@
 """Which groups a coordinator has, and what happens when it hands them over."""
 
-from fakebroker.coordinator.group import GroupState
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.coordinator.types import JoinResult, SyncResult
+from fakebroker.coordinator.group.api import JoinResult, SyncResult
+from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import DELAY_MS, Driver
 

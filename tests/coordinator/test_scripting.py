@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator import scripting
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.group import GroupState
-from fakebroker.coordinator.log import GroupRecord
-from fakebroker.coordinator.script import Wishes
+from fakebroker.coordinator.group import controls
+from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.holds import Wishes
+from fakebroker.coordinator.group.records import GroupRecord
 from fakebroker.errors import ConfigError, ErrorCode
 from tests.coordinator.driver import REBALANCE_MS, SESSION_MS, Driver, protocols
 
@@ -28,32 +28,32 @@ class Stage(Driver):
         return Coordinator(self.config, lambda: f"uuid{next(self._numbers)}", self._append, wishes=self.wishes)
 
     def hold(self, state: GroupState, group_id: str = "g") -> None:
-        scripting.hold(self.coordinator, group_id, self.wishes.setdefault(group_id, Wishes()), state)
+        controls.hold(self.coordinator, group_id, self.wishes.setdefault(group_id, Wishes()), state)
         self.settle()
 
     def release(self, group_id: str = "g") -> None:
         self.wishes[group_id].holds.clear()
-        scripting.release(self.coordinator, self.group(group_id), self.now_ms)
+        controls.release(self.coordinator, self.group(group_id), self.now_ms)
         self.settle()
 
     def force_rebalance(self) -> None:
-        scripting.force_rebalance(self.coordinator, self.group(), self.now_ms)
+        controls.force_rebalance(self.coordinator, self.group(), self.now_ms)
         self.settle()
 
     def evict(self, name: str) -> None:
-        scripting.evict(self.coordinator, self.group(), name, self.now_ms)
+        controls.evict(self.coordinator, self.group(), name, self.now_ms)
         self.settle()
 
     def expire(self, name: str) -> None:
-        scripting.expire(self.coordinator, self.group(), name, self.now_ms)
+        controls.expire(self.coordinator, self.group(), name, self.now_ms)
         self.settle()
 
     def fence(self, instance_id: str) -> None:
-        scripting.fence(self.coordinator, self.group(), instance_id, self.now_ms)
+        controls.fence(self.coordinator, self.group(), instance_id, self.now_ms)
         self.settle()
 
     def choose_leader(self, name: str) -> None:
-        scripting.choose_leader(self.group(), self.wishes.setdefault("g", Wishes()), name)
+        controls.choose_leader(self.group(), self.wishes.setdefault("g", Wishes()), name)
         self.settle()
 
     @property
@@ -430,8 +430,8 @@ def test_members_go_by_three_names() -> None:
     stage.join(instance_id="i", client_id="b")
     group = stage.group()
     first, second = group.members.values()
-    assert scripting.member_of(group, first.member_id) is scripting.member_of(group, "a") is first
-    assert scripting.member_of(group, "i") is scripting.member_of(group, "b") is second
+    assert controls.member_of(group, first.member_id) is controls.member_of(group, "a") is first
+    assert controls.member_of(group, "i") is controls.member_of(group, "b") is second
 
 
 @pytest.mark.parametrize(
@@ -446,27 +446,27 @@ def test_names_that_say_nothing(name: str, sentence: str) -> None:
     stage.complete(1)
     stage.join()
     with pytest.raises(ConfigError, match=sentence):
-        scripting.member_of(stage.group(), name)
+        controls.member_of(stage.group(), name)
 
 
 def test_unknown_groups_states_and_instance_ids() -> None:
     stage = Stage()
     with pytest.raises(ConfigError, match="no group 'g': expected one of none, for there are none"):
-        scripting.group_of(stage.coordinator, "g")
+        controls.group_of(stage.coordinator, "g")
     for number in range(22):
         stage.complete(1, group_id=f"g{number}")
     with pytest.raises(ConfigError, match="g19 and 2 more, the groups of its coordinator"):
-        scripting.group_of(stage.coordinator, "h")
+        controls.group_of(stage.coordinator, "h")
     with pytest.raises(ConfigError, match="state 'Stable': expected one of PreparingRebalance, CompletingRebalance"):
-        scripting.holdable_state("Stable")
+        controls.holdable_state("Stable")
     with pytest.raises(ConfigError, match="no instance id 'i' in group 'g0': expected one of none"):
-        scripting.fence(stage.coordinator, stage.group("g0"), "i", stage.now_ms)
+        controls.fence(stage.coordinator, stage.group("g0"), "i", stage.now_ms)
 
 
 def test_everybody_joins_again() -> None:
     stage = Stage()
     ids = stage.stable(2, protocols=protocols("range", "sticky"))
     stage.force_rebalance()
-    scripting.rejoin_all(stage.coordinator, stage.group(), stage.now_ms)
+    controls.rejoin_all(stage.coordinator, stage.group(), stage.now_ms)
     stage.settle()
     assert (stage.state(), list(stage.group().members)) == ("CompletingRebalance", ids)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakebroker.coordinator.selection import java_hash_map_order, most_voted
+from fakebroker.coordinator.group.classic.protocol_selection import java_hash_map_order, most_voted
 from tests.coordinator.driver import Driver, protocols
 
 

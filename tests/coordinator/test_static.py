@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakebroker.coordinator.types import JoinResult, SyncResult
+from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols, subscription
 

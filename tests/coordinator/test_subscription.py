@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from fakebroker.coordinator.subscription import parse_subscribed_topics
+from fakebroker.coordinator.group.classic.subscription import parse_subscribed_topics
 from tests.coordinator.driver import Driver, protocols, subscription
 
 

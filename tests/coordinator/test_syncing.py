@@ -1,6 +1,6 @@
 """SyncGroup: assignments handed in and handed out."""
 
-from fakebroker.coordinator.types import SyncResult
+from fakebroker.coordinator.group.api import SyncResult
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import Driver, protocols
 

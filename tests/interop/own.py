@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import trio
 
-from fakebroker.client.consumer import Consumer
-from fakebroker.client.consumer_errors import CommitFailed
-from fakebroker.client.decoding import ConsumerRecord
+from fakebroker.client.consumer.consumer import Consumer
+from fakebroker.client.consumer.consumer_errors import CommitFailed
+from fakebroker.client.consumer.decoding import ConsumerRecord
 from tests.interop.clients import (
     CALL_TIMEOUT_S,
     FETCH_WAIT_MS,

@@ -15,7 +15,7 @@ from kafka.admin import ConfigResource, OffsetSpec
 from kafka.errors import MessageSizeTooLargeError
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.topic_configs import TOPIC_CONFIGS
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from tests.interop.aio import aio_admin
 from tests.interop.clients import Record, StartAdmin
 from tests.interop.confluent import CONFLUENT, confluent_admin, outcomes

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.coordinator.placement import partition_for
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.protocol.messages.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,

@@ -5,7 +5,7 @@ import pytest
 import trio
 
 from fakebroker import FakeCluster
-from fakebroker.client.consumer import Consumer
+from fakebroker.client.consumer.consumer import Consumer
 
 pytestmark = pytest.mark.slow
 

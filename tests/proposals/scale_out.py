@@ -11,16 +11,10 @@ from itertools import count
 from math import inf
 from typing import Literal, NamedTuple
 
-from fakebroker.client.effects import Discover, FetchMetadata, GroupRequest, Send
-from fakebroker.client.member import Member, MemberSettings, MemberState
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.types import (
-    BatchJoin,
-    BatchMember,
-    CoordinatorConfig,
-    JoinResult,
-    SyncResult,
-)
+from fakebroker.client.member.effects import Discover, FetchMetadata, GroupRequest, Send
+from fakebroker.client.member.member import Member, MemberSettings, MemberState
+from fakebroker.coordinator.group.api import BatchJoin, BatchMember, CoordinatorConfig, JoinResult, SyncResult
+from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from fakebroker.client.subscription import decode_assignment, encode_assignment
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.group import Group, GroupState
-from fakebroker.coordinator.rebalance import expire_session
-from fakebroker.coordinator.types import BatchResult, JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
+from fakebroker.client.member.subscription import decode_assignment, encode_assignment
+from fakebroker.coordinator.group.api import BatchResult, JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
+from fakebroker.coordinator.group.classic.group import Group, GroupState
+from fakebroker.coordinator.group.classic.rebalance import expire_session
+from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.errors import ErrorCode
 from tests.replay.stage import SESSION_MS
 

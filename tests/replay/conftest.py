@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fakebroker.replay.session import spark_session
+from fakebroker.replay.spark.session import spark_session
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at markers

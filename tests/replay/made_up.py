@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.events import SCHEMA, Event, Recorder
-from fakebroker.replay.script import DDL, Act, Script
+from fakebroker.replay.members.events import SCHEMA, Event, Recorder
+from fakebroker.replay.script.script import DDL, Act, Script
 
 PARTITIONS = {"orders": 2}
 SECOND = 1_000_000

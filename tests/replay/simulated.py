@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fakebroker.replay.script import Act, Script
-from fakebroker.replay.simulation import Simulation, World
-from fakebroker.replay.workload import Cluster
+from fakebroker.replay.script.script import Act, Script
+from fakebroker.replay.simulation.simulation import Simulation, World
+from fakebroker.replay.workload.workload import Cluster
 
 Row = dict[str, Any]
 

@@ -12,15 +12,10 @@ from math import inf
 from random import Random
 from typing import Any
 
-from fakebroker.client.effects import GroupRequest, GroupResponse
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.coordinator.log import Record
-from fakebroker.coordinator.types import (
-    BatchResult,
-    CoordinatorConfig,
-    JoinResult,
-    OffsetToCommit,
-)
+from fakebroker.client.member.effects import GroupRequest, GroupResponse
+from fakebroker.coordinator.group.api import BatchResult, CoordinatorConfig, JoinResult, OffsetToCommit
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.records import Record
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -28,9 +23,9 @@ from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGro
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from fakebroker.replay.actor import Actor
-from fakebroker.replay.events import Event
-from fakebroker.replay.script import Act, Deed, Script
+from fakebroker.replay.members.actor import Actor
+from fakebroker.replay.members.events import Event
+from fakebroker.replay.script.script import Act, Deed, Script
 from tests.client.bench import committed, fetched, refusal
 from tests.coordinator import spoken
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fakebroker.client.effects import GroupRequest, GroupResponse
-from fakebroker.client.member import MemberState
-from fakebroker.client.subscription import encode_assignment
+from fakebroker.client.member.effects import GroupRequest, GroupResponse
+from fakebroker.client.member.member import MemberState
+from fakebroker.client.member.subscription import encode_assignment
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import (
@@ -31,10 +31,10 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from fakebroker.replay.actor import Actor
-from fakebroker.replay.events import Event
-from fakebroker.replay.messenger import FAREWELL_MS
-from fakebroker.replay.script import Act
+from fakebroker.replay.members.actor import Actor
+from fakebroker.replay.members.events import Event
+from fakebroker.replay.members.messenger import FAREWELL_MS
+from fakebroker.replay.script.script import Act
 from tests.replay.simulated import script
 
 START = 1_700_000_000_000.0

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fakebroker.replay import run
+from fakebroker.replay import commands
 from fakebroker.replay.compare import Difference, _beyond_repeats, compare, other_workload
-from fakebroker.replay.compare_report import comparison_page, print_comparison
+from fakebroker.replay.report.compare_report import comparison_page, print_comparison
 from tests.replay.made_up_summary import made_up_summary
 
 SEEDS = range(1, 9)
@@ -108,7 +108,7 @@ def written(directory: Path, summary: dict[str, Any]) -> Path:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = written(tmp_path / "before", made_up_summary(1))
     after = written(tmp_path / "after", made_up_summary(2, slower=2.0))
-    assert run.compare(before, after, [], tmp_path / "page.html") == run.PASSED
+    assert commands.compare(before, after, [], tmp_path / "page.html") == commands.PASSED
     printed = capsys.readouterr().out
     assert [line.split()[0:2] for line in printed.splitlines() if line.rstrip().endswith("differs")] == [
         ["Heartbeat", "p50_ms"],
@@ -131,9 +131,9 @@ def test_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         (half, "seed is missing; `fakebroker report"),
         (broken, "expected JSON: "),
     ):
-        assert run.compare(good, bad, [], None) == run.BAD_INPUT
+        assert commands.compare(good, bad, [], None) == commands.BAD_INPUT
         told = capsys.readouterr().err
         assert told.startswith(f"fakebroker: {bad}")
         assert sentence in told
-    assert run.compare(good, good, [], tmp_path / "no" / "page.html") == run.COULD_NOT_RUN
+    assert commands.compare(good, good, [], tmp_path / "no" / "page.html") == commands.COULD_NOT_RUN
     assert capsys.readouterr().err.endswith("page.html: cannot be written: No such file or directory\n")

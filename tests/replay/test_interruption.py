@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fakebroker.replay.interruption import Interruption
+from fakebroker.replay.spark.interruption import Interruption
 
 
 def test_nothing_to_end_is_nothing_to_keep() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay import java
-from fakebroker.replay.java import java_home
+from fakebroker.replay.spark import java
+from fakebroker.replay.spark.java import java_home
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -76,7 +76,7 @@ def test_spark_runs_where_there_is_no_java(no_java: Path) -> None:
         (no_java / "tools" / tool).symlink_to(f"/usr/bin/{tool}")
     program = (
         "from pathlib import Path\n"
-        "from fakebroker.replay.session import spark_session\n"
+        "from fakebroker.replay.spark.session import spark_session\n"
         f"with spark_session('local[1]', Path({str(no_java / 'spark.log')!r})) as spark:\n"
         "    print(spark.range(5).selectExpr('sum(id)').collect()[0][0])\n"
     )

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay.bootstrap import Address
-from fakebroker.replay.lanes import Lanes
-from fakebroker.replay.link import Link, Spoken, User
+from fakebroker.replay.members.bootstrap import Address
+from fakebroker.replay.members.lanes import Lanes
+from fakebroker.replay.members.link import Link, Spoken, User
 
 BROKER, OTHER = ("a", 1), ("b", 2)
 

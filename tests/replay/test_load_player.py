@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from fakebroker.client.connection import UnsupportedVersion
-from fakebroker.replay.bootstrap import addresses
-from fakebroker.replay.events import Event
-from fakebroker.replay.loads import Load
-from fakebroker.replay.swarm import Manner, Swarm
+from fakebroker.replay.members.bootstrap import addresses
+from fakebroker.replay.members.events import Event
+from fakebroker.replay.members.swarm import Manner, Swarm
+from fakebroker.replay.workload.loads import Load
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
 

@@ -1,9 +1,9 @@
 """Who looked a coordinator up: in the events it is told whether somebody may have lost one."""
 
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.replay.loads import Load
-from fakebroker.replay.script import Act
-from fakebroker.replay.virtual_time import START_MS
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.replay.script.script import Act
+from fakebroker.replay.simulation.virtual_time import START_MS
+from fakebroker.replay.workload.loads import Load
 from tests.replay.simulated import of, played, script, world
 
 AT_BROKER_1 = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:2]

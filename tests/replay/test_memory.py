@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pyspark.sql import SparkSession
 
-from fakebroker.coordinator.placement import partition_for
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from fakebroker.replay import script as scripts_schema
-from fakebroker.replay.bootstrap import addresses
-from fakebroker.replay.events import Recorder
-from fakebroker.replay.loads import Load
-from fakebroker.replay.memory import no_outcomes, simulate
-from fakebroker.replay.script import Act, Script
-from fakebroker.replay.simulation import Simulation
-from fakebroker.replay.swarm import Manner, Swarm
-from fakebroker.replay.task import Plan
-from fakebroker.replay.timeline import OVER
-from fakebroker.replay.virtual_time import START_MS
-from fakebroker.replay.workload import Cluster
+from fakebroker.replay.members.bootstrap import addresses
+from fakebroker.replay.members.events import Recorder
+from fakebroker.replay.members.swarm import Manner, Swarm
+from fakebroker.replay.script import script as scripts_schema
+from fakebroker.replay.script.script import Act, Script
+from fakebroker.replay.simulation.simulation import Simulation
+from fakebroker.replay.simulation.virtual_time import START_MS
+from fakebroker.replay.spark.memory import no_outcomes, simulate
+from fakebroker.replay.spark.task import Plan
+from fakebroker.replay.workload.loads import Load
+from fakebroker.replay.workload.timeline import OVER
+from fakebroker.replay.workload.workload import Cluster
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.replay.simulated import Row, of, played, script, world

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 from rich.console import Console
 
-from fakebroker.replay import live
-from fakebroker.replay.live import Pace, line, live_view, render
-from fakebroker.replay.progress import Receiver, Sender, Tally, receiving
+from fakebroker.replay.spark import live
+from fakebroker.replay.spark.live import Pace, line, live_view, render
+from fakebroker.replay.spark.progress import Receiver, Sender, Tally, receiving
 
 
 def test_the_tallies_of_all_tasks_add_up() -> None:

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.errors import ConfigError
-from fakebroker.replay.events import Event
-from fakebroker.replay.promises import MOST_EVENTS, PROMISES, check_promises
+from fakebroker.replay.members.events import Event
+from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises
 from tests.replay.made_up import (
     HEALTHY,
     MEMBERS,
@@ -345,7 +345,7 @@ def checked(spark: SparkSession) -> list[dict[str, Any]]:
         for each in case.members
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fakebroker.replay.promises.MOST_VIOLATIONS", 1_000)
+        patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
         return check_promises(spark, frame(spark, events), scripts(spark, members), PARTITIONS)
 
 

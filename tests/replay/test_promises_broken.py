@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from fakebroker.coordinator.coordinator import Coordinator
-from fakebroker.replay.events import Event
-from fakebroker.replay.promises import check_promises
-from fakebroker.replay.script import Act, Deed, Script
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.replay.members.events import Event
+from fakebroker.replay.script.script import Act, Deed, Script
+from fakebroker.replay.verify.promises import check_promises
 from tests.replay import broken
 from tests.replay.made_up import frame, scripts
 from tests.replay.stage import PARTITIONS, Stage, script
@@ -125,7 +125,7 @@ def checked(spark: SparkSession) -> list[dict[str, Any]]:
     ]
     events = [_of_run(name, event) for name, run in runs.items() for event in run[1]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fakebroker.replay.promises.MOST_VIOLATIONS", 1_000)
+        patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
         return check_promises(spark, frame(spark, events), scripts(spark, members), PARTITIONS)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fakebroker.errors import ConfigError
-from fakebroker.replay.rehearsal import rehearse
-from fakebroker.replay.workload import Cluster
+from fakebroker.replay.simulation.rehearsal import rehearse
+from fakebroker.replay.workload.workload import Cluster
 
 Table = dict[str, Any]
 

@@ -19,16 +19,16 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay.embedded import EmbeddedCluster, embedded_cluster
-from fakebroker.replay.play import Run, found_in_the_end, plan_for, play_on
+from fakebroker.replay.commands import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOptions, replay, report
+from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
+from fakebroker.replay.preparation import offsets_partitions, ready_topics
 from fakebroker.replay.rebuild import HEAD_KEYS
-from fakebroker.replay.report import print_report
-from fakebroker.replay.run import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOptions, replay, report
+from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_schema import SUMMARY_KEYS, keys_of
-from fakebroker.replay.topics import offsets_partitions, ready_topics
-from fakebroker.replay.workload import Cluster, Workload
-from fakebroker.replay.workload_expect import Expectation
-from fakebroker.replay.workload_groups import Arrival, Groups, Sizes
+from fakebroker.replay.runner import Run, found_in_the_end, plan_for, play_on
+from fakebroker.replay.workload.expectations import Expectation
+from fakebroker.replay.workload.population import Arrival, Groups, Sizes
+from fakebroker.replay.workload.workload import Cluster, Workload
 from tests.replay.made_up_summary import made_up_summary
 from tests.replay.test_wire import listening, tell_versions
 
@@ -290,7 +290,7 @@ def test_an_embedded_cluster_that_does_not_start_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = workload_file(tmp_path)
-    monkeypatch.setattr("fakebroker.replay.embedded.sys.executable", "/bin/false")
+    monkeypatch.setattr("fakebroker.replay.embedded_cluster.sys.executable", "/bin/false")
     assert replay(ReplayOptions(file=file, out=tmp_path)) == COULD_NOT_RUN
     log = tmp_path / "cluster.log"
     expected = f"fakebroker: the embedded cluster did not start (see {log}): no word from it\n"
@@ -300,7 +300,7 @@ def test_an_embedded_cluster_that_does_not_start_says_why(
 def test_without_the_extra_the_sentence_names_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fakebroker.replay.run.find_spec", lambda name: None if name == "pyspark" else object())
+    monkeypatch.setattr("fakebroker.replay.commands.find_spec", lambda name: None if name == "pyspark" else object())
     assert replay(ReplayOptions(file=tmp_path / "any.toml")) == COULD_NOT_RUN
     assert capsys.readouterr().err == (
         "fakebroker: Replaying needs the extra 'spark': pip install 'fakebroker[spark]'\n"

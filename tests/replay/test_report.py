@@ -10,12 +10,12 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from fakebroker.replay.html import DARK, LIGHT
-from fakebroker.replay.plots import lines
-from fakebroker.replay.report import bars, print_report
-from fakebroker.replay.report_html import page
-from fakebroker.replay.wording import number
-from fakebroker.replay.workload_expect import Expectation
+from fakebroker.replay.report.charts import lines
+from fakebroker.replay.report.html import DARK, LIGHT
+from fakebroker.replay.report.page import page
+from fakebroker.replay.report.terminal import bars, print_report
+from fakebroker.replay.report.wording import number
+from fakebroker.replay.workload.expectations import Expectation
 from tests.replay.made_up_summary import made_up_summary
 
 SECTIONS = [

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay import room
-from fakebroker.replay.room import check_room, watched_room
-from fakebroker.replay.run import COULD_NOT_RUN
+from fakebroker.replay import disk_space
+from fakebroker.replay.commands import COULD_NOT_RUN
+from fakebroker.replay.disk_space import check_room, watched_room
 
 WORKLOAD = """\
 duration_s = 120
@@ -70,12 +70,12 @@ def test_too_little_room_is_told_once_and_enough_is_no_news(tmp_path: Path, monk
         told.append(why)
         has_come.set()
 
-    monkeypatch.setattr(room, "_LEAST_BYTES", -2 * room.BLOCK_BYTES)
+    monkeypatch.setattr(disk_space, "_LEAST_BYTES", -2 * disk_space.BLOCK_BYTES)
     check_room(tmp_path)
     with watched_room(tmp_path, 2, tell):
         pass
     assert told == []
-    monkeypatch.setattr(room, "_LEAST_BYTES", 2**70)
+    monkeypatch.setattr(disk_space, "_LEAST_BYTES", 2**70)
     with watched_room(tmp_path, 2, tell):
         assert has_come.wait(60)
     assert len(told) == 1

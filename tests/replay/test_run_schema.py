@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from fakebroker.replay.events import SCHEMA
+from fakebroker.replay.members.events import SCHEMA
 from fakebroker.replay.run_schema import SUMMARY_KEYS, Key, event_columns, keys_of
 from tests.replay.made_up_summary import made_up_summary
 from tests.test_readme import table

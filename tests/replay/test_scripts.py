@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.replay.script import DDL, Act, Script, script_of
-from fakebroker.replay.scripts import by_offsets_partition, member_scripts
-from fakebroker.replay.workload import Pacing, Workload, load_workload
-from fakebroker.replay.workload_behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
-from fakebroker.replay.workload_groups import Arrival, Groups, Sizes
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.replay.script.script import DDL, Act, Script, script_of
+from fakebroker.replay.script.scripts import by_offsets_partition, member_scripts
+from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
+from fakebroker.replay.workload.population import Arrival, Groups, Sizes
+from fakebroker.replay.workload.workload import Pacing, Workload, load_workload
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay.play import spark_at
-from fakebroker.replay.run_files import write_results
-from fakebroker.replay.session import address_for, cause_of, is_local
+from fakebroker.replay.run_directory import write_results
+from fakebroker.replay.runner import spark_at
+from fakebroker.replay.spark.session import address_for, cause_of, is_local
 from tests.replay.made_up_summary import made_up_summary
 
 WORKLOAD = """\

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from fakebroker.replay.events import SCHEMA, Event
-from fakebroker.replay.stream import STREAM_EVENTS, EventStream
+from fakebroker.replay.members.events import SCHEMA, Event
+from fakebroker.replay.spark.stream import STREAM_EVENTS, EventStream
 
 EVENT = Event(1, 1, 1, "Heartbeat", 4, 1, "group", "member", 1, 0, member_id="m")
 

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.replay import script
-from fakebroker.replay.events import SCHEMA, Event, Recorder
-from fakebroker.replay.numbers import error_name
-from fakebroker.replay.script import Act, Script
-from fakebroker.replay.series import MOST_SLICES, slice_length_ms
-from fakebroker.replay.summary import summarize
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.replay.members.events import SCHEMA, Event, Recorder
+from fakebroker.replay.report.numbers import error_name
+from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
+from fakebroker.replay.report.summary import summarize
+from fakebroker.replay.script import script
+from fakebroker.replay.script.script import Act, Script
 
 pytestmark = pytest.mark.slow
 

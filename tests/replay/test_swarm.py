@@ -10,12 +10,12 @@ import pytest
 
 from fakebroker.client.connection import BrokerUnreachable, UnsupportedVersion
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay.bootstrap import addresses
-from fakebroker.replay.events import Event
-from fakebroker.replay.loads import Load
-from fakebroker.replay.progress import Tally
-from fakebroker.replay.script import Act, Script
-from fakebroker.replay.swarm import Manner, Swarm, most_at_once
+from fakebroker.replay.members.bootstrap import addresses
+from fakebroker.replay.members.events import Event
+from fakebroker.replay.members.swarm import Manner, Swarm, most_at_once
+from fakebroker.replay.script.script import Act, Script
+from fakebroker.replay.spark.progress import Tally
+from fakebroker.replay.workload.loads import Load
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
 

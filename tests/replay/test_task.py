@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fakebroker.replay.loads import Load
-from fakebroker.replay.progress import receiving
-from fakebroker.replay.script import DDL, Act, Script
-from fakebroker.replay.session import SPARK_ERRORS, cause_of
-from fakebroker.replay.task import Plan, play_scripts
+from fakebroker.replay.script.script import DDL, Act, Script
+from fakebroker.replay.spark.progress import receiving
+from fakebroker.replay.spark.session import SPARK_ERRORS, cause_of
+from fakebroker.replay.spark.task import Plan, play_scripts
+from fakebroker.replay.workload.loads import Load
 from fakebroker.server.fake_cluster import FakeCluster
 
 GROUPS = [f"group-{number}" for number in range(6)]

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fakebroker.coordinator.placement import partition_for
-from fakebroker.replay.embedded import embedded_cluster
-from fakebroker.replay.memory import timeline_of
-from fakebroker.replay.script import Act
-from fakebroker.replay.timeline import OVER, happening
-from fakebroker.replay.workload import Cluster
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.replay.embedded_cluster import embedded_cluster
+from fakebroker.replay.script.script import Act
+from fakebroker.replay.spark.memory import timeline_of
+from fakebroker.replay.workload.timeline import OVER, happening
+from fakebroker.replay.workload.workload import Cluster
 from tests.replay.simulated import Row, played, script, world
 
 TIMEOUT_S = 20.0

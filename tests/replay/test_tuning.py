@@ -7,10 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay import play, session, tuning
-from fakebroker.replay.run import ReplayOptions
-from fakebroker.replay.session import MANY_MEMBERS, memory_bytes, settings_for
-from fakebroker.replay.tuning import as_for
+from fakebroker.replay import runner
+from fakebroker.replay.commands import ReplayOptions
+from fakebroker.replay.spark import session, tuning
+from fakebroker.replay.spark.session import MANY_MEMBERS, memory_bytes, settings_for
+from fakebroker.replay.spark.tuning import as_for
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -31,11 +32,11 @@ def test_spark_is_told_how_many_members_will_play(tmp_path: Path, monkeypatch: p
         told.append(members)
         raise FakebrokerError("there is no Spark")
 
-    monkeypatch.setattr(play, "spark_session", none)
+    monkeypatch.setattr(runner, "spark_session", none)
     workload = tmp_path / "w.toml"
     workload.write_text("duration_s = 60\ntopics = { orders = 2 }\n[[groups]]\ncount = 30\nmembers = 400\n")
     with pytest.raises(FakebrokerError, match="no Spark"):
-        play.play(ReplayOptions(file=workload, transport="memory", out=tmp_path / "out"))
+        runner.play(ReplayOptions(file=workload, transport="memory", out=tmp_path / "out"))
     assert told == [12_000]
 
 

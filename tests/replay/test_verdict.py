@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from fakebroker.replay.verdict import SOMEBODY, events_done, expectations, judge, with_somebody
-from fakebroker.replay.workload import Expectation
+from fakebroker.replay.verify.verdict import SOMEBODY, events_done, expectations, judge, with_somebody
+from fakebroker.replay.workload.workload import Expectation
 from tests.replay.made_up import HEALTHY, PARTITIONS, beat, frame, lost, scripts
 
 SUMMARY: dict[str, Any] = {

@@ -16,11 +16,11 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.schema import Versions
-from fakebroker.replay import lookup
-from fakebroker.replay.bootstrap import addresses
-from fakebroker.replay.link import Link, Memo, Spoken
-from fakebroker.replay.swarm import Swarm
-from fakebroker.replay.wire import Wire
+from fakebroker.replay.members import coordinator_lookup
+from fakebroker.replay.members.bootstrap import addresses
+from fakebroker.replay.members.link import Link, Memo, Spoken
+from fakebroker.replay.members.swarm import Swarm
+from fakebroker.replay.members.wire import Wire
 from fakebroker.server.fake_cluster import FakeCluster
 
 TIMEOUT_S = 20.0
@@ -202,7 +202,7 @@ def test_a_broker_that_wants_authentication_is_told_of_in_a_sentence() -> None:
 
 
 def test_a_broker_that_tells_its_versions_and_no_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "_REQUEST_TIMEOUT_MS", 20.0)
+    monkeypatch.setattr(coordinator_lookup, "_REQUEST_TIMEOUT_MS", 20.0)
 
     def serve(peer: socket.socket) -> None:
         tell_versions(peer)

@@ -10,10 +10,10 @@ import pytest
 from pyarrow import parquet
 
 from fakebroker.errors import ConfigError
-from fakebroker.replay.loads import Load
-from fakebroker.replay.workload import FAILOVERS, Cluster, Pacing, load_workload
-from fakebroker.replay.workload_behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
-from fakebroker.replay.workload_groups import Arrival, Groups, Sizes
+from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
+from fakebroker.replay.workload.loads import Load
+from fakebroker.replay.workload.population import Arrival, Groups, Sizes
+from fakebroker.replay.workload.workload import FAILOVERS, Cluster, Pacing, load_workload
 from fakebroker.server.events import EVENTS
 from fakebroker.server.fake_cluster import FailoverOptions, FakeCluster
 from tests.replay.wrong_workloads import LEAST, WRONG

@@ -10,12 +10,18 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from fakebroker.replay import workload_behavior as behavior
-from fakebroker.replay.loads import Load
-from fakebroker.replay.promises import PROMISES
-from fakebroker.replay.workload import Cluster, Pacing, Workload, load_workload
-from fakebroker.replay.workload_expect import METRICS, METRICS_OF_A_POPULATION, METRICS_OF_AN_API, Expectation, Promises
-from fakebroker.replay.workload_groups import Arrival, Groups, Sizes
+from fakebroker.replay.verify.promises import PROMISES
+from fakebroker.replay.workload import behavior
+from fakebroker.replay.workload.expectations import (
+    METRICS,
+    METRICS_OF_A_POPULATION,
+    METRICS_OF_AN_API,
+    Expectation,
+    Promises,
+)
+from fakebroker.replay.workload.loads import Load
+from fakebroker.replay.workload.population import Arrival, Groups, Sizes
+from fakebroker.replay.workload.workload import Cluster, Pacing, Workload, load_workload
 from tests.test_readme import table
 
 FOLDER = Path("scenarios/workloads")

@@ -12,7 +12,7 @@ import trio.testing
 import fakebroker
 from fakebroker import ConfigError, FakeCluster, Scaled
 from fakebroker.client.connection import Connection
-from fakebroker.client.shapes import LAST_VERSION_WITH_TOPIC_NAMES
+from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fakebroker import ConfigError, ErrorCode, FakeCluster, Fault
-from fakebroker.cluster.fault import Fault as CoreFault
+from fakebroker.cluster.faults.rule import Fault as CoreFault
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse

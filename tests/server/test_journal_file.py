@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fakebroker import ConfigError, ErrorCode, FakeCluster
-from fakebroker.cluster.fault import Fault
+from fakebroker.cluster.faults.rule import Fault
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequestAssignment
 from fakebroker.protocol.schema import Message
-from fakebroker.server.journal_file import plain, restored
+from fakebroker.server.journal_files import plain, restored
 from fakebroker.server.journaling import JournalQueries, read_journal
 from tests.cluster.harness import carried
 from tests.server.test_journaling import beat, member, until_asked

@@ -11,11 +11,11 @@ import pyarrow.parquet
 import pytest
 
 from fakebroker import ConfigError, FakeCluster
-from fakebroker.client.subscription import decode_assignment, decode_subscription
-from fakebroker.cluster.consumer_offsets import read_records
+from fakebroker.client.member.subscription import decode_assignment, decode_subscription
 from fakebroker.cluster.group_seed import GroupSeed, MemberSeed
-from fakebroker.coordinator.invariants import check
-from fakebroker.coordinator.log import GroupRecord
+from fakebroker.cluster.logs.offsets_topic import read_records
+from fakebroker.coordinator.group.invariants import check
+from fakebroker.coordinator.group.records import GroupRecord
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.list_offsets import (

@@ -5,7 +5,7 @@ import pytest
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.group_seed import GroupSeed
 from fakebroker.cluster.topics import Topic
-from fakebroker.coordinator.invariants import check
+from fakebroker.coordinator.group.invariants import check
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

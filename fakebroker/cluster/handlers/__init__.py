@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers import join_group, sync_group
-from fakebroker.coordinator.types import BatchResult, JoinResult, SyncResult
+from fakebroker.coordinator.group.api import BatchResult, JoinResult, SyncResult
 from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.schema import Message
 

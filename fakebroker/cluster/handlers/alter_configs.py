@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.config_changes import Change, ResourceChange, alter
+from fakebroker.cluster.configs.changes import Change, ResourceChange, alter
 from fakebroker.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,

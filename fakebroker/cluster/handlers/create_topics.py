@@ -4,13 +4,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.configs import topic_config
+from fakebroker.cluster.configs.resolution import topic_config
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_fault
 from fakebroker.cluster.handlers.controller_requests import (
     MAX_RECORDS_PER_USER_OP,
     new_replicas_fault,
     timeout_fault,
 )
-from fakebroker.cluster.topic_configs import TOPIC_CONFIGS, topic_configs_fault
 from fakebroker.cluster.topics import Assignment, name_fault
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.create_topics import (

@@ -7,7 +7,7 @@ Partition.deleteRecordsOnLeader.
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.configs import topic_config
+from fakebroker.cluster.configs.resolution import topic_config
 from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_records import (

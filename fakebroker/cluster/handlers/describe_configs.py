@@ -3,12 +3,18 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fakebroker.cluster.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.config_changes import ConfigRefusedError, ResourceType, require_own_name, require_topic_name
-from fakebroker.cluster.config_key import ConfigKey, ConfigType
-from fakebroker.cluster.configs import ConfigSource, Resolved, broker_config, default_broker_config, topic_config
-from fakebroker.cluster.topic_configs import TOPIC_CONFIGS
+from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from fakebroker.cluster.configs.changes import ConfigRefusedError, ResourceType, require_own_name, require_topic_name
+from fakebroker.cluster.configs.definition import ConfigKey, ConfigType
+from fakebroker.cluster.configs.resolution import (
+    ConfigSource,
+    Resolved,
+    broker_config,
+    default_broker_config,
+    topic_config,
+)
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

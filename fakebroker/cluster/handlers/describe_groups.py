@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.expected import Expected
-from fakebroker.coordinator.group import DEAD, STABLE, Group
-from fakebroker.coordinator.member import Member
+from fakebroker.coordinator.group.batch_join.expectations import Expected
+from fakebroker.coordinator.group.classic.group import DEAD, STABLE, Group
+from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_groups import (
     EXPECTED_TAG,

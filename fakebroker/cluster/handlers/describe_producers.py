@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
-from fakebroker.cluster.producers import Producer
+from fakebroker.cluster.logs.producer_state import Producer
 from fakebroker.cluster.topics import name_fault
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_producers import (

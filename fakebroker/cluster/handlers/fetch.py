@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.fetch_sessions import FetchContext, Key
+from fakebroker.cluster.fetch_purgatory import DelayedFetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
-from fakebroker.cluster.purgatory import DelayedFetch
+from fakebroker.cluster.logs.fetch_sessions import FetchContext, Key
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.message_sets import UnsupportedCompressionError, iterate_messages

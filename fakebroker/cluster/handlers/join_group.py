@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.types import BatchJoin, BatchMember, BatchResult, JoinGroup, JoinResult
+from fakebroker.coordinator.group.api import BatchJoin, BatchMember, BatchResult, JoinGroup, JoinResult
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.group import Group
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from fakebroker.protocol.releases import Release

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
-from fakebroker.cluster.partition_log import PartitionLog, TimestampAndOffset
+from fakebroker.cluster.logs.partition_log import PartitionLog, TimestampAndOffset
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_offsets import (

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

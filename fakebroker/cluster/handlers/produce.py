@@ -8,10 +8,10 @@ UnifiedLog.append.
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.configs import topic_number
+from fakebroker.cluster.configs.resolution import topic_number
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
-from fakebroker.cluster.producers import RefusedBatchError
+from fakebroker.cluster.logs.producer_state import RefusedBatchError
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.types import SyncGroup, SyncResult
+from fakebroker.coordinator.group.api import SyncGroup, SyncResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -1,0 +1,131 @@
+"""The settings of a consumer. Knows which values make sense, nothing of what is done with them."""
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from fakebroker.client.consumer.subscribing import LEGAL_NAME, is_legal_name
+from fakebroker.client.member.assignors import PartitionAssignor
+from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.errors import ConfigError
+
+ResetPolicy = Literal["earliest", "latest"]
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """The fields of `ConsumerSettings`, for who passes them on."""
+
+    group_id: str | None
+    client_id: str
+    instance_id: str | None
+    assignor: str | PartitionAssignor
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    commit_interval_ms: int
+    auto_offset_reset: ResetPolicy | None
+    isolation_level: Literal["read_uncommitted"]
+    max_poll_records: int
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    metadata_max_age_ms: int
+    request_timeout_ms: int
+    close_timeout_ms: int
+    retry_backoff_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerSettings:
+    """Kafka's consumer settings under Kafka's names, with its defaults; where a name differs, it is told.
+
+    Attributes:
+        instance_id: `group.instance.id`, which makes it a static member (KIP-345).
+        assignor: The one `partition.assignment.strategy`, by its protocol name, or an assignor of one's own.
+        max_poll_interval_ms: An application that polls less often than this leaves its group until it polls again. It
+            is also how long a rebalance waits for the others.
+        commit_interval_ms: `auto.commit.interval.ms`; 0 commits only when told to (`enable.auto.commit=false`).
+            What a poll has given counts as consumed, and is committed, from the next poll on.
+        auto_offset_reset: Where to begin where nothing is committed; None raises.
+        isolation_level: Aborted transactions are not filtered out: there is only "read_uncommitted".
+        close_timeout_ms: How long closing waits for the last answers.
+        retry_backoff_ms: The first back-off; the next ones double up to a second.
+    """
+
+    group_id: str | None = None
+    client_id: str = "fakebroker"
+    instance_id: str | None = None
+    assignor: str | PartitionAssignor = "range"
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    commit_interval_ms: int = 5_000
+    auto_offset_reset: ResetPolicy | None = "latest"
+    isolation_level: str = "read_uncommitted"
+    max_poll_records: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    max_partition_fetch_bytes: int = 1024 * 1024
+    metadata_max_age_ms: int = 300_000
+    request_timeout_ms: int = 30_000
+    close_timeout_ms: int = 5_000
+    retry_backoff_ms: int = 100
+
+    def __post_init__(self) -> None:
+        if self.group_id == "":
+            raise ConfigError("group_id '': expected a name, or None for no group")
+        if self.auto_offset_reset not in ("earliest", "latest", None):
+            raise ConfigError(f"auto_offset_reset {self.auto_offset_reset!r}: expected 'earliest', 'latest' or None")
+        if self.isolation_level != "read_uncommitted":
+            raise ConfigError(
+                f"isolation_level {self.isolation_level!r}: expected 'read_uncommitted', for this consumer does not "
+                "filter out aborted transactions"
+            )
+        if self.instance_id is not None and not is_legal_name(self.instance_id):
+            raise ConfigError(f"instance_id {self.instance_id!r}: expected {LEGAL_NAME}, or None")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= _MOST_INT32:
+                raise ConfigError(f"{name} {value!r}: expected a whole number from {least} to {_MOST_INT32}")
+        self.member()
+
+    def member(self) -> MemberSettings:
+        """Those of the group member; it gets its topics later.
+
+        Raises:
+            ConfigError: They make no sense.
+        """
+        return MemberSettings(
+            group_id=self.group_id or "",
+            client_id=self.client_id,
+            topics=(),
+            instance_id=self.instance_id,
+            assignor=self.assignor,
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.max_poll_interval_ms,
+            heartbeat_interval_ms=self.heartbeat_interval_ms,
+            commit_interval_ms=self.commit_interval_ms,
+            retry_backoff_ms=self.retry_backoff_ms,
+            awaits_revocation=True,
+            starts_at_zero=False,
+        )
+
+
+_MOST_INT32 = 2**31 - 1
+_LEAST = {
+    "session_timeout_ms": 1,
+    "heartbeat_interval_ms": 1,
+    "max_poll_interval_ms": 1,
+    "commit_interval_ms": 0,
+    "max_poll_records": 1,
+    "fetch_min_bytes": 0,
+    "fetch_max_wait_ms": 0,
+    "fetch_max_bytes": 1,
+    "max_partition_fetch_bytes": 1,
+    "metadata_max_age_ms": 1,
+    "request_timeout_ms": 1,
+    "close_timeout_ms": 1,
+    "retry_backoff_ms": 0,
+}
+"""The least that each of the numbers may be."""

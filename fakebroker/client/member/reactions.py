@@ -1,0 +1,133 @@
+"""What a group member does about each error a coordinator answers: one table, after Kafka's Java consumer.
+
+Sources: the response handlers in `AbstractCoordinator` and `ConsumerCoordinator`. Knows messages and error codes;
+nothing of a member's state.
+"""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+
+from fakebroker.client.member.effects import GroupResponse
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.messages.leave_group import LeaveGroupResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupResponse
+
+
+class Reaction(Enum):
+    """What to do about an error.
+
+    RETRY: Back off, then ask again.
+    REDISCOVER: Give the coordinator up and look for it.
+    REJOIN: Join the next round as the member one is.
+    FORGET_GENERATION: Partitions are lost; join with the member id.
+    FORGET_MEMBER_ID: Partitions are lost; join as somebody new.
+    TAKE_MEMBER_ID: Join with the id that came with the error (KIP-394).
+    REPORT: Tell the application, change nothing.
+    FATAL: Tell the application and stop.
+    """
+
+    RETRY = auto()
+    REDISCOVER = auto()
+    REJOIN = auto()
+    FORGET_GENERATION = auto()
+    FORGET_MEMBER_ID = auto()
+    TAKE_MEMBER_ID = auto()
+    REPORT = auto()
+    FATAL = auto()
+
+
+_COORDINATOR_MOVED = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.REDISCOVER,
+    ErrorCode.NOT_COORDINATOR: Reaction.REDISCOVER,
+}
+_MEMBERSHIP = _COORDINATOR_MOVED | {
+    ErrorCode.ILLEGAL_GENERATION: Reaction.FORGET_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_MEMBER_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
+    ErrorCode.FENCED_INSTANCE_ID: Reaction.FATAL,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: Reaction.FATAL,
+}
+
+REACTIONS: dict[type[GroupResponse], dict[ErrorCode, Reaction]] = {
+    JoinGroupResponse: _COORDINATOR_MOVED
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS: Reaction.REJOIN,
+        ErrorCode.MEMBER_ID_REQUIRED: Reaction.TAKE_MEMBER_ID,
+    },
+    SyncGroupResponse: _MEMBERSHIP,
+    HeartbeatResponse: _MEMBERSHIP,
+    OffsetCommitResponse: _MEMBERSHIP
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
+        ErrorCode.REQUEST_TIMED_OUT: Reaction.REDISCOVER,
+    },
+    OffsetFetchResponse: _COORDINATOR_MOVED
+    | {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT: Reaction.RETRY,
+    },
+    LeaveGroupResponse: {},
+}
+"""What each response's errors lead to; errors not in it lead to `OTHERWISE`."""
+
+OTHERWISE: dict[type[GroupResponse], Reaction] = {
+    JoinGroupResponse: Reaction.FATAL,
+    SyncGroupResponse: Reaction.FATAL,
+    HeartbeatResponse: Reaction.RETRY,
+    OffsetCommitResponse: Reaction.REPORT,
+    OffsetFetchResponse: Reaction.FATAL,
+    LeaveGroupResponse: Reaction.REPORT,
+}
+
+
+# These concern one topic or partition alone; another error in the same response counts before them.
+_OF_ONE_PARTITION = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+_WITH_PARTITIONS = (OffsetCommitResponse, OffsetFetchResponse)
+
+
+def reaction_to(error: ErrorCode, response: GroupResponse) -> Reaction:
+    """What a member does about an error in a response."""
+    kind = type(response)
+    return REACTIONS[kind].get(error, OTHERWISE[kind])
+
+
+def error_in(response: GroupResponse) -> ErrorCode:
+    """The error of a whole response: the first in it that is not one partition's own, else the first.
+
+    A code that Kafka does not have counts as UNKNOWN_SERVER_ERROR.
+    """
+    if not isinstance(response, _WITH_PARTITIONS):
+        return error_code(response.error_code)
+    errors = [error for error in _errors(response) if error is not ErrorCode.NONE]
+    general = [error for error in errors if error not in _OF_ONE_PARTITION]
+    return next(iter(general or errors), ErrorCode.NONE)
+
+
+def _errors(response: OffsetCommitResponse | OffsetFetchResponse) -> Iterator[ErrorCode]:
+    if isinstance(response, OffsetCommitResponse):
+        for committed in response.topics:
+            yield from (error_code(partition.error_code) for partition in committed.partitions)
+        return
+    yield error_code(response.error_code)
+    for group in response.groups:
+        yield error_code(group.error_code)
+        for fetched in group.topics:
+            yield from (error_code(partition.error_code) for partition in fetched.partitions)
+    for topic in response.topics:
+        yield from (error_code(partition.error_code) for partition in topic.partitions)
+
+
+_BY_NUMBER = {int(error): error for error in ErrorCode}
+
+
+def error_code(number: int) -> ErrorCode:
+    """The error of a number on the wire; one that Kafka does not have counts as UNKNOWN_SERVER_ERROR."""
+    return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,0 +1,78 @@
+"""The broker configs that DescribeConfigs tells of, and those that may be altered while a broker runs (KIP-226).
+
+The settings are those that the fake cluster honours. With them stand the defaults of topics, which topics without a
+value of their own take, and some that clients look for. Knows no broker.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fakebroker.cluster.configs.definition import ConfigKey, ConfigType
+from fakebroker.cluster.configs.settings import SETTINGS
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_fault
+
+NODE_ID_CONFIGS = ("broker.id", "node.id")
+"""What a broker is told of itself alone."""
+
+SYNONYM_GROUPS = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+)
+"""Configs that say the same; the first that has a value counts (DynamicBrokerConfig.brokerConfigSynonyms)."""
+
+_FIRST_OF_MANY = {group[0] for group in SYNONYM_GROUPS}
+
+TOPIC_DEFAULTS: dict[str, ConfigKey] = {
+    key.broker_name: replace(key, default=None) if key.broker_name in _FIRST_OF_MANY else key
+    for key in TOPIC_CONFIGS.values()
+    if key.broker_name
+}
+
+_INT, _LONG = ConfigType.INT, ConfigType.LONG
+
+_DYNAMIC: dict[str, ConfigKey] = {
+    "background.threads": ConfigKey(_INT, 10, 1),
+    "log.cleaner.backoff.ms": ConfigKey(_LONG, 15_000, 0),
+    "log.cleaner.threads": ConfigKey(_INT, 1, 0),
+    "max.connections": ConfigKey(_INT, 2**31 - 1, 0),
+    "max.connections.per.ip": ConfigKey(_INT, 2**31 - 1, 0),
+    "num.io.threads": ConfigKey(_INT, 8, 1),
+    "num.network.threads": ConfigKey(_INT, 3, 1),
+    "num.recovery.threads.per.data.dir": ConfigKey(_INT, 2, 1),
+    "num.replica.fetchers": ConfigKey(_INT, 1),
+    "producer.id.expiration.ms": ConfigKey(_INT, 24 * 3600 * 1000, 1),
+}
+
+_READ_ONLY: dict[str, ConfigKey] = {
+    **{name: ConfigKey(_INT, -1, about="The number of this broker.") for name in NODE_ID_CONFIGS},
+    "log.flush.scheduler.interval.ms": ConfigKey(_LONG, 2**63 - 1),
+    "log.retention.hours": ConfigKey(_INT, 168),
+    "log.retention.minutes": ConfigKey(_INT, None),
+    "log.roll.hours": ConfigKey(_INT, 168, 1),
+    "log.roll.jitter.hours": ConfigKey(_INT, 0, 0),
+}
+
+DYNAMIC_CONFIGS = frozenset(TOPIC_DEFAULTS) | frozenset(_DYNAMIC)
+"""Those that AlterConfigs may set, per broker and for the whole cluster."""
+
+BROKER_CONFIGS: dict[str, ConfigKey] = dict(sorted((TOPIC_DEFAULTS | _DYNAMIC | _READ_ONLY | SETTINGS).items()))
+
+DEFAULTS = {name: text for name, key in BROKER_CONFIGS.items() if (text := key.default_text) is not None}
+
+
+def synonyms_of(name: str) -> tuple[str, ...]:
+    """All configs that say the same as this one, itself among them, in their order."""
+    return next((group for group in SYNONYM_GROUPS if name in group), (name,))
+
+
+def broker_configs_fault(configs: Mapping[str, str]) -> str | None:
+    """Why a broker may not be altered to all these configs, or None (DynamicBrokerConfig.validateConfigs).
+
+    A name that Kafka does not know is one of a plugin's: it may have any value.
+    """
+    fixed = [name for name in configs if name in BROKER_CONFIGS and name not in DYNAMIC_CONFIGS]
+    if fixed:
+        return f"Cannot update these configs dynamically: {', '.join(fixed)}"
+    return values_fault(configs, BROKER_CONFIGS)

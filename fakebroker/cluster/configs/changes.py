@@ -1,0 +1,198 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: checks in Kafka's order, and the change itself.
+
+A broker checks first (ConfigAdminManager.preprocess), then the controller (ConfigurationControlManager). Each resource
+stands for itself: it is changed as a whole or not at all. Knows no version of a request.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, broker_configs_fault
+from fakebroker.cluster.configs.definition import ConfigKey, ConfigType, items_of
+from fakebroker.cluster.configs.resolution import apply_retention
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_fault
+from fakebroker.cluster.topics import name_fault
+from fakebroker.errors import ErrorCode, FakebrokerError
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Broker, Cluster
+
+
+class ResourceType(IntEnum):
+    """What has configs, by Kafka's numbers (ConfigResource.Type). Groups and client metrics have none here."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class Operation(IntEnum):
+    """What to do to one config, by Kafka's numbers (AlterConfigOp.OpType)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigRefusedError(FakebrokerError):
+    """A resource cannot be described or altered.
+
+    Attributes:
+        error_code: Which error its answer gets.
+    """
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class Change(NamedTuple):
+    """What to do to one config; the operation is a number of the request, which may be unknown."""
+
+    name: str
+    value: str | None
+    operation: int = Operation.SET
+
+
+class ResourceChange(NamedTuple):
+    """What to do to one resource. `replaces` says whether configs that are not named go back to their defaults."""
+
+    resource_type: int
+    resource_name: str
+    changes: Sequence[Change]
+    replaces: bool
+
+
+class Outcome(NamedTuple):
+    """What became of a resource."""
+
+    error_code: ErrorCode
+    message: str | None
+
+
+def alter(
+    cluster: "Cluster", broker: "Broker", resources: Sequence[ResourceChange], *, validate_only: bool
+) -> list[Outcome]:
+    """Alter resources, or say why not, each for itself."""
+    times = Counter((each.resource_type, each.resource_name) for each in resources)
+    outcomes = []
+    for each in resources:
+        try:
+            _require_sound(each.changes, times[each.resource_type, each.resource_name])
+            _alter(cluster, broker, each, validate_only=validate_only)
+            outcomes.append(Outcome(ErrorCode.NONE, None))
+        except ConfigRefusedError as refused:
+            outcomes.append(Outcome(refused.error_code, str(refused)))
+    return outcomes
+
+
+def require_own_name(broker: "Broker", name: str) -> None:
+    """Refuse a resource that is not the broker that is asked."""
+    try:
+        node_id = int(name)
+    except ValueError:
+        message = f"Node id must be an integer, but it is: {name}"
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, message) from None
+    if node_id != broker.node_id:
+        message = f"Unexpected broker id, expected {broker.node_id}, but received {name}"
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, message)
+
+
+def require_topic_name(name: str) -> None:
+    """Refuse what cannot be the name of a topic."""
+    fault = name_fault(name)
+    if fault is not None:
+        raise ConfigRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+
+
+def _require_sound(changes: Sequence[Change], times: int) -> None:
+    """Refuse what is wrong whatever the resource is; `times` says how often the request names it."""
+    if times > 1:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    if len({change.name for change in changes}) < len(changes):
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [each.name for each in changes if each.value is None and each.operation != Operation.DELETE]
+    if nulls:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _alter(cluster: "Cluster", broker: "Broker", change: ResourceChange, *, validate_only: bool) -> None:
+    match change.resource_type:
+        case ResourceType.TOPIC:
+            _alter_topic(cluster, change, validate_only=validate_only)
+        case ResourceType.BROKER:
+            _alter_broker(cluster, broker, change, validate_only=validate_only)
+        case ResourceType.BROKER_LOGGER if not change.replaces:
+            require_own_name(broker, change.resource_name)
+            if change.changes:
+                message = f"Logger {change.changes[0].name} does not exist!"
+                raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, message)
+        case _:
+            raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.resource_type}")
+
+
+def _alter_topic(cluster: "Cluster", change: ResourceChange, *, validate_only: bool) -> None:
+    name = change.resource_name
+    if not name:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    require_topic_name(name)
+    topic = cluster.topics.get(name)
+    configs = _changed({} if topic is None else topic.configs, change, TOPIC_CONFIGS)
+    fault = topic_configs_fault(configs)
+    if fault is not None:
+        raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, fault)
+    if topic is None:
+        raise ConfigRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    if not validate_only:
+        topic.configs = configs
+        apply_retention(cluster, [topic])
+
+
+def _alter_broker(cluster: "Cluster", broker: "Broker", change: ResourceChange, *, validate_only: bool) -> None:
+    """Alter the broker that is asked, or, without a name, what all brokers of the cluster go by."""
+    if change.resource_name:
+        require_own_name(broker, change.resource_name)
+    configs = _changed(broker.configs if change.resource_name else cluster.broker_configs, change, BROKER_CONFIGS)
+    fault = broker_configs_fault(configs)
+    if fault is not None:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, fault)
+    if validate_only:
+        return
+    if change.resource_name:
+        broker.configs = configs
+    else:
+        cluster.broker_configs = configs
+    apply_retention(cluster, cluster.topics)
+
+
+def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[str, ConfigKey]) -> dict[str, str]:
+    """What the configs of a resource are after a change."""
+    configs = {} if change.replaces else dict(current)
+    for name, value, operation in change.changes:
+        match operation:
+            case Operation.SET:
+                configs[name] = value or ""
+            case Operation.DELETE:
+                configs.pop(name, None)
+            case Operation.APPEND | Operation.SUBTRACT:
+                configs[name] = _combined(name, configs.get(name), Operation(operation), value or "", keys)
+            case _:
+                message = f"Unknown operations type {operation}: expected {', '.join(map(str, map(int, Operation)))}"
+                raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, message)
+    return configs
+
+
+def _combined(name: str, current: str | None, operation: Operation, value: str, keys: Mapping[str, ConfigKey]) -> str:
+    """A list with items more or less; where nobody has set it, it starts from Kafka's default."""
+    key = keys.get(name)
+    if key is None or key.type is not ConfigType.LIST:
+        message = f"Can't {operation.name} to key {name} because its type is not LIST."
+        raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, message)
+    items = items_of((key.default_text or "") if current is None else current, key.type)
+    named = items_of(value, key.type)
+    if operation is Operation.SUBTRACT:
+        return ",".join(item for item in items if item not in named)
+    return ",".join(dict.fromkeys([*items, *named]))

@@ -1,0 +1,135 @@
+"""Broker settings by Kafka's own names, with Kafka's defaults (org.apache.kafka.server.config, GroupCoordinatorConfig).
+
+A setting stands here when the fake cluster does what it says, and nowhere else. Knows nothing of brokers.
+"""
+
+import difflib
+from collections.abc import Mapping
+
+from fakebroker.cluster.configs.definition import ConfigKey, ConfigType
+from fakebroker.coordinator.group.api import CoordinatorConfig
+from fakebroker.errors import ConfigError
+from fakebroker.protocol.releases import NEWEST, Release
+
+_BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
+_INT32_MAX = 2**31 - 1
+
+SETTINGS: dict[str, ConfigKey] = {
+    "auto.create.topics.enable": ConfigKey(_BOOLEAN, True, about="Metadata for an unknown topic creates it."),
+    "default.replication.factor": ConfigKey(
+        _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
+    ),
+    "delete.topic.enable": ConfigKey(_BOOLEAN, True, about="DeleteTopics works."),
+    "fetch.max.bytes": ConfigKey(_INT, 55 * 1024 * 1024, 1024, about="Most bytes in one Fetch response."),
+    "group.initial.rebalance.delay.ms": ConfigKey(_INT, 3000, 0, about="Wait of an empty group for further members."),
+    "group.max.session.timeout.ms": ConfigKey(
+        _INT, 1_800_000, 0, about="Longest session timeout a member may ask for."
+    ),
+    "group.max.size": ConfigKey(_INT, _INT32_MAX, 1, about="Most members of a group."),
+    "group.min.session.timeout.ms": ConfigKey(_INT, 6000, 0, about="Shortest session timeout a member may ask for."),
+    "log.retention.bytes": ConfigKey(_LONG, 64 * 1024 * 1024, -1, about="Bytes a partition keeps; Kafka: -1, all."),
+    "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, 1000, 0, about="Fetch sessions kept per broker."),
+    "message.max.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch."),
+    "num.partitions": ConfigKey(_INT, 1, 1, about="Partitions of topics created without a number."),
+    "offset.metadata.max.bytes": ConfigKey(_INT, 4096, 0, about="Longest metadata of a committed offset."),
+    "offsets.retention.check.interval.ms": ConfigKey(
+        _LONG, 600_000, 1, about="How often expired offsets are looked for."
+    ),
+    "offsets.retention.minutes": ConfigKey(
+        _INT, 7 * 24 * 60, 1, about="How long offsets of groups without members are kept."
+    ),
+    "offsets.topic.num.partitions": ConfigKey(_INT, 50, 1, 10_000, about="Partitions of __consumer_offsets."),
+    "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
+}
+
+# The defaults of older releases: before which one, of what, and which.
+_OLDER_DEFAULTS = (
+    (Release(0, 11), "group.initial.rebalance.delay.ms", 0),
+    (Release(2, 0), "offsets.retention.minutes", 24 * 60),
+    (Release(2, 3), "group.max.session.timeout.ms", 300_000),
+)
+
+KIP_211, KIP_848 = Release(2, 1), Release(4, 0)
+"""Since when the retention of offsets counts from when a group is empty; since when there is the new coordinator."""
+
+
+class Config:
+    """The settings of one cluster.
+
+    Attributes:
+        overrides: The settings that somebody gave a value.
+
+    Args:
+        overrides: Settings that are not to have their default; numbers and booleans, or their text.
+
+    Raises:
+        ConfigError: A name is unknown, or a value is of the wrong type or out of range.
+    """
+
+    def __init__(self, overrides: Mapping[str, object] | None = None) -> None:
+        self.overrides = {name: _checked(name, value) for name, value in (overrides or {}).items()}
+        self._values = {name: _checked(name, setting.default) for name, setting in SETTINGS.items()} | self.overrides
+        low, high = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
+        if low > high:
+            raise ConfigError(f"group.min.session.timeout.ms={low} is over group.max.session.timeout.ms={high}")
+
+    def number(self, name: str) -> int:
+        """The value of a number."""
+        return self._values[name]
+
+    def switch(self, name: str) -> bool:
+        """The value of a switch."""
+        return bool(self._values[name])
+
+    def coordinator(self, release: Release = NEWEST, expects_instances: bool = False) -> CoordinatorConfig:
+        """The part that the group coordinator of a broker of this release looks at, and whether it has `batch-join`."""
+        older = older_defaults(release)
+        if older:
+            return Config({**older, **self.overrides})._coordinator(release, expects_instances)
+        return self._coordinator(release, expects_instances)
+
+    def _coordinator(self, release: Release, expects_instances: bool) -> CoordinatorConfig:
+        return CoordinatorConfig(
+            expects_instances=expects_instances,
+            is_before_kip_211=release < KIP_211,
+            is_before_kip_848=release < KIP_848,
+            group_min_session_timeout_ms=self.number("group.min.session.timeout.ms"),
+            group_max_session_timeout_ms=self.number("group.max.session.timeout.ms"),
+            group_initial_rebalance_delay_ms=self.number("group.initial.rebalance.delay.ms"),
+            group_max_size=self.number("group.max.size"),
+            offset_metadata_max_bytes=self.number("offset.metadata.max.bytes"),
+            offsets_retention_ms=self.number("offsets.retention.minutes") * 60_000,
+            offsets_retention_check_interval_ms=self.number("offsets.retention.check.interval.ms"),
+            offsets_topic_num_partitions=self.number("offsets.topic.num.partitions"),
+        )
+
+
+def older_defaults(release: Release) -> dict[str, int]:
+    """The defaults of this release that are not those of the newest one."""
+    return {name: default for before, name, default in _OLDER_DEFAULTS if release < before}
+
+
+def _checked(name: str, value: object) -> int:
+    setting = SETTINGS.get(name)
+    if setting is None:
+        near = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.0)[0]
+        raise ConfigError(f"unknown setting {name!r}; the nearest that the fake cluster honours is {near!r}")
+    if setting.type is _BOOLEAN:
+        switch = {"true": True, "false": False}.get(str(value).lower())
+        if switch is None:
+            raise ConfigError(f"{name}={value!r}: expected true or false")
+        return switch
+    number = _number(name, value)
+    low, high = setting.bounds
+    if not low <= number <= high:
+        raise ConfigError(f"{name}={number}: expected {low} to {high}")
+    return number
+
+
+def _number(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ConfigError(f"{name}={value!r}: expected a whole number") from None

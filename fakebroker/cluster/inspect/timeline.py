@@ -1,0 +1,157 @@
+"""The timeline of one group: its moments as data, and as a picture in text. Taken at one moment; knows no cluster."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import zip_longest
+
+from fakebroker.cluster.inspect.timeline_svg import draw
+from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.history import DEAD, Moment
+
+_IN_OUT_WIDTH = 20
+_CAUSE_WIDTH = 41
+_MOST_CHANGES = 8
+_LANES = [state.value for state in (GroupState.DEAD, *(each for each in GroupState if each is not GroupState.DEAD))]
+_LEGEND = f"{', '.join(f'{name[0]} {name}' for name in _LANES)}; + joined * rejoined - gone"
+_HEAD = f"{'time':>9}  {'state':<9}   gen  members  {'in and out':<{_IN_OUT_WIDTH}}  cause"
+
+_UUID = re.compile(r"-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
+_IDS_KEPT = 10_000
+_NAME_LENGTHS = (0, 5, 9, 37)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What a group went through, as far as it is remembered.
+
+    Attributes:
+        moments: Oldest first: each change of its state, and of its members alone.
+        taken_ms: When this was taken, by the brokers' clock.
+    """
+
+    group_id: str
+    moments: tuple[Moment, ...]
+    taken_ms: float
+
+    @property
+    def transitions(self) -> tuple[Moment, ...]:
+        """The moments that changed the state."""
+        return tuple(moment for moment in self.moments if moment.is_transition)
+
+    def text(self) -> str:
+        """A picture in text of 100 columns at most, a row for each moment; times are in seconds since the first."""
+        if not self.moments:
+            return f"group {self.group_id}: nothing has happened to it"
+        start_ms = self.moments[0].at_ms
+        start = datetime.fromtimestamp(start_ms / 1000, UTC)
+        head = f"group {self.group_id}, since {start:%Y-%m-%d %H:%M:%S}.{start.microsecond // 1000:03} UTC"
+        names = names_in(self.moments)
+        lines = [head, _LEGEND, "", _HEAD]
+        coordinator_id = -1
+        for moment in self.moments:
+            place = f", at broker {moment.coordinator_id}" if moment.coordinator_id != coordinator_id else ""
+            coordinator_id = moment.coordinator_id
+            lines += _row(moment, (moment.at_ms - start_ms) / 1000, with_names(moment.cause, names) + place, names)
+        state = without_zombies(self.moments)[-1].state_to
+        lines.append(_line(f"{(self.taken_ms - start_ms) / 1000:9.3f}", _arrow(state, state), "now"))
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def svg(self) -> str:
+        """An SVG picture: the state as a band, a row for each member. Times are not to scale, zombies are left out."""
+        moments = without_zombies(self.moments)
+        names = names_in(moments)
+        return draw(self.group_id, moments, self.taken_ms, names, [with_names(each.cause, names) for each in moments])
+
+
+def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
+    """Only what befell the group at its coordinator: at an old one, which does not know, it may go on for a time."""
+    served: list[Moment] = []
+    coordinator_id: int | None = None
+    for moment in moments:
+        if coordinator_id is None or moment.state_from == DEAD:
+            coordinator_id = moment.coordinator_id
+        if moment.coordinator_id == coordinator_id:
+            served.append(moment)
+    return served
+
+
+def _row(moment: Moment, seconds: float, cause: str, names: Mapping[str, str]) -> Iterator[str]:
+    """The lines of one moment; only the first has more than what had no room in it."""
+    changes = [
+        sign + names[member_id]
+        for sign, ids in (("+", moment.joined), ("*", moment.rejoined), ("-", moment.left))
+        for member_id in ids
+    ]
+    more = [f"and {len(changes) - _MOST_CHANGES} more"] if len(changes) > _MOST_CHANGES else []
+    # Lines are broken between names alone, as no other space is one to the wrapping.
+    unbroken = [change.replace(" ", "\N{NO-BREAK SPACE}") for change in (*changes[:_MOST_CHANGES], *more)]
+    in_out = _wrapped(" ".join(unbroken), _IN_OUT_WIDTH)
+    time, state = f"{seconds:9.3f}", _arrow(moment.state_from, moment.state_to)
+    numbers = f"{moment.generation_id:>4}  {len(moment.members):>7}"
+    for part, words in zip_longest(in_out, _wrapped(cause, _CAUSE_WIDTH), fillvalue=""):
+        yield _line(time, state, words, numbers, part)
+        time, state, numbers = "", _arrow(moment.state_to, moment.state_to, "│"), ""
+
+
+def _line(time: str, state: str, cause: str, numbers: str = "", in_out: str = "") -> str:
+    return f"{time:9}  {state}  {numbers:13}  {in_out:<{_IN_OUT_WIDTH}}  {cause}".rstrip()
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+
+
+def _arrow(before: str, after: str, mark: str = "") -> str:
+    """The states' initials, each in its lane, and an arrow from one to the other."""
+    start, end = 2 * _LANES.index(before), 2 * _LANES.index(after)
+    lanes = [" "] * (2 * len(_LANES) - 1)
+    for between in range(min(start, end) + 1, max(start, end)):
+        lanes[between] = "─"
+    if start != end:
+        lanes[end - 1 if start < end else end + 1] = "▸" if start < end else "◂"
+        lanes[start] = before[0]
+    lanes[end] = mark or after[0]
+    return "".join(lanes)
+
+
+# Names
+
+
+def names_in(moments: Iterable[Moment]) -> dict[str, str]:
+    """A name for each member that some moments tell of."""
+    return short_names(member_id for moment in moments for member_id in (*moment.members, *moment.left))
+
+
+def short_names(member_ids: Iterable[str]) -> dict[str, str]:
+    """A name for each member id: what stands before its UUID, and only so much of that as tells them apart."""
+    ids = list(dict.fromkeys(member_ids))
+    for length in _NAME_LENGTHS:
+        names = {member_id: _short(member_id, length) for member_id in ids}
+        if len(set(names.values())) == len(ids):
+            break
+    return names
+
+
+def _short(member_id: str, length: int) -> str:
+    start = _uuid_start(member_id)
+    return member_id if start is None else member_id[: start + length]
+
+
+@lru_cache(_IDS_KEPT)
+def _uuid_start(member_id: str) -> int | None:
+    found = _UUID.search(member_id)
+    return None if found is None else found.start()
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """The text with names in place of member ids."""
+    for member_id, name in names.items():
+        text = text.replace(member_id, name)
+    return text

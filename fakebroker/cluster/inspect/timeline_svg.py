@@ -1,0 +1,163 @@
+"""A timeline as an SVG picture: the state as a colored band, a row for each member, generations as lines across.
+
+Written by hand and small. Its colors are for light and dark pages alike. Knows moments and names, no cluster.
+"""
+
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from math import log10
+
+from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.history import Moment
+
+_COLORS = {
+    GroupState.DEAD.value: "#8c959f",
+    GroupState.EMPTY.value: "#b6c2cf",
+    GroupState.PREPARING_REBALANCE.value: "#e8904a",
+    GroupState.COMPLETING_REBALANCE.value: "#dbb62a",
+    GroupState.STABLE.value: "#4bb36b",
+}
+_MEMBER, _LEADER = "#6f9bd8", "#9a6fd8"
+_PREPARING = GroupState.PREPARING_REBALANCE.value
+
+_LETTER = 6.4
+"""How wide a letter is, about."""
+
+_BAND_Y, _BAND = 52, 26
+_ROW = 20
+_LABEL_GAP = 52
+
+_STYLE = (
+    "text{font:11px ui-sans-serif,system-ui,'DejaVu Sans',sans-serif}"
+    "@media(prefers-color-scheme:dark){.t{fill:#adbac7}.l{stroke:#768390}}"
+)
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def draw(
+    group_id: str, moments: Sequence[Moment], taken_ms: float, names: Mapping[str, str], causes: Sequence[str]
+) -> str:
+    """The picture.
+
+    Args:
+        group_id: The title.
+        moments: Oldest first.
+        taken_ms: Where the picture ends.
+        names: By member id.
+        causes: One for each moment, as it is to be shown.
+    """
+    left = 16 + _LETTER * max([6, *map(len, names.values())])
+    edges = _edges(moments, taken_ms, left)
+    bottom = _BAND_Y + _BAND + 12 + _ROW * len(names)
+    width, height = max(edges[-1] + 40, 760), bottom + 52
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
+        f'viewBox="0 0 {width:.0f} {height}"><style>{_STYLE}</style>',
+        _text(8, 20, f"group {group_id}", more=' font-weight="bold"'),
+        *_generations(moments, edges, bottom),
+        *_states(moments, causes, edges),
+        *_members(moments, names, edges),
+        *_times(moments, taken_ms, edges, bottom),
+        *_legend(height - 8),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def _edges(moments: Sequence[Moment], taken_ms: float, left: float) -> list[float]:
+    """Where each moment stands, and the end: a long time takes more room than a short one, but not as much more."""
+    edges = [left]
+    for before_ms, after_ms in pairwise([*(moment.at_ms for moment in moments), taken_ms]):
+        edges.append(edges[-1] + 18 + 22 * log10(1 + max(0.0, after_ms - before_ms) / 10))
+    return edges
+
+
+def _states(moments: Sequence[Moment], causes: Sequence[str], edges: Sequence[float]) -> Iterator[str]:
+    spans = enumerate(zip(moments, causes, strict=True))
+    for state, group in groupby(spans, key=lambda span: span[1][0].state_to):
+        members = list(group)
+        x, end = edges[members[0][0]], edges[members[-1][0] + 1]
+        told = "\n".join(cause for _, (_, cause) in members)
+        yield _rect(x, _BAND_Y, end - x, _BAND, _COLORS[state], f"{state}: {told}")
+        room = (end - x) / _LETTER - 1
+        label = next((name for name in (state, state.removesuffix("Rebalance")) if len(name) <= room), state[0])
+        yield _text((x + end) / 2, _BAND_Y + 17, label, "#1f2328", ' text-anchor="middle" pointer-events="none"')
+
+
+def _generations(moments: Sequence[Moment], edges: Sequence[float], bottom: float) -> Iterator[str]:
+    last_label, generation_id = -_LABEL_GAP * 1.0, 0
+    for moment, x in zip(moments, edges, strict=False):
+        if moment.generation_id == generation_id:
+            continue
+        generation_id = moment.generation_id
+        yield (
+            f'<line class="l" x1="{x:.1f}" x2="{x:.1f}" y1="{_BAND_Y - 8}" y2="{bottom}" '
+            'stroke="#8c959f" stroke-dasharray="3 3"/>'
+        )
+        if x - last_label >= _LABEL_GAP:
+            last_label = x
+            yield _text(x, _BAND_Y - 12, f"gen {generation_id}", more=' text-anchor="middle"')
+
+
+def _members(moments: Sequence[Moment], names: Mapping[str, str], edges: Sequence[float]) -> Iterator[str]:
+    """A bar from a member's join to its end: pale while its join is parked, marked where it joins again."""
+    # Each of them is looked for in each moment: large groups are large twice.
+    there = [frozenset(moment.members) for moment in moments]
+    parked = [frozenset(moment.parked_joins if moment.state_to == _PREPARING else ()) for moment in moments]
+    rejoined = [frozenset(moment.rejoined) for moment in moments]
+    for row, (member_id, name) in enumerate(names.items()):
+        y = _BAND_Y + _BAND + 12 + _ROW * row
+        yield _text(8, y + 11, name)
+        paints = (
+            _paint(moment.leader_id == member_id, member_id in waiting) if member_id in members else None
+            for moment, members, waiting in zip(moments, there, parked, strict=True)
+        )
+        for paint, group in groupby(enumerate(paints), key=lambda each: each[1]):
+            places = [place for place, _ in group]
+            if paint:
+                x, end = edges[places[0]], edges[places[-1] + 1]
+                yield _rect(x, y, end - x, 14, paint[0], member_id, paint[1])
+        for members, x in zip(rejoined, edges, strict=False):
+            if member_id in members:
+                yield f'<circle cx="{x:.1f}" cy="{y + 7}" r="3.5" fill="#fff" stroke="#1f2328"/>'
+
+
+def _paint(is_leader: bool, is_parked: bool) -> tuple[str, str]:
+    """The color of a member from a moment on, and how pale it is."""
+    return (_LEADER if is_leader else _MEMBER), (' fill-opacity="0.45"' if is_parked else "")
+
+
+def _times(moments: Sequence[Moment], taken_ms: float, edges: Sequence[float], bottom: float) -> Iterator[str]:
+    last_label = -_LABEL_GAP * 1.0
+    times_ms = [*(moment.at_ms for moment in moments), taken_ms]
+    for at_ms, x in zip(times_ms, edges, strict=True):
+        if x - last_label >= _LABEL_GAP:
+            last_label = x
+            yield _text(x, bottom + 14, f"{(at_ms - times_ms[0]) / 1000:.3f} s", more=' text-anchor="middle"')
+
+
+def _legend(y: float) -> Iterator[str]:
+    x = 8.0
+    for label, color in (*_COLORS.items(), ("member", _MEMBER), ("leader", _LEADER)):
+        yield _rect(x, y - 9, 10, 10, color, label)
+        yield _text(x + 14, y, label)
+        x += 30 + (_LETTER + 0.4) * len(label)
+    yield _text(x, y, "Times are not to scale.")
+
+
+def _rect(x: float, y: float, width: float, height: float, color: str, title: str, more: str = "") -> str:
+    return (
+        f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" fill="{color}"{more}>'
+        f"<title>{_escaped(title)}</title></rect>"
+    )
+
+
+def _text(x: float, y: float, text: str, color: str = "#6e7781", more: str = "") -> str:
+    css = ' class="t"' if color == "#6e7781" else ""
+    return f'<text x="{x:.1f}" y="{y}" fill="{color}"{css}{more}>{_escaped(text)}</text>'
+
+
+def _escaped(text: str) -> str:
+    return html.escape(_NOT_XML.sub("\ufffd", text))

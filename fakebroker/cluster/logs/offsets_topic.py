@@ -1,0 +1,244 @@
+"""A coordinator's records in `__consumer_offsets`: as keys and values, and in the log of a partition.
+
+Versions are those that Kafka writes and reads (`GroupCoordinatorRecordHelpers`, `GroupCoordinatorRecordSerde`). Knows
+no broker and no coordinator: which log, and what becomes of the records, is the caller's business.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from fakebroker.cluster.logs.partition_log import PartitionLog
+from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.records import (
+    ExpectedValue,
+    GroupRecord,
+    GroupValue,
+    MemberValue,
+    OffsetRecord,
+    Record,
+)
+from fakebroker.errors import ProtocolError
+from fakebroker.protocol import records
+from fakebroker.protocol.codec import decode, encode, encode_into
+from fakebroker.protocol.messages.consumer_offsets import (
+    EXPECTED_MEMBERS_TAG,
+    ExpectedMember,
+    ExpectedMembers,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from fakebroker.protocol.schema import Message
+
+_VERSION = struct.Struct(">h")
+_OFFSET_KEY_VERSION = 1
+_GROUP_KEY_VERSION = 2
+_OFFSET_VALUE_VERSION = 3
+_EXPIRING_OFFSET_VALUE_VERSION = 1  # The only one that carries an expire timestamp; it has no leader epoch.
+_GROUP_VALUE_VERSION = 3
+_TAGGED_GROUP_VALUE_VERSION = 4  # Written only for those who are expected: what else it has, version 3 has too.
+_NO_TIMESTAMP = -1
+_READ_BYTES = 1024 * 1024
+
+
+def append_records(log: PartitionLog, written: Sequence[Record], leader_epoch: int, now_ms: float) -> int:
+    """Append records as one batch.
+
+    Args:
+        log: Of a partition of `__consumer_offsets`.
+        written: At least one.
+        leader_epoch: That of the partition.
+        now_ms: What the records get as their timestamp, cut to whole milliseconds.
+
+    Returns:
+        The offset of the first.
+
+    Raises:
+        ProtocolError: A record holds what its fields cannot carry, such as a string of more than 32767 bytes.
+    """
+    timestamp_ms = int(now_ms)
+    batch = [
+        records.Record(index, timestamp_ms, record_key(record), record_value(record))
+        for index, record in enumerate(written)
+    ]
+    return log.append(records.encode_batch(batch), leader_epoch)
+
+
+def read_records(log: PartitionLog, partition: int) -> list[Record]:
+    """All records of a partition of `__consumer_offsets`, in order, but for those whose key version is unknown.
+
+    Raises:
+        ProtocolError: A record cannot be read; the sentence names the partition and the offset.
+    """
+    found: list[Record] = []
+    offset = log.log_start_offset
+    while data := log.read(offset, _READ_BYTES):
+        for batch in records.split_batches(data):
+            found += _read_batch(batch, partition)
+            offset = batch.last_offset + 1
+    return found
+
+
+def record_key(record: Record) -> bytes:
+    """The key of a record, its version in front."""
+    if isinstance(record, GroupRecord):
+        return _prefixed(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
+    key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
+    return _prefixed(key, _OFFSET_KEY_VERSION)
+
+
+def record_value(record: Record) -> bytes | None:
+    """The value of a record, its version in front; None is a tombstone."""
+    if record.value is None:
+        return None
+    if isinstance(record, GroupRecord):
+        return _group_value(record.value)
+    return _offset_value(record.value)
+
+
+def parse_record(key: bytes | None, value: bytes | None) -> Record | None:
+    """The record behind a key and a value in any version that Kafka has had.
+
+    Returns:
+        The record, or None for a key version that stands for another kind of record.
+
+    Raises:
+        ProtocolError: The key or the value cannot be read.
+    """
+    if key is None:
+        raise ProtocolError("key null, expected a version and its fields")
+    key_version = _version_of(key, "key")
+    if key_version in OffsetCommitKey.VERSIONS:
+        return _offset_record(decode(OffsetCommitKey, key, key_version, _VERSION.size), value)
+    if key_version in GroupMetadataKey.VERSIONS:
+        return _group_record(decode(GroupMetadataKey, key, key_version, _VERSION.size), value)
+    return None
+
+
+def _read_batch(batch: records.RecordBatch, partition: int) -> list[Record]:
+    found: list[Record] = []
+    offset = batch.base_offset
+    try:
+        for record in records.iterate_records(batch):
+            offset = record.offset
+            parsed = parse_record(record.key, record.value)
+            if parsed is not None:
+                found.append(parsed)
+    except ProtocolError as error:
+        raise ProtocolError(f"{OFFSETS_TOPIC}-{partition}, offset {offset}: {error}") from error
+    return found
+
+
+def _prefixed(message: Message, version: int) -> bytes:
+    out = bytearray(_VERSION.pack(version))
+    encode_into(message, version, out)
+    return bytes(out)
+
+
+def _version_of(data: bytes, what: str) -> int:
+    if len(data) < _VERSION.size:
+        raise ProtocolError(f"{what} of {len(data)} bytes, expected a version in the first {_VERSION.size}")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version
+
+
+def _offset_value(committed: CommittedOffset) -> bytes:
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+    )
+    if committed.expire_timestamp_ms is None:
+        return _prefixed(value, _OFFSET_VALUE_VERSION)
+    value.expire_timestamp = committed.expire_timestamp_ms
+    return _prefixed(value, _EXPIRING_OFFSET_VALUE_VERSION)
+
+
+def _offset_record(key: OffsetCommitKey, data: bytes | None) -> OffsetRecord:
+    if data is None:
+        return OffsetRecord(key.group, key.topic, key.partition, None)
+    value = decode(OffsetCommitValue, data, _version_of(data, "value"), _VERSION.size)
+    committed = CommittedOffset(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp_ms=value.commit_timestamp,
+        expire_timestamp_ms=None if value.expire_timestamp == _NO_TIMESTAMP else value.expire_timestamp,
+    )
+    return OffsetRecord(key.group, key.topic, key.partition, committed)
+
+
+def _group_value(group: GroupValue) -> bytes:
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type,
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader,
+        current_state_timestamp=group.state_timestamp_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+    )
+    if not group.expected:
+        return _prefixed(value, _GROUP_VALUE_VERSION)
+    value.unknown_tags = ((EXPECTED_MEMBERS_TAG, _expected_members(group.expected)),)
+    return _prefixed(value, _TAGGED_GROUP_VALUE_VERSION)
+
+
+def _expected_members(expected: Sequence[ExpectedValue]) -> bytes:
+    members = [
+        ExpectedMember(
+            group_instance_id=each.instance_id, member_id=each.member_id, rebalance_timeout=each.rebalance_timeout_ms
+        )
+        for each in expected
+    ]
+    return encode(ExpectedMembers(members=members), 0)
+
+
+def _group_record(key: GroupMetadataKey, data: bytes | None) -> GroupRecord:
+    if data is None:
+        return GroupRecord(key.group, None)
+    value = decode(GroupMetadataValue, data, _version_of(data, "value"), _VERSION.size)
+    group = GroupValue(
+        protocol_type=value.protocol_type,
+        generation_id=value.generation,
+        protocol_name=value.protocol,
+        leader=value.leader,
+        state_timestamp_ms=value.current_state_timestamp,
+        members=tuple(_member_value(member) for member in value.members),
+        expected=tuple(
+            ExpectedValue(each.group_instance_id, each.member_id, each.rebalance_timeout)
+            for tag, tagged in value.unknown_tags
+            if tag == EXPECTED_MEMBERS_TAG
+            for each in decode(ExpectedMembers, tagged, 0).members
+        ),
+    )
+    return GroupRecord(key.group, group)
+
+
+def _member_value(member: MemberMetadata) -> MemberValue:
+    """A member as it was written; version 0 has no rebalance timeout, there the session timeout stands for it."""
+    return MemberValue(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.session_timeout if member.rebalance_timeout == -1 else member.rebalance_timeout,
+        session_timeout_ms=member.session_timeout,
+        subscription=member.subscription,
+        assignment=member.assignment,
+    )

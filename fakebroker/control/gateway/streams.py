@@ -1,0 +1,228 @@
+"""Streams of server-sent events: what is new in a cluster, some times a second.
+
+One task asks the brokers for all streams of a cluster, while there are any: many streams cost them no more than one.
+What happens after a stream was welcomed is told; but one that does not keep up misses some.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import quote, unquote
+
+import msgspec
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from fakebroker.control.gateway.brokers_end import BrokersEnd, HasEnded
+from fakebroker.control.gateway.wire import Reply
+from fakebroker.control.problems import Problem
+
+MAX_STREAMS = 1_000
+KINDS = ("overview", "requests", "groups")
+
+_PERIOD_S = 0.25
+_OVERVIEW_EVERY = 4
+_COMMENT_EVERY = 60
+_WAITING = 8
+_NOTHING = b"null"
+
+
+class News(msgspec.Struct):
+    """What the brokers tell, each part as the JSON that it is."""
+
+    seen: str
+    overview: msgspec.Raw
+    requests: msgspec.Raw
+    groups: msgspec.Raw
+    timelines: dict[str, msgspec.Raw]
+
+
+class Stream:
+    """One who listens.
+
+    Attributes:
+        kinds: What it wants to hear of.
+        group_id: The group whose moments it wants to hear of, too.
+        receiver: Where it hears of it; it ends with the cluster.
+    """
+
+    def __init__(self, kinds: Sequence[str], group_id: str | None) -> None:
+        self.kinds = kinds
+        self.group_id = group_id
+        self._sender, self.receiver = trio.open_memory_channel[bytes](_WAITING)
+
+    def send(self, data: bytes) -> None:
+        """Pass something on, unless too much waits already."""
+        with suppress(trio.WouldBlock):
+            self._sender.send_nowait(data)
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._sender.close()
+
+
+class Feed:
+    """All streams of one cluster.
+
+    Args:
+        brokers: Who is asked.
+        cluster: The cluster's name, quoted.
+        seen: Since when there is something new.
+    """
+
+    def __init__(self, brokers: BrokersEnd, cluster: str, seen: str) -> None:
+        self.streams: list[Stream] = []
+        self._brokers = brokers
+        self._path = _news_of(cluster)
+        self._turn = 0
+        self._seen = seen
+        self._is_idle = trio.Event()
+        self._is_idle.set()
+
+    async def run(self) -> None:
+        """Tell the streams what is new, as long as there are any, and the cluster is there."""
+        with suppress(HasEnded):
+            while self.streams and (reply := await self._ask()).status == 200:
+                news = msgspec.json.decode(reply.body, type=News)
+                self._seen = news.seen
+                self._tell(news)
+                self._turn += 1
+                await trio.sleep(_PERIOD_S)
+        for stream_ in self.streams:
+            stream_.end()
+
+    async def _ask(self) -> Reply:
+        self._is_idle = trio.Event()
+        try:
+            return await self._brokers.ask("POST", self._path, body=self._wanted())
+        finally:
+            self._is_idle.set()
+
+    async def add(self, stream_: Stream) -> None:
+        """Add a stream; afterwards nothing is asked for any more without what it wants."""
+        self.streams.append(stream_)
+        await self._is_idle.wait()
+
+    def _wanted(self) -> bytes:
+        wanted = {kind for each in self.streams for kind in each.kinds}
+        if self._turn % _OVERVIEW_EVERY:
+            wanted.discard("overview")
+        groups = sorted({each.group_id for each in self.streams if each.group_id is not None})
+        kinds = {kind: kind in wanted for kind in KINDS}
+        return msgspec.json.encode({"after": self._seen, **kinds, "timelines": groups})
+
+    def _tell(self, news: News) -> None:
+        made = {kind: event(kind, part) for kind in KINDS if bytes(part := getattr(news, kind)) != _NOTHING}
+        is_quiet = self._turn % _COMMENT_EVERY == _COMMENT_EVERY - 1
+        for stream_ in self.streams:
+            parts = [made[kind] for kind in stream_.kinds if kind in made]
+            if stream_.group_id in news.timelines:
+                parts.append(event("timeline", news.timelines[stream_.group_id]))
+            if is_quiet:
+                parts.append(b": still here\n\n")
+            if parts:
+                stream_.send(b"".join(parts))
+
+
+def event(kind: str, data: msgspec.Raw) -> bytes:
+    """One event in the form of text/event-stream."""
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), bytes(data))
+
+
+class Feeds:
+    """The feeds of all clusters that somebody listens to.
+
+    Args:
+        brokers: Who is asked.
+        nursery: Where they run.
+    """
+
+    def __init__(self, brokers: BrokersEnd, nursery: trio.Nursery) -> None:
+        self._brokers = brokers
+        self._nursery = nursery
+        self._feeds: dict[str, Feed] = {}
+
+    @asynccontextmanager
+    async def listening(self, cluster: str, stream_: Stream, seen: str) -> AsyncIterator[None]:
+        """Let a stream hear of a cluster meanwhile; `seen` is since when, if nobody listens to that yet."""
+        feed = self._feeds.get(cluster)
+        if feed is None:
+            feed = self._feeds[cluster] = Feed(self._brokers, cluster, seen)
+            self._nursery.start_soon(self._run, cluster, feed)
+        try:
+            await feed.add(stream_)
+            yield
+        finally:
+            feed.streams.remove(stream_)
+
+    async def _run(self, cluster: str, feed: Feed) -> None:
+        await trio.lowlevel.checkpoint()  # Its first stream comes right now.
+        await feed.run()
+        del self._feeds[cluster]
+
+    def check_room(self) -> None:
+        """Refuse a stream too many.
+
+        Raises:
+            Problem: There are as many as there may be.
+        """
+        if sum(len(feed.streams) for feed in self._feeds.values()) >= MAX_STREAMS:
+            expected = f"at most {MAX_STREAMS} at a time"
+            raise Problem(503, f"there are {MAX_STREAMS} streams already: expected {expected}", expected=expected)
+
+    async def newest(self, cluster: str) -> Reply:
+        """What the brokers say to who is new: how much there has been until now, or that there is no such cluster."""
+        return await self._brokers.ask("POST", _news_of(cluster))
+
+
+def _news_of(cluster: str) -> str:
+    return f"/v1/clusters/{cluster}/news"
+
+
+class StreamResponse(Response):
+    """The response that is a stream, until who listens is gone, or the cluster is."""
+
+    def __init__(self, feeds: Feeds, cluster: str, stream_: Stream, seen: str) -> None:
+        super().__init__(headers={"content-type": "text/event-stream", "cache-control": "no-store"})
+        del self.headers["content-length"]
+        self._feeds, self._cluster, self._stream, self._seen = feeds, cluster, stream_, seen
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        if scope["method"] == "HEAD":
+            await send(start)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
+            async with self._feeds.listening(self._cluster, self._stream, self._seen):
+                await send(start)
+                await send({"type": "http.response.body", "body": b": welcome\n\n", "more_body": True})
+                async for piece in self._stream.receiver:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            nursery.cancel_scope.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _until_gone(receive: Receive, scope: trio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+async def stream(feeds: Feeds, request: Request) -> Response:
+    """A stream of what is new in a cluster."""
+    kinds = [kind for kind in request.query_params.get("kinds", ",".join(KINDS)).split(",") if kind]
+    for kind in kinds:
+        if kind not in KINDS:
+            expected = f"some of {', '.join(KINDS)}"
+            raise Problem(422, f"kinds={kind!r}: expected {expected}", field="kinds", value=kind, expected=expected)
+    feeds.check_room()
+    # One feed for a cluster, however its name is quoted.
+    cluster = quote(unquote(request.path_params["cluster"]), safe="")
+    reply = await feeds.newest(cluster)
+    if reply.status != 200:
+        return Response(reply.body, reply.status, media_type=reply.media_type)
+    seen = msgspec.json.decode(reply.body, type=News).seen
+    return StreamResponse(feeds, cluster, Stream(kinds, request.query_params.get("group")), seen)

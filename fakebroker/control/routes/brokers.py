@@ -1,0 +1,266 @@
+"""Brokers, topics and coordinators over HTTP."""
+
+from typing import TypedDict
+
+import msgspec
+
+from fakebroker.cluster.emulation import Broker
+from fakebroker.cluster.topics import OFFSETS_TOPIC, Topic
+from fakebroker.control.clusters import Served
+from fakebroker.control.problems import Problem, not_found
+from fakebroker.control.routes.operations import CLUSTER, Arguments, Method, arguments_of, json_type, operation
+from fakebroker.control.routes.views import BrokerRow, broker_rows
+from fakebroker.server.fake_cluster import FakeCluster
+
+BROKER = f"{CLUSTER}/brokers/{{node_id}}"
+TOPIC = f"{CLUSTER}/topics/{{topic}}"
+
+
+class BrokerList(TypedDict):
+    """All brokers, by node id."""
+
+    brokers: list[BrokerRow]
+
+
+@operation("GET", f"{CLUSTER}/brokers")
+def list_brokers(served: Served) -> BrokerList:
+    """All brokers."""
+    return {"brokers": broker_rows(served, served.rates())}
+
+
+@operation("POST", f"{CLUSTER}/brokers", status=201, body=json_type(Broker))
+def add_broker(served: Served, body: Broker) -> BrokerRow:
+    """Add a broker, at a free port."""
+    return _row(served, served.cluster.add_broker(body).node_id)
+
+
+def _row(served: Served, node_id: int) -> BrokerRow:
+    """A broker.
+
+    Raises:
+        Problem: There is none such.
+    """
+    for row in broker_rows(served, served.rates()):
+        if row["node_id"] == node_id:
+            return row
+    raise not_found("broker", node_id, f"one of {', '.join(map(str, served.cluster.cluster.brokers))}")
+
+
+@operation("GET", BROKER)
+def get_broker(served: Served, node_id: int) -> BrokerRow:
+    """One broker."""
+    return _row(served, node_id)
+
+
+def _change(name: str, method: Method, path: str) -> None:
+    """Make a method of `FakeCluster` that changes a broker an operation."""
+    change = getattr(FakeCluster, name)
+
+    def run(served: Served, node_id: int, body: Arguments) -> BrokerRow:
+        _row(served, node_id)
+        change(served.cluster, node_id, **body.given())
+        return _row(served, node_id)
+
+    run.__name__, run.__doc__ = name, change.__doc__
+    operation(method, path, body=arguments_of(change, "node_id"))(run)
+
+
+_change("set_broker", "PATCH", BROKER)
+_change("stop_broker", "POST", f"{BROKER}/stop")
+_change("start_broker", "POST", f"{BROKER}/start")
+_change("restart_broker", "POST", f"{BROKER}/restart")
+_change("upgrade_broker", "POST", f"{BROKER}/upgrade")
+
+
+@operation("DELETE", BROKER, status=204, body=arguments_of(FakeCluster.remove_broker, "node_id"))
+def remove_broker(served: Served, node_id: int, body: Arguments) -> None:
+    """Take a broker away for good; its replicas move to others."""
+    _row(served, node_id)
+    served.cluster.remove_broker(node_id, **body.given())
+
+
+# Topics
+
+
+class PartitionRow(TypedDict):
+    """One partition; `leader` is -1 if there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    log_start_offset: int
+    log_end_offset: int
+
+
+class TopicRow(TypedDict):
+    """One topic."""
+
+    name: str
+    partitions: int
+    is_internal: bool
+
+
+class TopicDetail(TypedDict):
+    """One topic with its partitions."""
+
+    name: str
+    partitions: list[PartitionRow]
+    is_internal: bool
+
+
+class TopicList(TypedDict):
+    """All topics, in the order of their creation."""
+
+    topics: list[TopicRow]
+
+
+class PartitionCount(Arguments):
+    """How many partitions a topic is to have."""
+
+    partitions: int
+
+
+@operation("GET", f"{CLUSTER}/topics")
+def list_topics(served: Served) -> TopicList:
+    """All topics."""
+    return {
+        "topics": [
+            {"name": each.name, "partitions": len(each.partitions), "is_internal": each.is_internal}
+            for each in served.cluster.cluster.topics
+        ]
+    }
+
+
+@operation("POST", f"{CLUSTER}/topics", status=201, body=arguments_of(FakeCluster.create_topic))
+def create_topic(served: Served, body: Arguments) -> TopicDetail:
+    """Create a topic."""
+    served.cluster.create_topic(**body.given())
+    return _detail(_topic(served, body.given()["name"]))
+
+
+def _topic(served: Served, name: str) -> Topic:
+    topic = served.cluster.cluster.topics.get(name)
+    if topic is None:
+        raise not_found("topic", name, f"one of {', '.join(each.name for each in served.cluster.cluster.topics)}")
+    return topic
+
+
+def _detail(topic: Topic) -> TopicDetail:
+    return {
+        "name": topic.name,
+        "partitions": [
+            {
+                "partition": each.index,
+                "leader": each.leader_id,
+                "leader_epoch": each.leader_epoch,
+                "replicas": list(each.replicas),
+                "log_start_offset": each.log.log_start_offset,
+                "log_end_offset": each.log.log_end_offset,
+            }
+            for each in topic.partitions
+        ],
+        "is_internal": topic.is_internal,
+    }
+
+
+@operation("GET", TOPIC)
+def get_topic(served: Served, topic: str) -> TopicDetail:
+    """One topic with its partitions."""
+    return _detail(_topic(served, topic))
+
+
+@operation("PATCH", TOPIC, body=PartitionCount)
+def create_partitions(served: Served, topic: str, body: PartitionCount) -> TopicDetail:
+    """Give a topic more partitions."""
+    found = _topic(served, topic)
+    served.cluster.create_partitions(topic, body.partitions)
+    return _detail(found)
+
+
+@operation("DELETE", TOPIC, status=204)
+def delete_topic(served: Served, topic: str) -> None:
+    """Delete a topic with its records, and what groups have committed to it."""
+    _topic(served, topic)
+    served.cluster.delete_topic(topic)
+
+
+# Coordinators
+
+
+class CoordinatorRow(TypedDict):
+    """One partition of __consumer_offsets, and so the coordinator of its groups; `leader` is -1 if there is none."""
+
+    partition: int
+    leader: int
+    epoch: int
+    is_loading: bool
+    zombie: int | None
+    groups: int
+    members: int
+
+
+class CoordinatorList(TypedDict):
+    """All partitions of __consumer_offsets."""
+
+    offsets_partitions: list[CoordinatorRow]
+
+
+class Move(arguments_of(FakeCluster.move_offsets_partition, "partition")):  # type: ignore[misc]  # made of a method
+    """Where coordination goes: of a group, with all others of its partition, or of a partition by number."""
+
+    group_id: str | msgspec.UnsetType = msgspec.UNSET
+    partition: int | msgspec.UnsetType = msgspec.UNSET
+
+
+@operation("GET", f"{CLUSTER}/coordinators")
+def list_coordinators(served: Served) -> CoordinatorList:
+    """Who coordinates what."""
+    core = served.cluster.cluster
+    topic = core.topics.get(OFFSETS_TOPIC)
+    groups: dict[int, list[int]] = {}
+    for broker in core.brokers.values():
+        for group in broker.coordinator.groups():
+            if core.offsets_partition(group.partition).leader_id == broker.node_id:
+                groups.setdefault(group.partition, []).append(len(group.members))
+    return {
+        "offsets_partitions": [
+            {
+                "partition": each.index,
+                "leader": each.leader_id,
+                "epoch": each.leader_epoch,
+                "is_loading": each.index in core.controller.loading,
+                "zombie": core.controller.zombies.get(each.index),
+                "groups": len(groups.get(each.index, ())),
+                "members": sum(groups.get(each.index, ())),
+            }
+            for each in (topic.partitions if topic else ())
+        ]
+    }
+
+
+@operation("POST", f"{CLUSTER}/coordinators/move", body=Move)
+def move_coordinator(served: Served, body: Move) -> CoordinatorList:
+    """Let another broker coordinate a group, or all groups of a partition of __consumer_offsets."""
+    given = body.given()
+    group_id, partition = given.pop("group_id", None), given.pop("partition", None)
+    if (group_id is None) == (partition is None):
+        raise Problem(422, "group_id, partition: expected one of them", field="group_id", expected="it, or partition")
+    if group_id is not None:
+        partition = served.cluster.cluster.offsets_partition_of(group_id).index
+    served.cluster.move_offsets_partition(partition, **given)
+    return list_coordinators(served)
+
+
+@operation("POST", f"{CLUSTER}/coordinators/finish_loading")
+def finish_loading(served: Served) -> CoordinatorList:
+    """Let every coordinator that is loading be done with it."""
+    served.cluster.finish_loading()
+    return list_coordinators(served)
+
+
+@operation("POST", f"{CLUSTER}/coordinators/stop_zombies")
+def stop_zombies(served: Served) -> CoordinatorList:
+    """Let every old coordinator that still answers give up."""
+    served.cluster.stop_zombies()
+    return list_coordinators(served)

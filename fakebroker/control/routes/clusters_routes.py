@@ -1,0 +1,178 @@
+"""Clusters over HTTP: which there are, one of them as a whole, its time, its snapshots, and any event by its name."""
+
+from typing import Any, TypedDict, Union
+
+import msgspec
+import trio
+
+from fakebroker.cluster.inspect.deadlines import Deadline
+from fakebroker.control.clusters import DEFAULT, Clusters, Served
+from fakebroker.control.routes.operations import CLUSTER, V1, Arguments, arguments_of, operation
+from fakebroker.control.routes.views import ClockView, Overview, clock_view, overview
+from fakebroker.server.events import EVENTS
+from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.faulting import FaultHandle
+from fakebroker.server.scripting import Hold
+
+
+class ClusterRow(TypedDict):
+    """One cluster in a list."""
+
+    name: str
+    bootstrap_servers: str
+    brokers: int
+    groups: int
+
+
+class ClusterList(TypedDict):
+    """All clusters."""
+
+    clusters: list[ClusterRow]
+
+
+class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_host")):  # type: ignore[misc]
+    """A cluster to be: its name, and the arguments of `FakeCluster`; it is at free ports, where the first one is."""
+
+    name: str
+
+
+@operation("GET", f"{V1}/clusters")
+async def list_clusters(clusters: Clusters) -> ClusterList:
+    """All clusters of the process."""
+    return {"clusters": [await served.look(lambda served=served: _row(served)) for served in clusters]}  # type: ignore[misc]
+
+
+def _row(served: Served) -> ClusterRow:
+    cluster = served.cluster
+    return {
+        "name": served.name,
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "brokers": len(cluster.brokers),
+        "groups": len(served.census.now().groups),
+    }
+
+
+@operation("POST", f"{V1}/clusters", status=201, body=NewCluster)
+async def create_cluster(clusters: Clusters, body: Arguments) -> Overview:
+    """Start another cluster, which knows nothing of the others."""
+    given = body.given()
+    name = given.pop("name")
+    clusters.check_new(name)
+    first = clusters.get(DEFAULT).cluster
+    given |= {"host": first.host, "advertised_host": first.advertised_host}
+    served = await clusters.create(name, await trio.to_thread.run_sync(lambda: FakeCluster(**given)))
+    return await served.look(lambda: overview(served))
+
+
+@operation("GET", CLUSTER)
+def get_cluster(served: Served) -> Overview:
+    """A cluster at this moment: brokers, groups by state, and what is asked now."""
+    return overview(served)
+
+
+@operation("DELETE", CLUSTER, status=204)
+async def delete_cluster(clusters: Clusters, cluster: str) -> None:
+    """End a cluster, with all its connections."""
+    await clusters.delete(cluster)
+
+
+@operation("POST", f"{CLUSTER}/reset")
+def reset(served: Served) -> Overview:
+    """Be as at the start; every connection is cut."""
+    served.cluster.reset()
+    return overview(served)
+
+
+# Time
+
+
+class Seconds(Arguments):
+    """How far."""
+
+    seconds: float
+
+
+class DeadlineList(TypedDict):
+    """What time alone will bring about, the earliest first."""
+
+    deadlines: list[Deadline]
+
+
+@operation("GET", f"{CLUSTER}/clock")
+def get_clock(served: Served) -> ClockView:
+    """The brokers' clock."""
+    return clock_view(served)
+
+
+@operation("POST", f"{CLUSTER}/clock/advance", body=Seconds)
+def advance(served: Served, body: Seconds) -> ClockView:
+    """Let time pass for the brokers; the clock has to be the manual one."""
+    served.cluster.advance(body.seconds)
+    return clock_view(served)
+
+
+@operation("POST", f"{CLUSTER}/clock/advance_to_next_deadline")
+def advance_to_next_deadline(served: Served) -> DeadlineList:
+    """Let the manual clock go on until the next thing happens; gives what has happened."""
+    return {"deadlines": served.cluster.advance_to_next_deadline() or []}
+
+
+@operation("GET", f"{CLUSTER}/deadlines")
+def list_deadlines(served: Served) -> DeadlineList:
+    """What time alone will bring about, the earliest first."""
+    return {"deadlines": served.cluster.pending_deadlines()}
+
+
+# Snapshots
+
+
+class SnapshotView(TypedDict):
+    """A snapshot under its id."""
+
+    id: str
+
+
+@operation("POST", f"{CLUSTER}/snapshots", status=201)
+def take_snapshot(served: Served) -> SnapshotView:
+    """Keep topics with their records, brokers, leaders, configs, groups and offsets."""
+    return {"id": served.keep(served.cluster.snapshot)}
+
+
+@operation("POST", f"{CLUSTER}/snapshots/{{id}}/restore")
+def restore_snapshot(served: Served, id: str) -> Overview:  # noqa: A002  # the name in the address
+    """Be again what a snapshot has kept."""
+    served.cluster.restore(served.snapshot(id))
+    return overview(served)
+
+
+@operation("DELETE", f"{CLUSTER}/snapshots/{{id}}", status=204)
+def delete_snapshot(served: Served, id: str) -> None:  # noqa: A002  # the name in the address
+    """Forget a snapshot."""
+    served.snapshot(id)
+    del served.snapshots[id]
+
+
+# Events
+
+
+def _event(name: str) -> type[Arguments]:
+    """The arguments of an event, told from others by `do`."""
+    arguments = arguments_of(getattr(FakeCluster, name))
+    return msgspec.defstruct(  # type: ignore[return-value]  # It has the base.
+        f"{arguments.__name__}Event", [], bases=(arguments,), tag_field="do", tag=name
+    )
+
+
+class EventResult(TypedDict):
+    """What an event gives."""
+
+    result: Any
+
+
+@operation("POST", f"{CLUSTER}/events", body=Union[tuple(map(_event, EVENTS))])  # noqa: UP007  # made of a table
+def do_event(served: Served, body: Arguments) -> EventResult:
+    """Do anything that can be done to a cluster: `do` names a method of `FakeCluster`, beside it its arguments."""
+    result = getattr(served.cluster, str(body.__struct_config__.tag))(**body.given())
+    if isinstance(result, FaultHandle):
+        return {"result": {"id": served.fault_id(result)}}
+    return {"result": None if isinstance(result, Hold) else result}

@@ -1,0 +1,138 @@
+"""Finds the operation that a request means, and lets it be done. Knows no HTTP beyond methods, paths and statuses."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from fakebroker.control.clusters import Clusters, Served
+from fakebroker.control.gateway.wire import Ask, Reply
+from fakebroker.control.problems import PROBLEM_TYPE, Problem, problem_of
+from fakebroker.control.routes.arguments import GROUP_ID, path_value, read_body, read_query
+from fakebroker.control.routes.operations import Operation, Text, plain
+from fakebroker.control.routes.resources import OPERATIONS
+from fakebroker.errors import FakebrokerError
+
+logger = logging.getLogger("fakebroker")
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+_NAME = "/"
+"""Stands for a name, in the tree of all addresses: no part of a path is that."""
+_GROUP_ID = "//"
+"""Stands for the name that may be empty."""
+
+_PATHS_KEPT = 1_000
+"""Of the addresses that were asked for last it is known what they mean."""
+
+
+class Dispatcher:
+    """Answers requests about some clusters."""
+
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters = clusters
+        self._tree: dict[str | None, Any] = {}
+        for operation in OPERATIONS:
+            node = self._tree
+            for part in operation.path.split("/")[1:]:
+                node = node.setdefault(_kind_of(part), {})
+            node.setdefault(None, {})[operation.method] = operation
+        self._found = lru_cache(_PATHS_KEPT)(self._find)
+
+    def at_once(self, ask: Ask) -> Reply | None:
+        """The answer, if nobody else has to have a turn before; else None. To be called in a cluster's thread."""
+        try:
+            operation, subject, arguments = self._understood(ask)
+            if operation.is_async or not isinstance(subject, Served) or not subject.cluster.is_at_home:
+                return None
+            if operation.changes_nothing:
+                return _reply(ask, operation, operation.run(subject, **arguments))
+            return _reply(ask, operation, subject.cluster.call(lambda: operation.run(subject, **arguments)))
+        except Exception as error:
+            return _failure(ask, error)
+
+    async def answer(self, ask: Ask) -> Reply:
+        """The answer, once it is known."""
+        try:
+            operation, subject, arguments = self._understood(ask)
+            if operation.is_async:
+                return _reply(ask, operation, await operation.run(subject, **arguments))
+            assert isinstance(subject, Served)
+            return _reply(ask, operation, await subject.ask(lambda: operation.run(subject, **arguments)))
+        except Exception as error:
+            return _failure(ask, error)
+
+    def _understood(self, ask: Ask) -> tuple[Operation, Clusters | Served, dict[str, Any]]:
+        """The operation, what it is about, and its arguments.
+
+        Raises:
+            Problem: There is none such, or its arguments are wrong.
+        """
+        operation, parts = self._found(ask.method, ask.path)
+        arguments = {name: path_value(name, parts[name], kind) for name, kind in operation.path_types.items()}
+        subject = (
+            self._clusters.get(path_value("cluster", parts["cluster"], str))
+            if operation.is_about_one
+            else self._clusters
+        )
+        if operation.query is not None:
+            arguments["query"] = read_query(operation.query, ask.query)
+        if operation.body is not None:
+            arguments["body"] = plain(read_body(operation.body, ask.body))
+        return operation, subject, arguments
+
+    def _find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
+        """The operation of an address, and the parts of that which are names."""
+        method = "GET" if method == "HEAD" else method
+        allowed: list[str] = []
+        for methods, texts in _matches(self._tree, path.split("/")[1:]):
+            if method in methods:
+                operation = methods[method]
+                return operation, dict(zip(operation.names, texts, strict=True))
+            allowed += methods
+        if not allowed:
+            expected = "an address of /openapi.json"
+            raise Problem(404, f"path={path!r}: expected {expected}", field="path", value=path, expected=expected)
+        expected = ", ".join(allowed)
+        raise Problem(405, f"method={method!r}: expected {expected}", field="method", value=method, expected=expected)
+
+
+def _kind_of(part: str) -> str:
+    """What stands in the tree for a part of an operation's path."""
+    if not part.startswith("{"):
+        return part
+    return _GROUP_ID if part == f"{{{GROUP_ID}}}" else _NAME
+
+
+def _matches(node: dict[str | None, Any], parts: Sequence[str]) -> Iterator[tuple[dict[str, Operation], list[str]]]:
+    """The operations by method that an address may mean, with the names in it; words of addresses before names."""
+    if not parts:
+        if None in node:
+            yield node[None], []
+        return
+    part, *rest = parts
+    if part in node:
+        yield from _matches(node[part], rest)
+    for name in (_NAME, _GROUP_ID) if part else (_GROUP_ID,):
+        if name in node:
+            for methods, texts in _matches(node[name], rest):
+                yield methods, [part, *texts]
+
+
+def _reply(ask: Ask, operation: Operation, result: Any) -> Reply:
+    if isinstance(result, Text):
+        return Reply(ask.number, operation.status, result.media_type, result.text.encode())
+    if operation.status == 204:
+        return Reply(ask.number, 204, "", b"")
+    return Reply(ask.number, operation.status, "application/json", _encoder.encode(result))
+
+
+def _failure(ask: Ask, error: Exception) -> Reply:
+    if isinstance(error, FakebrokerError):
+        error = problem_of(error)
+    elif not isinstance(error, Problem):
+        logger.error("%s %s failed", ask.method, ask.path, exc_info=error)
+        error = Problem(500, "an error in fakebroker, which its log shows")
+    headers = {"allow": error.expected or ""} if error.status == 405 else {}
+    return Reply(ask.number, error.status, PROBLEM_TYPE, _encoder.encode(error.body()), headers)

@@ -1,0 +1,69 @@
+"""Faults over HTTP."""
+
+from typing import Any, TypedDict
+
+from fakebroker.cluster.faults.injection import Rule
+from fakebroker.cluster.faults.rule import Fault
+from fakebroker.control.clusters import Served
+from fakebroker.control.problems import not_found
+from fakebroker.control.routes.operations import CLUSTER, json_type, operation
+from fakebroker.server.journal_files import plain_fault
+
+FAULT = f"{CLUSTER}/faults/{{id}}"
+
+
+class FaultRow(TypedDict):
+    """A fault in force: what of it is not as by default, and how many requests it did its work on."""
+
+    id: str
+    rule: dict[str, Any]
+    hits: int
+
+
+class FaultList(TypedDict):
+    """All faults in force, in the order in which they were added; those that are used up, too."""
+
+    faults: list[FaultRow]
+
+
+@operation("GET", f"{CLUSTER}/faults")
+def list_faults(served: Served) -> FaultList:
+    """All faults in force."""
+    return {"faults": [_row(rule_id, rule) for rule_id, rule in served.rules().items()]}
+
+
+@operation("POST", f"{CLUSTER}/faults", status=201, body=json_type(Fault))
+def add_fault(served: Served, body: Fault) -> FaultRow:
+    """Let requests meet a fault; one that can never do anything is refused."""
+    served.cluster.add_fault(body)
+    rule_id, rule = list(served.rules().items())[-1]
+    return _row(rule_id, rule)
+
+
+@operation("DELETE", f"{CLUSTER}/faults", status=204)
+def clear_faults(served: Served) -> None:
+    """End all faults; answers that they hold back still go out when they are due."""
+    served.cluster.clear_faults()
+
+
+@operation("GET", FAULT)
+def get_fault(served: Served, id: str) -> FaultRow:  # noqa: A002  # the name in the address
+    """One fault."""
+    return _row(id, _rule(served, id))
+
+
+@operation("DELETE", FAULT, status=204)
+def remove_fault(served: Served, id: str) -> None:  # noqa: A002  # the name in the address
+    """End a fault."""
+    served.cluster.cluster.faults.remove(_rule(served, id))
+
+
+def _rule(served: Served, rule_id: str) -> Rule:
+    rules = served.rules()
+    if rule_id not in rules:
+        raise not_found("fault", rule_id, f"one of {', '.join(rules)}" if rules else "none: no fault is in force")
+    return rules[rule_id]
+
+
+def _row(rule_id: str, rule: Rule) -> FaultRow:
+    return {"id": rule_id, "rule": plain_fault(rule.fault), "hits": rule.hits}

@@ -1,0 +1,219 @@
+"""Groups as JSON has them: rows of a list, and one group with all that is known of it. Changes nothing."""
+
+from collections.abc import Iterable, Sequence
+from heapq import nsmallest
+from typing import TypedDict
+
+from fakebroker.cluster.inspect.timeline import short_names, with_names, without_zombies
+from fakebroker.control.clusters import Served
+from fakebroker.coordinator.group.classic.group import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.group.history import DEAD, Moment
+from fakebroker.server.explaining import explain
+from fakebroker.server.views import GroupView, MemberView, find_group, view_group
+
+_NAMED_AT_MOST = 3
+
+
+class GroupRow(TypedDict):
+    """One group in a list; `coordinator` is a node id, `why` a short sentence, `rebalances` those since the start."""
+
+    group_id: str
+    state: str
+    generation_id: int
+    members: int
+    protocol_name: str | None
+    coordinator: int | None
+    since_ms: float
+    rebalances: int
+    why: str
+
+
+class OffsetRow(TypedDict):
+    """One committed offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+    leader_epoch: int
+    commit_timestamp_ms: int
+
+
+class GroupDetail(TypedDict):
+    """One group; `assignment` of a member is in base64."""
+
+    group_id: str
+    state: str
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str | None
+    members: list[MemberView]
+    since_ms: float | None
+    rebalances: int
+    why: str
+    offsets: list[OffsetRow]
+    coordinator: int | None
+    explanation: str
+
+
+class TimelineView(TypedDict):
+    """What a group went through; `text` and `svg` are pictures of it, null if they were not asked for."""
+
+    group_id: str
+    taken_ms: float
+    moments: list[Moment]
+    text: str | None
+    svg: str | None
+
+
+class FullGroup(TypedDict):
+    """One group with what it went through; `assignment` of a member is in base64."""
+
+    group_id: str
+    state: str
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str | None
+    members: list[MemberView]
+    moments: list[Moment]
+
+
+def group_row(served: Served, group: Group, coordinator: int | None) -> GroupRow:
+    """A group that there is."""
+    moments = without_zombies(served.cluster.cluster.history.of(group.group_id))
+    return {
+        "group_id": group.group_id,
+        "state": group.state.value,
+        "generation_id": group.generation_id,
+        "members": len(group.members),
+        "protocol_name": group.protocol_name,
+        "coordinator": coordinator,
+        "since_ms": group.state_since_ms,
+        "rebalances": served.meter.rebalances_of.get(group.group_id, 0),
+        "why": why(group, moments),
+    }
+
+
+def dead_row(served: Served, group_id: str) -> GroupRow:
+    """A group that is gone, or without a coordinator."""
+    moments = served.cluster.cluster.history.of(group_id)
+    return {
+        "group_id": group_id,
+        "state": DEAD,
+        "generation_id": 0,
+        "members": 0,
+        "protocol_name": None,
+        "coordinator": None,
+        "since_ms": moments[-1].at_ms if moments else 0.0,
+        "rebalances": 0,
+        "why": moments[-1].cause if moments else "",
+    }
+
+
+def why(group: Group, moments: Sequence[Moment]) -> str:
+    """In one short sentence: what brought a group to where it is, and whom it waits for."""
+    last = next((moment for moment in reversed(moments) if moment.is_transition), None)
+    told = (*last.members, *last.left) if last else ()  # Names of all that ever were would take long.
+    names = short_names([*group.members, *group.pending_members, *told])
+    cause = with_names(last.cause, names) if last else ""
+    if group.state is PREPARING_REBALANCE:
+        missing = [names[each] for each in (*group.members, *group.pending_members) if each not in group.parked_joins]
+        waits = f"waiting for {_listed(missing)}" if missing else "waiting for others to come"
+        return f"{cause}; {len(group.parked_joins)} of {len(group.members)} have joined, {waits}"
+    if group.state is COMPLETING_REBALANCE:
+        return f"waiting for the SyncGroup of the leader {names.get(group.leader_id or '', '')}"
+    if group.state is STABLE and group.awaiting_sync:
+        return f"{cause}; no SyncGroup yet from {_listed([names.get(each, each) for each in group.awaiting_sync])}"
+    return cause
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_AT_MOST
+    return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def changed_rows(served: Served, group_ids: Sequence[str]) -> list[GroupRow]:
+    """Groups by their ids; those that are not there are Dead."""
+    return [row_of(served, group_id) for group_id in group_ids]
+
+
+def row_of(served: Served, group_id: str) -> GroupRow:
+    """One group by its id."""
+    core = served.cluster.cluster
+    broker, group = core.coordinator_of(group_id), find_group(core, group_id)
+    if broker is None or group is None:
+        return dead_row(served, group_id)
+    return group_row(served, group, broker.node_id)
+
+
+def all_rows_of(served: Served, groups: Sequence[Group]) -> list[GroupRow]:
+    """The rows of groups that there are."""
+    core = served.cluster.cluster
+    return [group_row(served, group, core.offsets_partition(group.partition).leader_id) for group in groups]
+
+
+def full_group(served: Served, group: Group) -> FullGroup:
+    """A group that there is, as `GroupView` has it."""
+    view = GroupView.of(group.group_id, group)
+    return {
+        "group_id": view.group_id,
+        "state": view.state,
+        "generation_id": view.generation_id,
+        "protocol_type": view.protocol_type,
+        "protocol_name": view.protocol_name,
+        "leader_id": view.leader_id,
+        "members": list(view.members),
+        "moments": list(served.cluster.cluster.history.of(group.group_id)),
+    }
+
+
+def detail(served: Served, group_id: str) -> GroupDetail:
+    """All that is known of one group."""
+    core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
+    view, row = view_group(core, group_id, now_ms), row_of(served, group_id)
+    broker = core.coordinator_of(group_id)
+    return {
+        "group_id": group_id,
+        "state": view.state,
+        "generation_id": view.generation_id,
+        "protocol_type": view.protocol_type,
+        "protocol_name": view.protocol_name,
+        "leader_id": view.leader_id,
+        "members": list(view.members),
+        "since_ms": row["since_ms"],
+        "rebalances": row["rebalances"],
+        "why": row["why"],
+        "offsets": [
+            {
+                "topic": topic,
+                "partition": index,
+                "offset": found.offset,
+                "metadata": found.metadata,
+                "leader_epoch": found.leader_epoch,
+                "commit_timestamp_ms": found.commit_timestamp_ms,
+            }
+            for (topic, index), found in served.cluster.offsets(group_id).items()
+        ],
+        "coordinator": None if broker is None else broker.node_id,
+        "explanation": explain(core, group_id, now_ms),
+    }
+
+
+def first_groups(served: Served, groups: Sequence[Group], sort: str, count: int) -> Sequence[Group]:
+    """Of groups by name the first so many: those that rebalance most, those with most to do, or just by name."""
+    keys: Iterable[tuple[float, float, int]]
+    if sort == "unstable":
+        rebalances = served.meter.rebalances_of
+        keys = ((_is_calm(group), -rebalances.get(group.group_id, 0), at) for at, group in enumerate(groups))
+    elif sort == "busy":
+        asked = served.meter.busiest()
+        keys = ((-asked[group.group_id], -len(group.members), at) for at, group in enumerate(groups))
+    else:
+        return groups[:count]
+    return [groups[at] for *_, at in nsmallest(count, keys)]
+
+
+def _is_calm(group: Group) -> bool:
+    return group.state not in (PREPARING_REBALANCE, COMPLETING_REBALANCE)

@@ -1,0 +1,203 @@
+"""Requests over HTTP: those that the journal has, and waiting for what must come."""
+
+import re
+from itertools import chain, count, islice
+from typing import Any, TypedDict
+
+import msgspec
+import trio
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.inspect.journal_filters import matcher
+from fakebroker.control.clusters import Served
+from fakebroker.control.problems import Problem
+from fakebroker.control.routes.arguments import check_range
+from fakebroker.control.routes.group_views import GroupDetail, detail
+from fakebroker.control.routes.operations import CLUSTER, Arguments, Text, arguments_of, operation
+from fakebroker.server import journal_files
+from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.journal_files import plain
+from fakebroker.server.journaling import check_kept
+
+MAX_LISTED = 1_000
+MAX_WAIT_S = 60
+_LINES_AT_ONCE = 50
+
+
+class RequestRow(TypedDict):
+    """One request with its response, as far as it has one; both as the journal keeps them."""
+
+    seq: int
+    api: str
+    version: int
+    broker: int
+    client_id: str
+    group_ids: list[str]
+    member_ids: list[str]
+    received_ms: float
+    answered_ms: float | None
+    latency_ms: float | None
+    errors: list[str]
+    request: dict[str, Any] | None
+    response: dict[str, Any] | None
+
+
+class RequestList(TypedDict):
+    """Some requests, oldest first; `last` is the number of the newest that has come, whether it is here or not."""
+
+    requests: list[RequestRow]
+    last: int
+
+
+class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which requests: those that are all of this, the last ones of them.
+
+    `after` makes it the first ones after a number; `seqs`, numbers with commas, those and no others.
+    """
+
+    api: str | None = None
+    client_id: str | None = None
+    group: str | None = None
+    member: str | None = None
+    broker: int | None = None
+    connection: int | None = None
+    error: str | None = None
+    since: float | None = None
+    after: int | None = None
+    seqs: str | None = None
+    limit: int = 100
+
+
+@operation("GET", f"{CLUSTER}/journal")
+def list_requests(served: Served, query: JournalQuery) -> RequestList:
+    """Requests that the journal has, with their responses."""
+    check_range("limit", query.limit, 0, MAX_LISTED)
+    core = served.cluster.cluster
+    journal = core.journal
+    check_kept(journal.mode)
+    names = ("client_id", "group", "member", "broker", "connection", "error", "since")
+    node_ids = chain(core.brokers, (call.broker.node_id for call in reversed(journal)))
+    matches = matcher(query.api, {name: getattr(query, name) for name in names}, node_ids)
+    if query.seqs is not None:
+        found = [(number, call) for number in _numbers(query.seqs) if (call := journal.at(number)) and matches(call)]
+    elif query.after is not None:
+        new = journal.newest(max(0, journal.added - query.after))
+        numbered = enumerate(new, journal.added - len(new) + 1)
+        found = list(islice((each for each in numbered if matches(each[1])), query.limit))
+    else:
+        backward = zip(count(journal.added, -1), reversed(journal), strict=False)
+        found = list(islice((each for each in backward if matches(each[1])), query.limit))[::-1]
+    return {"requests": [request_row(number, call) for number, call in found], "last": journal.added}
+
+
+def _numbers(seqs: str) -> list[int]:
+    """Numbers with commas, in their order and each once.
+
+    Raises:
+        Problem: It is something else, or they are too many.
+    """
+    parts = seqs.split(",")
+    if len(parts) > MAX_LISTED or not all(re.fullmatch("[0-9]{1,18}", part) for part in parts):
+        expected = f"1 to {MAX_LISTED} whole numbers with commas"
+        raise Problem(422, f"seqs={seqs!r}: expected {expected}", field="seqs", value=seqs, expected=expected)
+    return sorted(set(map(int, parts)))
+
+
+def request_row(number: int, call: Call) -> RequestRow:
+    """A request under its number."""
+    return {
+        "seq": number,
+        "api": call.api.name,
+        "version": call.api_version,
+        "broker": call.broker.node_id,
+        "client_id": call.client_id,
+        "group_ids": list(call.group_ids),
+        "member_ids": list(call.member_ids),
+        "received_ms": call.received_ms,
+        "answered_ms": call.answered_ms,
+        "latency_ms": call.latency_ms,
+        "errors": [error.name for error in call.errors],
+        "request": None if call.request is None else plain(call.request, call.api_version),
+        "response": None if call.response is None else plain(call.response, call.response_version),
+    }
+
+
+@operation("GET", f"{CLUSTER}/journal.jsonl")
+async def export_journal(served: Served) -> Text:
+    """The journal as a file that `fakebroker.server.journaling.read_journal` reads: a JSON object a line."""
+    view = await served.look(served.cluster.journal_view)
+    view.check_kept()
+    head = journal_files.Head(view.mode, view.dropped, view.node_ids)
+    lines: list[str] = []
+    for line in journal_files.lines(head, view.calls):
+        lines.append(line)
+        if len(lines) % _LINES_AT_ONCE == 0:
+            await trio.lowlevel.checkpoint()  # The brokers have a turn.
+    return Text("".join(lines), "application/x-ndjson")
+
+
+# Waiting
+
+
+class Committed(TypedDict):
+    """What is committed."""
+
+    offset: int
+    metadata: str
+    leader_epoch: int
+    commit_timestamp_ms: int
+
+
+class Requests(TypedDict):
+    """Requests, oldest first."""
+
+    requests: list[RequestRow]
+
+
+def _checked(body: Arguments) -> dict[str, Any]:
+    given = body.given()
+    check_range("timeout_s", given.get("timeout_s", 0.0), 0, MAX_WAIT_S)
+    return given
+
+
+@operation("POST", f"{CLUSTER}/wait/state", body=arguments_of(FakeCluster.wait_for_state))
+async def wait_for_state(served: Served, body: Arguments) -> GroupDetail:
+    """Wait until a group is in a state."""
+    given = _checked(body)
+    with served.waiting():
+        view = await served.cluster.wait_for_state_async(**given)
+    return await served.look(lambda: detail(served, view.group_id))
+
+
+@operation("POST", f"{CLUSTER}/wait/generation", body=arguments_of(FakeCluster.wait_for_generation))
+async def wait_for_generation(served: Served, body: Arguments) -> GroupDetail:
+    """Wait until a group's generation is above a number."""
+    given = _checked(body)
+    with served.waiting():
+        view = await served.cluster.wait_for_generation_async(**given)
+    return await served.look(lambda: detail(served, view.group_id))
+
+
+@operation("POST", f"{CLUSTER}/wait/commit", body=arguments_of(FakeCluster.wait_for_commit))
+async def wait_for_commit(served: Served, body: Arguments) -> Committed:
+    """Wait until a group has committed an offset."""
+    given = _checked(body)
+    with served.waiting():
+        found = await served.cluster.wait_for_commit_async(**given)
+    return {
+        "offset": found.offset,
+        "metadata": found.metadata,
+        "leader_epoch": found.leader_epoch,
+        "commit_timestamp_ms": found.commit_timestamp_ms,
+    }
+
+
+@operation("POST", f"{CLUSTER}/wait/request", body=arguments_of(FakeCluster.wait_for_request))
+async def wait_for_request(served: Served, body: Arguments) -> Requests:
+    """Wait until requests have come; of many, the last ones are given."""
+    given = _checked(body)
+    with served.waiting():
+        calls = await served.cluster.wait_for_request_async(**given)
+    view = await served.look(served.cluster.journal_view)
+    numbers = {id(call): number for number, call in view.numbered()}
+    return {"requests": [request_row(numbers.get(id(call), 0), call) for call in calls[-MAX_LISTED:]]}

@@ -1,0 +1,142 @@
+"""The OpenAPI document, made of the table of operations. Knows no cluster."""
+
+import inspect
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from fakebroker import __version__
+from fakebroker.control.problems import PROBLEM_TYPE, ProblemDetails
+from fakebroker.control.routes.arguments import GROUP_ID
+from fakebroker.control.routes.operations import CLUSTER, OPERATIONS, Operation, Text
+
+_SPELLING = (
+    "A group's id, quoted; it may be empty. The ids `.` and `..` are written `~2E` and `~2E~2E`, for browsers and "
+    "others take dots out of paths, quoted or not; in any id `~2E` is a dot and `~7E` is `~`."
+)
+_REF = "#/components/schemas/{name}"
+
+
+@cache
+def document() -> str:
+    """The document as JSON."""
+    kinds: list[Any] = [ProblemDetails]
+    for operation in OPERATIONS:
+        kinds += [kind for kind in (operation.body, operation.query) if kind is not None]
+        kinds += [] if operation.result in (Text, type(None)) else [operation.result]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+    by_kind = dict(zip(map(_key, kinds), schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, by_kind, components)
+    paths |= _in_front(by_kind)
+    made = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "fakebroker control",
+            "version": __version__,
+            "description": "Times are in milliseconds since the Unix epoch by the brokers' clock.",
+        },
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"token": []}],
+    }
+    return msgspec.json.encode(made).decode()
+
+
+def _in_front(schemas: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the process that speaks HTTP answers by itself."""
+    health = {"type": "object", "required": ["status"], "properties": {"status": {"const": "ok"}}}
+    texts = {name: {"name": name, "in": "query", "schema": {"type": "string"}} for name in ("kinds", "group")}
+    texts["kinds"]["description"] = "Some of overview, requests and groups, with commas; all if not given."
+    texts["group"]["description"] = "A group whose moments are wanted, too: events of the kind timeline."
+    cluster = {"name": "cluster", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    return {
+        "/healthz": {
+            "get": {
+                "operationId": "get_health",
+                "summary": "Whether the process is there.",
+                "responses": {"200": {"description": "It is.", "content": {"application/json": {"schema": health}}}},
+            }
+        },
+        f"{CLUSTER}/stream": {
+            "get": {
+                "operationId": "stream",
+                "summary": "What is new, as server-sent events, until who listens is gone.",
+                "parameters": [cluster, *texts.values()],
+                "responses": {
+                    "200": {
+                        "description": "Events whose data are JSON: overview once a second, others up to four times.",
+                        "content": {"text/event-stream": {}},
+                    },
+                    "default": _refusal(schemas),
+                },
+            }
+        },
+    }
+
+
+def _key(kind: Any) -> str:
+    return repr(kind)
+
+
+def _described(operation: Operation, schemas: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "parameters": [*_path_parameters(operation), *_query_parameters(operation, schemas, components)],
+        "responses": {str(operation.status): _answer(operation, schemas), "default": _refusal(schemas)},
+    }
+    if operation.body is not None:
+        content = {"application/json": {"schema": schemas[_key(operation.body)]}}
+        described["requestBody"] = {"required": False, "content": content}
+    return described
+
+
+def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, **_name(name, operation.path_types.get(name))}
+        for name in operation.names
+    ]
+
+
+def _name(name: str, kind: type | None) -> dict[str, Any]:
+    """What a name in a path may be."""
+    if name == GROUP_ID:
+        return {"schema": {"type": "string"}, "description": _SPELLING}
+    return {"schema": {"type": "integer"} if kind is int else {"type": "string", "minLength": 1}}
+
+
+def _query_parameters(
+    operation: Operation, schemas: dict[str, Any], components: dict[str, Any]
+) -> list[dict[str, Any]]:
+    if operation.query is None:
+        return []
+    struct = components[schemas[_key(operation.query)]["$ref"].rpartition("/")[2]]
+    return [
+        {"name": name, "in": "query", "required": False, "schema": _without_null(schema)}
+        for name, schema in struct["properties"].items()
+    ]
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of what is given: in a query, null is what is not there."""
+    options = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    kept = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
+    if "enum" in kept:
+        kept["enum"] = [each for each in kept["enum"] if each is not None]
+    return kept | options[0] if len(options) == 1 else kept
+
+
+def _answer(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+    about = inspect.getdoc(operation.result) if operation.result not in (Text, type(None)) else None
+    described: dict[str, Any] = {"description": (about or operation.summary).partition("\n")[0]}
+    if operation.result not in (Text, type(None)):
+        described["content"] = {"application/json": {"schema": schemas[_key(operation.result)]}}
+    return described
+
+
+def _refusal(schemas: dict[str, Any]) -> dict[str, Any]:
+    content = {PROBLEM_TYPE: {"schema": schemas[_key(ProblemDetails)]}}
+    return {"description": "What is wrong, and what was expected.", "content": content}

@@ -1,0 +1,109 @@
+"""Clusters, brokers and groups as JSON has them: plain values. Looks at the core, in its thread; changes nothing."""
+
+from collections import Counter
+from typing import TypedDict
+
+from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.control.clusters import Served
+from fakebroker.control.stats.rates import Rates
+from fakebroker.server.clock import ManualClock, RealClock
+
+
+class BrokerRow(TypedDict):
+    """One broker; `as_version` is the release that it behaves as, `offsets_partitions` are those that it leads."""
+
+    node_id: int
+    host: str
+    port: int
+    up: bool
+    as_version: str
+    connections: int
+    groups: int
+    members: int
+    offsets_partitions: list[int]
+    requests_per_s: float
+
+
+class ClockView(TypedDict):
+    """The brokers' clock: real, scaled or manual."""
+
+    now_ms: float
+    kind: str
+
+
+class JournalSize(TypedDict):
+    """How many requests the journal has, and how many it has forgotten."""
+
+    size: int
+    dropped: int
+
+
+class Overview(TypedDict):
+    """A cluster at one moment."""
+
+    name: str
+    bootstrap_servers: str
+    seed: int
+    clock: ClockView
+    brokers: list[BrokerRow]
+    groups_by_state: dict[str, int]
+    members: int
+    connections: int
+    journal: JournalSize
+    rates: Rates
+    faults: int
+    rebalances: int
+
+
+def overview(served: Served) -> Overview:
+    """A cluster now."""
+    core, rates = served.cluster.cluster, served.rates()
+    counted = served.census.now()
+    return {
+        "name": served.name,
+        "bootstrap_servers": served.cluster.bootstrap_servers,
+        "seed": served.cluster.seed,
+        "clock": clock_view(served),
+        "brokers": broker_rows(served, rates),
+        "groups_by_state": dict(counted.by_state),
+        "members": counted.members,
+        "connections": len(served.cluster.connections),
+        "journal": {"size": len(core.journal), "dropped": core.journal.dropped},
+        "rates": rates,
+        "faults": len(core.faults.rules),
+        "rebalances": served.meter.rebalances,
+    }
+
+
+def clock_view(served: Served) -> ClockView:
+    """The brokers' clock now."""
+    clock = served.cluster.clock
+    kind = "manual" if isinstance(clock, ManualClock) else "real" if isinstance(clock, RealClock) else "scaled"
+    return {"now_ms": clock.now_ms(), "kind": kind}
+
+
+def broker_rows(served: Served, rates: Rates) -> list[BrokerRow]:
+    """All brokers now."""
+    core = served.cluster.cluster
+    connections = Counter(connection.broker.node_id for connection in served.cluster.connections)
+    led: dict[int, list[int]] = {node_id: [] for node_id in core.brokers}
+    topic = core.topics.get(OFFSETS_TOPIC)
+    for partition in topic.partitions if topic else ():
+        led.setdefault(partition.leader_id, []).append(partition.index)
+    asked = {rate["node_id"]: rate["requests_per_s"] for rate in rates["by_broker"]}
+    members_at = served.census.now().members_at
+    return [
+        {
+            "node_id": node_id,
+            "host": broker.host,
+            "port": broker.port,
+            "up": broker.up,
+            "as_version": str(broker.release),
+            "connections": connections[node_id],
+            "groups": len(broker.coordinator.groups()),
+            "members": members_at[node_id],
+            "offsets_partitions": led[node_id],
+            "requests_per_s": asked.get(node_id, 0.0),
+        }
+        for node_id, broker in core.brokers.items()
+    ]

@@ -1,0 +1,227 @@
+"""Counts what a cluster is asked and answers, out of its journal and history: how often, with which errors, how long.
+
+The cluster's own thread looks each time that a few thousand requests have come, and whoever wants to know; the way of a
+request has no counting in it. Knows no HTTP.
+"""
+
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.heartbeat import ALIVE
+from fakebroker.cluster.journal import Journal
+from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.history import DEAD, History, Moment
+from fakebroker.server.connection import Connection
+from fakebroker.server.fake_cluster import FakeCluster
+
+BOUNDS_MS = (0.0, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4, 3e5)
+"""Where the buckets of durations end; the first one is of what was answered at once, and one more has all the rest."""
+
+_MOST_AT_ONCE = 2_000
+_LOOKED_AT = 1_000
+_MOMENTS_KEPT = 10_000
+_PREPARING = GroupState.PREPARING_REBALANCE.value
+_COMPLETING = GroupState.COMPLETING_REBALANCE.value
+
+
+class Histogram:
+    """How many durations fell into each bucket, and their sum."""
+
+    __slots__ = ("buckets", "sum_ms")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(BOUNDS_MS) + 1)
+        self.sum_ms = 0.0
+
+    def copy(self) -> "Histogram":
+        """The same counts, which nobody goes on with."""
+        twin = Histogram()
+        twin.buckets, twin.sum_ms = self.buckets.copy(), self.sum_ms
+        return twin
+
+    def add(self, duration_ms: float, count: int = 1) -> None:
+        self.buckets[bisect_left(BOUNDS_MS, duration_ms)] += count
+        self.sum_ms += duration_ms * count
+
+    @property
+    def count(self) -> int:
+        return sum(self.buckets)
+
+
+def quantile(buckets: Sequence[int], share: float) -> float | None:
+    """The duration in milliseconds that this share of all does not exceed, as far as buckets can tell."""
+    wanted, seen = sum(buckets) * share, 0
+    if not wanted:
+        return None
+    for index, count in enumerate(buckets):
+        if seen + count >= wanted:
+            low = BOUNDS_MS[index - 1] if index else 0.0
+            high = BOUNDS_MS[min(index, len(BOUNDS_MS) - 1)]
+            return low + (high - low) * (wanted - seen) / count
+        seen += count
+    raise AssertionError("a share is at most 1")
+
+
+@dataclass(slots=True)
+class Totals:
+    """What has been counted since the start.
+
+    Attributes:
+        requests: By API and node id.
+        errors: Responses by API, node id and the name of an error that they tell.
+        latencies: Durations by API, in the brokers' time.
+    """
+
+    requests: Counter[tuple[str, int]] = field(default_factory=Counter)
+    errors: Counter[tuple[str, int, str]] = field(default_factory=Counter)
+    latencies: dict[str, Histogram] = field(default_factory=dict)
+
+    def copy(self) -> "Totals":
+        """The same counts, which nobody goes on with."""
+        latencies = {api: histogram.copy() for api, histogram in self.latencies.items()}
+        return Totals(Counter(self.requests), Counter(self.errors), latencies)
+
+
+class Meter:
+    """The counts of one cluster. All but `__init__` belongs into the cluster's thread.
+
+    Attributes:
+        totals: Of requests.
+        missed: Requests that the journal forgot before they could be counted.
+        rebalances: How many began.
+        rebalance_durations: From the begin of a rebalance to a group that is Stable or Empty.
+        rebalances_of: By group, of those that are there.
+        changes: How many moments groups had.
+    """
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self._journal: Journal | None = None
+        self._history: History | None = None
+        self._seen = 0
+        self._owed: list[Call] = []
+        self._began_ms: dict[str, float] = {}
+        self.totals = Totals()
+        self.missed = 0
+        self.rebalances = 0
+        self.rebalance_durations = Histogram()
+        self.rebalances_of: dict[str, int] = {}
+        self.changes = 0
+        self._has_ended = False
+        self._moments: deque[tuple[str, Moment]] = deque(maxlen=_MOMENTS_KEPT)
+
+    def look(self) -> bool:
+        """Called each time that something has happened; tells whether it is never to be called again."""
+        if self._has_ended:
+            return True
+        journal = self._cluster.cluster.journal
+        if journal is not self._journal or journal.added - self._seen >= min(_MOST_AT_ONCE, journal.max_calls // 2):
+            self.catch_up()
+        return False
+
+    @property
+    def hears(self) -> bool:
+        """Whether it hears now of what groups do."""
+        return self._history is self._cluster.cluster.history and not self._has_ended
+
+    def end(self) -> None:
+        """Listen no more: whoever runs the cluster keeps it without this."""
+        self._has_ended = True
+        if self._history is not None:
+            self._history.listeners.remove(self._note)
+
+    def catch_up(self) -> None:
+        """Count what has come since the last time."""
+        core = self._cluster.cluster
+        if core.journal is not self._journal:  # It starts over.
+            self._count_new()
+            self._journal, self._seen = core.journal, 0
+        if core.history is not self._history:
+            self._history = core.history
+            core.history.listeners.append(self._note)
+        self._count_new()
+        if self._owed:
+            self._owed = [call for call in self._owed if not self._is_over(call)]
+
+    def _count_new(self) -> None:
+        """Count what has come to the journal that is looked at; what it has forgotten already is missed."""
+        journal = self._journal
+        if journal is None:
+            return
+        come = journal.added - self._seen
+        kept = min(come, len(journal))
+        self.missed += come - kept
+        self._seen = journal.added
+        if kept:
+            self._count(journal, kept)
+
+    def _count(self, journal: Journal, kept: int) -> None:
+        """Count the newest so many calls."""
+        # Heartbeats come by the hundred thousand: nothing is done for each of them that C does not do.
+        newest = islice(reversed(journal), kept)
+        alive = Counter([call.peer for call in newest if call.response is ALIVE and not call.answered_after])
+        for peer, count in alive.items():
+            self.totals.requests["Heartbeat", peer.broker.node_id] += count
+        if alive:
+            self._latency("Heartbeat").add(0.0, alive.total())
+        if kept == alive.total():
+            return
+        for call in journal.newest(kept):
+            if call.response is ALIVE and not call.answered_after:
+                continue
+            self.totals.requests[call.api.name, call.broker.node_id] += 1
+            if not self._is_over(call):
+                self._owed.append(call)
+
+    def _is_over(self, call: Call) -> bool:
+        """Whether no answer is to be expected any more; if there is one, it is counted."""
+        if call.latency_ms is None:
+            return isinstance(call.peer, Connection) and call.peer.is_closed
+        self._latency(call.api.name).add(call.latency_ms)
+        for error in call.errors:
+            self.totals.errors[call.api.name, call.broker.node_id, error.name] += 1
+        return True
+
+    def _latency(self, api: str) -> Histogram:
+        return self.totals.latencies.setdefault(api, Histogram())
+
+    # Rebalances
+
+    def _note(self, group_id: str, moments: Sequence[Moment]) -> None:
+        for moment in moments:
+            if moment.is_transition:
+                self._transition(group_id, moment)
+            self._moments.append((group_id, moment))
+        self.changes += len(moments)
+
+    def changed_since(self, changes: int) -> dict[str, list[Moment]]:
+        """The moments of groups since there were so many changes, as far as they are remembered."""
+        found: dict[str, list[Moment]] = {}
+        for group_id, moment in list(islice(reversed(self._moments), self.changes - changes))[::-1]:
+            found.setdefault(group_id, []).append(moment)
+        return found
+
+    def _transition(self, group_id: str, moment: Moment) -> None:
+        if moment.state_to == _PREPARING:
+            self.rebalances += 1
+            self.rebalances_of[group_id] = self.rebalances_of.get(group_id, 0) + 1
+            self._began_ms.setdefault(group_id, moment.at_ms)
+        elif moment.state_to != _COMPLETING:
+            began_ms = self._began_ms.pop(group_id, None)
+            if began_ms is not None and moment.state_to != DEAD:
+                self.rebalance_durations.add(moment.at_ms - began_ms)
+        if moment.state_to == DEAD:
+            self.rebalances_of.pop(group_id, None)
+
+    # Groups
+
+    def busiest(self) -> Counter[str]:
+        """How often groups are named among the last requests: enough to tell which are busy."""
+        found: Counter[str] = Counter()
+        for call in self._cluster.cluster.journal.newest(_LOOKED_AT):
+            found.update(call.group_ids)
+        return found

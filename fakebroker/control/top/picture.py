@@ -1,0 +1,247 @@
+"""What `fakebroker top` shows, drawn: one look at a cluster as lines of a terminal. Knows neither terminal nor HTTP."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from rich.console import Group as Lines, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+from fakebroker.control.top.feed import Event, Look
+
+if TYPE_CHECKING:
+    from fakebroker.control.routes.group_views import GroupRow
+    from fakebroker.control.routes.views import BrokerRow, Overview
+    from fakebroker.control.stats.rates import ApiRate
+
+Choice = Literal["unstable and busiest", "unstable", "busiest"]
+CHOICES: tuple[Choice, ...] = ("unstable and busiest", "unstable", "busiest")
+"""Which groups can be shown."""
+
+_WIDE = 100
+_SNAPSHOT_ROWS = 20
+_STYLES = {"Stable": "green", "PreparingRebalance": "bold yellow", "CompletingRebalance": "bold yellow", "Dead": "red"}
+_GOOD, _BAD, _QUIET, _HEAD = "green", "bold red", "bright_black", "reverse"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a picture is to fit in, and what is to be in it.
+
+    Attributes:
+        width: Columns.
+        height: Lines; None is as many as it takes.
+        choice: Which groups.
+        footer: The last line, if there is a height.
+    """
+
+    width: int
+    height: int | None = None
+    choice: Choice = "unstable and busiest"
+    footer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A table of which as many rows are shown as there is room for; one that has none says `nothing`."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Text]]
+    nothing: str
+
+
+def picture(look: Look, frame: Frame) -> Lines:
+    """A look, as lines that fit in a frame."""
+    sections = _sections(look, frame)
+    wanted = [max(len(section.rows), 1) for section in sections]
+    head: list[RenderableType] = [_title(look.overview), _summary(look.overview)]
+    if frame.height is None:
+        return Lines(*head, *(_table(section, _SNAPSHOT_ROWS) for section in sections))
+    room = frame.height - len(head) - len(sections) - 1
+    rows = _shared_out(room, wanted)
+    tables = (_table(section, count) for section, count in zip(sections, rows, strict=True))
+    footer = Text("\n" * (room - sum(rows)) + frame.footer, _QUIET, no_wrap=True, overflow="ellipsis")
+    return Lines(*head, *tables, footer)
+
+
+def _sections(look: Look, frame: Frame) -> list[_Section]:
+    is_wide = frame.width >= _WIDE
+    sections = [_brokers(look.overview["brokers"]), _apis(look.overview["rates"]["by_api"])]
+    if "unstable" in frame.choice:
+        sections.append(_groups("UNSTABLE GROUP", look.unstable, is_wide))
+    if "busiest" in frame.choice:
+        sections.append(_groups("BUSIEST GROUP", look.busy, is_wide))
+    return [*sections, _events(look.events)]
+
+
+def _shared_out(room: int, wanted: Sequence[int]) -> list[int]:
+    """How many rows each section gets: by turns one more, until each has what it wants or no room is left."""
+    given = [0] * len(wanted)
+    while room > 0 and given != list(wanted):
+        for index, want in enumerate(wanted):
+            if given[index] < want and room > 0:
+                given[index] += 1
+                room -= 1
+    return given
+
+
+def _table(section: _Section, count: int) -> Table:
+    table = Table(*section.columns, box=None, expand=True, padding=(0, 2, 0, 0), header_style=_HEAD, pad_edge=False)
+    for row in section.rows[:count]:
+        table.add_row(*row)
+    if not section.rows:
+        table.add_row(_text(section.nothing, _QUIET))
+    return table
+
+
+# What stands in it
+
+
+def _title(overview: "Overview") -> Table:
+    brokers, clock, faults = overview["brokers"], overview["clock"], overview["faults"]
+    up = sum(broker["up"] for broker in brokers)
+    left = Text.assemble(
+        (_plain(overview["name"]), "bold"),
+        "  ",
+        (f"{up} of {len(brokers)} brokers up", _GOOD if up == len(brokers) else _BAD),
+        f"  {_rate(overview['rates']['requests_per_s'])} requests/s",
+        (f"  {_count(faults, 'fault')}", "bold yellow") if faults else "",
+    )
+    kind = "" if clock["kind"] == "real" else f"{clock['kind']} clock "
+    line = Table.grid(_column("", ratio=1), _number(""), expand=True)
+    line.add_row(left, _text(f"{kind}{_time(clock['now_ms'])} UTC"))
+    return line
+
+
+def _summary(overview: "Overview") -> Text:
+    """How many groups there are, and in which states; those in a rebalance come first."""
+    by_state = overview["groups_by_state"]
+    line = Text(_count(sum(by_state.values()), "group"), no_wrap=True, overflow="ellipsis")
+    for state, count in sorted(by_state.items(), key=lambda item: (not item[0].endswith("Rebalance"), item[0])):
+        if count:
+            line.append("  ").append(f"{count:,} {state}", _STYLES.get(state, ""))
+    return line.append(f"  {_count(overview['members'], 'member')}  {_count(overview['rebalances'], 'rebalance')}")
+
+
+def _brokers(brokers: "Sequence[BrokerRow]") -> _Section:
+    columns = [
+        _column("BROKER"),
+        _column("ADDRESS", ratio=1),
+        _column("STATE"),
+        _column("RELEASE"),
+        _number("CONNECTIONS"),
+        _number("GROUPS"),
+        _number("REQUESTS/S"),
+    ]
+    rows = [
+        [
+            _text(str(broker["node_id"])),
+            _text(f"{broker['host']}:{broker['port']}"),
+            _text("up", _GOOD) if broker["up"] else _text("down", _BAD),
+            _text(broker["as_version"]),
+            _text(f"{broker['connections']:,}"),
+            _text(f"{broker['groups']:,}"),
+            _text(_rate(broker["requests_per_s"])),
+        ]
+        for broker in brokers
+    ]
+    return _Section(columns, rows, "no brokers")
+
+
+def _apis(apis: "Sequence[ApiRate]") -> _Section:
+    columns = [
+        _column("API", ratio=1),
+        _number("REQUESTS/S"),
+        _number("ERRORS/S"),
+        _number("P50 MS"),
+        _number("P99 MS"),
+    ]
+    rows = [
+        [
+            _text(api["api"]),
+            _text(_rate(api["requests_per_s"])),
+            _text(_rate(api["errors_per_s"]), _BAD if api["errors_per_s"] else ""),
+            _text(_milliseconds(api["p50_ms"])),
+            _text(_milliseconds(api["p99_ms"])),
+        ]
+        for api in sorted(apis, key=lambda api: -api["requests_per_s"])
+        if api["requests_per_s"]
+    ]
+    return _Section(columns, rows, "no requests")
+
+
+def _groups(title: str, groups: "Sequence[GroupRow]", is_wide: bool) -> _Section:
+    # As wide for each table of groups, so that they stand under each other.
+    state = Column("STATE", no_wrap=True, width=19 if is_wide else 10)
+    columns = [_column(title, ratio=1), state, Column("GEN", justify="right", width=5), _number("MEMBERS")]
+    if is_wide:
+        columns += [_number("REBALANCES"), _number("BROKER")]
+    rows = [_group(group, is_wide) for group in groups]
+    return _Section([*columns, _column("WHY", ratio=2)], rows, "none")
+
+
+def _group(group: "GroupRow", is_wide: bool) -> list[Text]:
+    state = group["state"]
+    cells = [
+        _text(group["group_id"]),
+        # A narrow terminal has better use for the room: there is no other Preparing, nor Completing.
+        _text(state if is_wide else state.removesuffix("Rebalance"), _STYLES.get(state, "")),
+        _text(str(group["generation_id"])),
+        _text(f"{group['members']:,}"),
+    ]
+    if is_wide:
+        broker = group["coordinator"]
+        cells += [_text(f"{group['rebalances']:,}"), _text("none" if broker is None else str(broker))]
+    return [*cells, _text(group["why"])]
+
+
+def _events(events: Sequence[Event]) -> _Section:
+    columns = [_column("TIME"), _column("RECENT EVENT", ratio=1)]
+    rows = [
+        [_text(_time(event.at_ms), _QUIET), Text.assemble((_plain(event.about), "bold"), f" {_plain(event.what)}")]
+        for event in events
+    ]
+    return _Section(columns, rows, "nothing yet")
+
+
+# Words and numbers
+
+
+def _column(title: str, ratio: int | None = None) -> Column:
+    return Column(title, no_wrap=True, overflow="ellipsis", ratio=ratio)
+
+
+def _number(title: str) -> Column:
+    return Column(title, no_wrap=True, justify="right")
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(_plain(text), style)
+
+
+def _plain(text: str) -> str:
+    """The text without what a terminal would obey: clients choose names freely."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("s" if number != 1 else "")
+
+
+def _time(at_ms: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S}"
+    except (OverflowError, ValueError, OSError):  # No date is that far away.
+        return "--:--:--"
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:.1f}" if 0 < per_s < 10 else f"{per_s:,.0f}"
+
+
+def _milliseconds(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if value < 10 else f"{value:,.0f}"

@@ -1,0 +1,31 @@
+"""Which protocol a generation uses: the members' vote, with ties settled as a Java broker settles them."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from fakebroker.coordinator.runtime.placement import java_string_hash
+
+_INITIAL_CAPACITY = 16  # java.util.HashMap
+
+
+def java_hash_map_order(names: Iterable[str]) -> list[str]:
+    """The order in which a `java.util.HashMap` with these keys is walked.
+
+    Buckets in order of index; inside one bucket in order of insertion, which here is the order of `names`.
+    """
+    keys = list(dict.fromkeys(names))
+    capacity = _INITIAL_CAPACITY
+    while len(keys) > capacity * 3 // 4:
+        capacity *= 2
+
+    def bucket(name: str) -> int:
+        unsigned = java_string_hash(name) & 0xFFFF_FFFF
+        return (unsigned ^ unsigned >> 16) & (capacity - 1)
+
+    return sorted(keys, key=bucket)
+
+
+def most_voted(votes: Iterable[str]) -> str:
+    """The name with the most votes; on a tie the first in `java_hash_map_order` (`ClassicGroup.selectProtocol`)."""
+    counts = Counter(votes)
+    return max(java_hash_map_order(counts), key=counts.__getitem__)

@@ -1,0 +1,62 @@
+"""How far a member has come in its partitions, at a steady rate. Knows positions and times; no member, no clock."""
+
+from collections.abc import Iterable
+
+from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
+
+Positions = dict[TopicPartition, int]
+"""The next offset of each partition, as a member keeps them."""
+
+
+class Consumption:
+    """What a member consumes: nothing happens record by record, positions move on when somebody wants to know them.
+
+    Args:
+        per_s: By how many records the position of each partition moves on in a second.
+    """
+
+    __slots__ = ("_began", "_is_stopped", "_per_ms")
+
+    def __init__(self, per_s: float) -> None:
+        self._per_ms = per_s / 1000
+        self._began: dict[TopicPartition, tuple[int, float]] = {}
+        self._is_stopped = False
+
+    def begin(self, positions: Positions, now_ms: float) -> None:
+        """Consume, from now on, the partitions whose positions have become known."""
+        if not self._is_stopped:
+            for partition, position in positions.items():
+                self._began.setdefault(partition, (position, now_ms))
+
+    def move_on(self, positions: Positions, now_ms: float) -> None:
+        """Let the positions be what they are now."""
+        for partition, (position, since_ms) in self._began.items():
+            if partition in positions:
+                positions[partition] = position + int((now_ms - since_ms) * self._per_ms)
+
+    def move_on_in(self, commit: OffsetCommitRequest, positions: Positions, now_ms: float) -> None:
+        """The same, and let a commit that was made of them say so; the member may have given them up with it."""
+        self.move_on(positions, now_ms)
+        for topic in commit.topics:
+            for asked in topic.partitions:
+                began = self._began.get((topic.name, asked.partition_index))
+                if began is not None:
+                    asked.committed_offset = began[0] + int((now_ms - began[1]) * self._per_ms)
+
+    def give_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are not consumed any more."""
+        for partition in partitions:
+            self._began.pop(partition, None)
+
+    def stop(self, positions: Positions, now_ms: float) -> None:
+        """Stay where it is."""
+        self.move_on(positions, now_ms)
+        self._began.clear()
+        self._is_stopped = True
+
+    def resume(self, positions: Positions, now_ms: float) -> None:
+        """Go on from there."""
+        if self._is_stopped:
+            self._is_stopped = False
+            self.begin(positions, now_ms)

@@ -1,0 +1,79 @@
+"""A comparison of two runs in a terminal, and as an HTML page. Knows differences; works nothing out."""
+
+from collections.abc import Mapping, Sequence
+from math import isinf
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from fakebroker.replay.compare import RULE, Difference, other_workload
+from fakebroker.replay.report import figures, html
+from fakebroker.replay.report.terminal import table
+from fakebroker.replay.report.wording import number
+
+Summary = Mapping[str, Any]
+
+_COLUMNS = ("", "before", "after", "difference", "noise", "")
+_MARK = "differs"
+
+
+def print_comparison(console: Console, before: Summary, after: Summary, differences: Sequence[Difference]) -> None:
+    """Print both runs beside each other, and by which rule differences are marked."""
+    for line in _heads(before, after):
+        console.print(escape(line), highlight=False, soft_wrap=True)
+    made = table(*_COLUMNS)
+    for difference in differences:
+        made.add_row(*_cells(difference), style="bold yellow" if difference.marked else None)
+    console.print(made)
+    console.print(f"\n{RULE}", style="dim", highlight=False)
+
+
+def comparison_page(before: Summary, after: Summary, differences: Sequence[Difference]) -> str:
+    """The same as a page, with the pictures of both runs."""
+    first, *others = _heads(before, after)
+    rows = [
+        [html.marked(cell, "bad") if difference.marked and cell else cell for cell in _cells(difference)]
+        for difference in differences
+    ]
+    return html.document(
+        "Two runs",
+        f"<h1>{html.marked('Two runs', '')}</h1>",
+        *(html.paragraph(line, "faint") for line in (first, *others)),
+        html.section("Numbers", html.table(_COLUMNS, rows), html.paragraph(RULE, "faint")),
+        *(
+            html.section(
+                title, html.paragraph("Before"), draw(before, "before"), html.paragraph("After"), draw(after, "after")
+            )
+            for title, draw in (
+                ("Requests per second", figures.rates),
+                ("Latency", figures.latencies),
+                ("Groups", figures.groups),
+                ("Members", figures.members),
+            )
+        ),
+    )
+
+
+def _heads(before: Summary, after: Summary) -> list[str]:
+    lines = [
+        f"{word}: {run['directory']}, {run['workload']['file']}, seed {run['seed']}, {run['started']}, verdict "
+        f"{'passed' if run['verdict']['passed'] else 'failed'}{'' if run['complete'] else ', broken off'}"
+        for word, run in (("before", before), ("after", after))
+    ]
+    if keys := other_workload(before, after):
+        lines.append(f"The runs are not alike: {', '.join(keys)} differ. Numbers may differ for that reason.")
+    return lines
+
+
+def _cells(difference: Difference) -> list[str]:
+    change = "" if difference.change is None else f"{difference.change:+.1%}"
+    noise = "?" if difference.noise is None or isinf(difference.noise) else f"{difference.noise:.1%}"
+    return [
+        difference.name,
+        number(difference.before),
+        number(difference.after),
+        change,
+        noise,
+        _MARK if difference.marked else "",
+    ]

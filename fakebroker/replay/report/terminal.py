@@ -1,0 +1,177 @@
+"""The summary as tables in a terminal, from 80 columns on. Knows the summary's keys; works nothing out."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from fakebroker.replay.report.wording import broker, happening, ms, number, share, times
+
+Summary = Mapping[str, Any]
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_BARS_WIDE = 60
+_MOST_VIOLATIONS = 3
+_MOST_GROUPS = 5
+
+
+def print_report(console: Console, summary: Summary) -> None:
+    """Print all tables, the verdict last, and where the files are."""
+    for title, content in _sections(summary):
+        console.print(f"\n[bold]{title}[/bold]", highlight=False, soft_wrap=True)
+        console.print(Padding(content, (0, 0, 0, 2)), highlight=False)
+    cut = "" if summary["complete"] else "; the replay was broken off, this is what was recorded until then"
+    if not summary["cluster"]["reachable"]:
+        cut += "; the cluster was gone in the end"
+    console.print(f"\nSeed {summary['seed']}{cut}", highlight=False)
+
+
+def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
+    if summary.get("timeline"):
+        yield "What happened to the cluster", _timeline(summary)
+    yield "Requests", _latency(summary)
+    yield "Over time", _over_time(summary)
+    yield "Populations", _populations(summary)
+    yield "Rebalances", _rebalances(summary)
+    if summary["slowest_groups"]:
+        yield "Slowest groups", _slowest(summary)
+    yield "Brokers", _brokers(summary)
+    yield "Errors", _errors(summary)
+    yield "Swarm", _swarm(summary)
+    verdict = summary["verdict"]
+    yield f"Verdict: {_mark(verdict['passed'], 'passed', 'FAILED')}", _verdict(verdict)
+    yield f"Files in {escape(summary['directory'])}", _files(summary)
+
+
+def table(*columns: str, left: int = 1) -> Table:
+    """A table without lines; the first columns are text, the others numbers."""
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for index, column in enumerate(columns):
+        made.add_column(column, justify="left" if index < left else "right", header_style="dim")
+    return made
+
+
+def _timeline(summary: Summary) -> Table:
+    made = table("at s", "what", left=2)
+    for event in summary["timeline"]:
+        done = "" if event["done"] else f" [red]not done: {escape(event['why'] or '')}[/red]"
+        made.add_row(f"{event['at_s']:,.1f}", escape(happening(event)) + done)
+    return made
+
+
+def _latency(summary: Summary) -> Table:
+    made = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "errors")
+    for row in [*summary["apis"], summary["total"]]:
+        made.add_row(
+            row["api"],
+            f"{row['requests']:,}",
+            f"{row['requests_per_s']:,.1f}",
+            *(ms(row[name]) for name in ("p50_ms", "p99_ms", "p99_9_ms", "max_ms")),
+            f"{row['unexpected_errors'] + row['unanswered']:,}",
+            style="bold" if row is summary["total"] else None,
+        )
+    return made
+
+
+def _over_time(summary: Summary) -> Table:
+    """Small pictures of bars, each from 0 to its largest number."""
+    over_time = summary["over_time"]
+    rates = [sum(parts) for parts in zip(*(row["requests_per_s"] for row in over_time["apis"].values()), strict=True)]
+    made = table("", "from the start to the end", "most", left=2)
+    for name, numbers in (
+        ("requests/s", rates),
+        ("groups rebalancing", over_time["groups"]["rebalancing"]),
+        ("members waiting", over_time["members"]["waiting"]),
+    ):
+        made.add_row(name, bars(numbers, _BARS_WIDE - 12), f"{max(numbers, default=0):,.0f}")
+    return made
+
+
+def bars(numbers: list[float], width: int) -> str:
+    """Numbers as characters, neighbors averaged where there are more than fit."""
+    most = max(numbers, default=0) or 1
+    step = max(1, -(-len(numbers) // width))
+    parts = [numbers[index : index + step] for index in range(0, len(numbers), step)]
+    return "".join(_BARS[round(sum(part) / len(part) / most * (len(_BARS) - 1))] for part in parts)
+
+
+def _populations(summary: Summary) -> Table:
+    made = table("population", "groups", "members", "joined", "generations", "unassigned member-s")
+    for row in summary["populations"]:
+        names = ("groups", "members", "members_joined", "generations", "unassigned_member_s")
+        made.add_row(escape(row["population"]), *(number(row[name]) for name in names))
+    return made
+
+
+def _slowest(summary: Summary) -> Table:
+    made = table("group", "members", "generations", "longest rebalance ms", "unassigned member-s")
+    for row in summary["slowest_groups"][:_MOST_GROUPS]:
+        numbers = (number(row["members"]), number(row["generations"]), ms(row["longest_rebalance_ms"]))
+        made.add_row(escape(row["group"]), *numbers, number(row["unassigned_member_s"]))
+    return made
+
+
+def _brokers(summary: Summary) -> Table:
+    made = table("broker", "requests", "share", "groups")
+    for row in summary["brokers"]:
+        made.add_row(broker(row["broker"]), f"{row['requests']:,}", share(row["share"]), f"{row['groups']:,}")
+    return made
+
+
+def _errors(summary: Summary) -> Table:
+    made = table("error", "API", "", "code", "answers", left=3)
+    for row in summary["errors"]:
+        kind = "ordinary" if row["ordinary"] else "[red]unexpected[/red]"
+        made.add_row(row["name"], row["api"], kind, str(row["code"]), f"{row['requests']:,}")
+    if not summary["errors"]:
+        made.add_row("none")
+    return made
+
+
+def _rebalances(summary: Summary) -> str:
+    row = summary["rebalances"]
+    if not row["count"]:
+        return "none"
+    return (
+        f"{row['count']:,}, from first join to last sync "
+        f"p50 {ms(row['p50_ms'])} ms, p99 {ms(row['p99_ms'])} ms, max {ms(row['max_ms'])} ms"
+    )
+
+
+def _swarm(summary: Summary) -> str:
+    late, partitions = summary["sent_late"], summary["offsets_partitions"]
+    lines = [
+        f"{summary['members']:,} members of {summary['groups']:,} groups in {summary['spark']['tasks']} tasks",
+        f"sent p50 {ms(late['p50_ms'])} ms, p99 {ms(late['p99_ms'])} ms after it was wanted, which counts as latency",
+        f"the most loaded of {partitions['count']} offsets partitions has {times(partitions['requests_skew'])} "
+        "its even share",
+    ]
+    lines += [f"{row['keys']:,} groups in {row['requests']:,} {row['api']} requests" for row in summary["lookups"]]
+    return "\n".join(lines)
+
+
+def _verdict(verdict: Summary) -> Table:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    for check in verdict["promises"]:
+        made.add_row(_mark(check["kept"], "kept", "BROKEN"), escape(check["promise"]))
+        if check["broken"]:
+            examples = [violation["what"] for violation in check["violations"][:_MOST_VIOLATIONS]]
+            made.add_row("", f"{check['broken']:,} times: {escape('; '.join(examples))}")
+    for check in verdict["expectations"]:
+        actual = "there is none" if check["actual"] is None else f"is {number(check['actual'])}"
+        made.add_row(_mark(check["met"], "met", "MISSED"), f"{escape(check['expectation'])} [dim]({actual})[/dim]")
+    return made
+
+
+def _files(summary: Summary) -> Table:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    for name, what in summary["files"].items():
+        made.add_row(name, f"[dim]{what}[/dim]")
+    return made
+
+
+def _mark(good: bool, yes: str, no: str) -> str:
+    return f"[green]{yes}[/green]" if good else f"[bold red]{no}[/bold red]"

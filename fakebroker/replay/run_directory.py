@@ -1,0 +1,122 @@
+"""The directory of a run: what is in it, written and read. Knows files; nothing of what their contents mean."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.replay.report.numbers import SUMMARY_VERSION
+from fakebroker.replay.report.page import page
+from fakebroker.replay.run_schema import SUMMARY_KEYS
+
+EVENTS, MEMBERS, HEAD, WORKLOAD = "events.parquet", "members.parquet", "head.json", "workload.toml"
+SUMMARY, REPORT = "summary.json", "report.html"
+
+_FILES = {
+    REPORT: "this report with pictures, one file",
+    SUMMARY: "all its numbers",
+    HEAD: "those of them that the events do not tell",
+    EVENTS: "one row a request",
+    MEMBERS: "one row a member: what it was to do",
+    WORKLOAD: "a copy of the workload",
+    "spark.log": "what Spark had to say",
+    "cluster.log": "what the embedded cluster had to say",
+}
+
+
+def new_directory(out: Path | None, name: str) -> Path:
+    """Where the results go, made.
+
+    Raises:
+        ConfigError: It is no directory, or has a run already.
+        FakebrokerError: It cannot be made.
+    """
+    directory = out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ConfigError(f"--out {directory}: expected a directory, or a path where one can be made") from None
+    except OSError as error:
+        raise FakebrokerError(f"{directory}: cannot be written: {error.strerror}") from None
+    for taken in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT):
+        if (directory / taken).exists():
+            raise ConfigError(f"--out {directory}: expected a directory without a run, it has {taken}")
+    return directory
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with writing a file into a sentence.
+
+    Raises:
+        FakebrokerError: The disk is full, or the like.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise FakebrokerError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def copy_workload(file: Path, directory: Path) -> None:
+    """Keep what was played; nothing to do if that is its place already."""
+    copy = directory / WORKLOAD
+    with writing(copy):
+        if not (copy.exists() and copy.samefile(file)):
+            shutil.copyfile(file, copy)
+
+
+def write_head(directory: Path, head: Mapping[str, Any]) -> None:
+    """Write `head.json`."""
+    with writing(directory / HEAD):
+        (directory / HEAD).write_text(_json(head), encoding="utf-8")
+
+
+def write_results(directory: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Write `summary.json` and `report.html`.
+
+    Returns:
+        The summary with the files that there are.
+    """
+    written = {REPORT, SUMMARY}
+    files = {name: what for name, what in _FILES.items() if name in written or (directory / name).exists()}
+    complete = {**summary, "directory": str(directory), "files": files}
+    for name, text in (
+        (SUMMARY, _json(complete)),
+        (REPORT, page(complete)),
+    ):
+        with writing(directory / name):
+            (directory / name).write_text(text, encoding="utf-8")
+    return complete
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_summary(directory: Path) -> dict[str, Any]:
+    """The summary of a run.
+
+    Raises:
+        ConfigError: There is none, or one of another version.
+    """
+    path = directory / SUMMARY
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{directory}: expected the directory of a run: {path.name}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: expected JSON: {error}") from None
+    version = summary.get("version") if isinstance(summary, dict) else None
+    if version != SUMMARY_VERSION:
+        raise ConfigError(
+            f"{path}: version = {version!r}: expected {SUMMARY_VERSION}; `fakebroker report {directory}` makes it anew"
+        )
+    for key in dict.fromkeys(re.split(r"[.[]", key.name)[0] for key in SUMMARY_KEYS):
+        if key not in summary:
+            raise ConfigError(f"{path}: {key} is missing; `fakebroker report {directory}` makes it anew")
+    return dict(summary)

@@ -1,0 +1,292 @@
+"""One replay from the workload file to the report: what is started, in which order, and stopped again."""
+
+import random
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+
+from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.replay.commands import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
+from fakebroker.replay.disk_space import check_room, watched_room
+from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
+from fakebroker.replay.members.bootstrap import addresses
+from fakebroker.replay.preparation import USUAL_OFFSETS_PARTITIONS, check_answers, offsets_partitions, ready_topics
+from fakebroker.replay.report.summarizing import summarized
+from fakebroker.replay.report.terminal import print_report
+from fakebroker.replay.run_directory import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
+from fakebroker.replay.script.scripts import member_scripts
+from fakebroker.replay.simulation.rehearsal import rehearse
+from fakebroker.replay.spark.interruption import Interruption
+from fakebroker.replay.spark.live import live_view
+from fakebroker.replay.spark.memory import no_outcomes, simulate, simulating_tasks, timeline_of
+from fakebroker.replay.spark.progress import Receiver, receiving
+from fakebroker.replay.spark.session import SPARK_ERRORS, address_for, cause_of, spark_session
+from fakebroker.replay.spark.task import Plan, play_scripts
+from fakebroker.replay.workload.timeline import Timeline, Told, happening
+from fakebroker.replay.workload.workload import Workload, load_workload
+from fakebroker.server.fake_cluster import KAFKA_DEFAULTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a replay is of and about.
+
+    Attributes:
+        file: The workload's file, for the summary.
+        bootstrap: Of the cluster, embedded or not; empty in memory.
+        cluster: The embedded one, if it is that.
+        out: Where the results go; it exists.
+        partitions: How many partitions each topic has.
+    """
+
+    file: Path
+    workload: Workload
+    seed: int
+    bootstrap: str
+    cluster: EmbeddedCluster | None
+    out: Path
+    partitions: Mapping[str, int]
+    transport: Transport = "tcp"
+    record: Record = "all"
+    lanes: int | None = None
+    tasks: int | None = None
+    interruption: Interruption = field(default_factory=Interruption)
+
+
+def play(options: ReplayOptions) -> int:
+    """Play what the options say and report on it.
+
+    Returns:
+        An exit status: whether the verdict is good, or it was interrupted.
+
+    Raises:
+        ConfigError: The workload or an option is wrong.
+        FakebrokerError: It could not be played.
+    """
+    console = Console()
+    workload = load_workload(options.file)
+    _check(options, workload)
+    seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
+    seed = next(seed for seed in seeds if seed is not None)
+    out = new_directory(options.out, options.file.stem)
+    check_room(out)
+    copy_workload(options.file, out)
+    heading = f"Workload [bold]{options.file}[/bold], seed {seed}, results in {out}"
+    console.print(heading, highlight=False, soft_wrap=True)
+    with ExitStack() as stack:
+        # Python's main thread must be free for Ctrl-C; inside a call of Spark it would garble the conversation with it.
+        thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
+        run = _prepared(options, workload, seed, out, stack)
+        with stage(console, "Starting Spark"):
+            spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.member_count))
+        playing = thread.submit(play_on, spark, run, console)
+        try:
+            summary = playing.result()
+        except KeyboardInterrupt:
+            if not run.interruption.request():
+                raise
+            console.print("Interrupted; once more gives up what was recorded")
+            summary = playing.result()
+    print_report(console, summary)
+    if run.interruption.why:
+        raise FakebrokerError(f"{run.interruption.why}; it has what was recorded until then")
+    if not summary["complete"]:
+        return INTERRUPTED
+    if not summary["cluster"]["reachable"]:
+        raise FakebrokerError(f"cluster {run.bootstrap}: gone in the end; {out} has what was recorded until then")
+    return PASSED if summary["verdict"]["passed"] else FAILED
+
+
+def _check(options: ReplayOptions, workload: Workload) -> None:
+    """Look whether the options go together and with the workload."""
+    if options.bootstrap is not None:
+        addresses(options.bootstrap)
+        for what, is_given in (
+            ("[[event]]", workload.event),
+            ("[pacing] speed", workload.pacing.speed != 1),
+            ("--transport memory", options.transport == "memory"),
+        ):
+            if is_given:
+                raise ConfigError(f"{options.file}: {what} is for an embedded cluster, --bootstrap names another")
+        return
+    in_memory = options.transport == "memory"
+    if in_memory and options.lanes is not None:
+        raise ConfigError(f"--lanes {options.lanes}: expected with --transport tcp, in memory there are no connections")
+    try:
+        rehearse(workload.cluster, workload.topics, workload.events, in_memory=in_memory)
+    except ConfigError as error:
+        raise ConfigError(f"{options.file}: {error}") from None
+
+
+def _prepared(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
+    """The run, with a cluster that has the topics if it needs one."""
+    cluster, bootstrap, partitions = None, "", workload.topics
+    if options.transport == "tcp":
+        if options.bootstrap is None:
+            speed, host = workload.pacing.speed, address_for(options.master)
+            cluster = stack.enter_context(embedded_cluster(workload.cluster, seed, out, speed, host))
+        bootstrap = cluster.bootstrap if cluster else options.bootstrap or ""
+        check_answers(bootstrap)
+        partitions = trio.run(ready_topics, bootstrap, workload.topics)
+    return Run(
+        file=options.file,
+        workload=workload,
+        seed=seed,
+        bootstrap=bootstrap,
+        cluster=cluster,
+        out=out,
+        partitions=partitions,
+        transport=options.transport,
+        record=options.record or ("changes" if options.transport == "memory" else "all"),
+        lanes=options.lanes,
+        tasks=options.tasks,
+    )
+
+
+def play_on(spark: SparkSession, run: Run, console: Console) -> dict[str, Any]:
+    """Play on a Spark session against a cluster whose topics are there.
+
+    Args:
+        console: Shows live numbers.
+
+    Returns:
+        The summary, as written to `summary.json`.
+
+    Raises:
+        FakebrokerError: The members could not play.
+    """
+    tasks = min(run.tasks or spark.sparkContext.defaultParallelism, run.workload.group_count)
+    scripts = member_scripts(spark, run.workload, run.seed, tasks)
+    with spark_at(run.out):
+        scripts.write.mode("overwrite").parquet(str(run.out / MEMBERS))
+        members = spark.read.parquet(str(run.out / MEMBERS)).count()
+    head = _head(spark, run, scripts, tasks) | {"members": members}
+    write_head(run.out, head)  # without it nobody could make anything of the events
+    timeline = _played(spark, run, scripts, members, console)
+    with stage(console, "Working out the summary"):
+        partitions, reachable = found_in_the_end(run)
+        found = head["cluster"] | {"offsets_partitions": partitions, "reachable": reachable}
+        head |= {"complete": not run.interruption.requested, "cluster": found, "timeline": timeline}
+        write_head(run.out, head)
+        with spark_at(run.out):
+            return write_results(run.out, summarized(spark, run.out, head))
+
+
+def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int) -> dict[str, Any]:
+    """What the events do not tell, as it stands in `summary.json`: as far as it is known before they happen."""
+    partitions = run.workload.offsets_partitions
+    return {
+        "workload": {"file": str(run.file), **msgspec.to_builtins(run.workload)},
+        "seed": run.seed,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "complete": False,
+        "transport": run.transport,
+        "record": run.record,
+        "lanes": run.lanes,
+        "cluster": {
+            "bootstrap": run.bootstrap,
+            "embedded": run.cluster is not None or run.transport == "memory",
+            "partitions": dict(run.partitions),
+            "offsets_partitions": partitions,
+            "reachable": True,
+        },
+        "spark": {
+            "version": spark.version,
+            "master": spark.sparkContext.master,
+            "tasks": tasks if run.transport == "tcp" else simulating_tasks(scripts, partitions, run.tasks),
+        },
+        "timeline": [],
+    }
+
+
+def found_in_the_end(run: Run) -> tuple[int, bool]:
+    """How many partitions `__consumer_offsets` has, and whether the cluster is still there when all have played."""
+    if run.cluster is not None:
+        return run.workload.offsets_partitions, run.cluster.is_there
+    if not run.bootstrap:
+        return run.workload.offsets_partitions, True
+    found = trio.run(offsets_partitions, run.bootstrap)
+    return found or USUAL_OFFSETS_PARTITIONS, found is not None
+
+
+def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console) -> list[Told]:
+    """Let all members play; their events are written as they come.
+
+    Returns:
+        What happened to the cluster meanwhile.
+    """
+    console.print(f"Playing {members:,} members for {run.workload.duration_s:g} s", highlight=False)
+    driver = spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1")
+    outcomes = no_outcomes(spark) if run.transport == "memory" else None
+    with receiving(driver) as receiver, ExitStack() as stack:
+        stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
+        timeline = stack.enter_context(_events(run, receiver))
+        stack.enter_context(run.interruption.ends(receiver.stop_tasks))
+        stack.enter_context(watched_room(run.out, spark.sparkContext.defaultParallelism, run.interruption.request))
+        plan = plan_for(run, (driver, receiver.port))
+        events = play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, run.tasks, outcomes)
+        with spark_at(run.out):
+            events.write.mode("overwrite").parquet(str(run.out / EVENTS))
+    if outcomes is not None:
+        return timeline_of(run.workload.events, outcomes.value, is_complete=not run.interruption.requested)
+    return timeline.told(run.cluster.outcomes() if run.cluster else [])
+
+
+def plan_for(run: Run, report_to: tuple[str, int]) -> Plan:
+    """What each task of Spark is told."""
+    workload = run.workload
+    return Plan(
+        bootstrap=run.bootstrap,
+        report_to=report_to,
+        seed=run.seed,
+        loads=workload.load,
+        lanes=run.lanes,
+        speed=workload.pacing.speed,
+        closed_loop=workload.pacing.closed_loop,
+        record=run.record,
+        duration_s=workload.duration_s,
+        events=workload.events,
+        cluster=msgspec.structs.replace(workload.cluster, config={**KAFKA_DEFAULTS, **workload.cluster.config}),
+        topics=dict(run.partitions),
+    )
+
+
+@contextmanager
+def _events(run: Run, receiver: Receiver) -> Iterator[Timeline]:
+    """What is to happen to the embedded cluster, while it is time; a simulation does it by itself."""
+    if run.cluster is None:
+        yield Timeline()
+        return
+    with happening(run.workload.events, lambda: receiver.total().elapsed_ms, run.cluster.perform) as timeline:
+        yield timeline
+
+
+@contextmanager
+def spark_at(directory: Path) -> Iterator[None]:
+    """Turn what Spark has to complain about into a sentence.
+
+    Raises:
+        FakebrokerError: Something went wrong.
+    """
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        log = directory / "spark.log"
+        raise FakebrokerError(f"the replay broke off (see {log}): {cause_of(error)}") from None
+
+
+@contextmanager
+def stage(console: Console, what: str) -> Iterator[None]:
+    """Say what is being done; in a terminal something moves meanwhile."""
+    console.print(what)
+    with console.status(""):
+        yield

@@ -1,0 +1,114 @@
+"""Checks on a replay's events, by Spark SQL, what every group coordinator promises, and shows what broke it.
+
+Knows how violations are counted and shown; what is promised stands in `promise_queries`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from fakebroker.errors import ConfigError
+from fakebroker.replay.verify.promise_queries import PROMISES, Promise
+from fakebroker.replay.verify.promise_views import promise_views
+
+__all__ = ["PROMISES", "Promise", "check_promises"]
+
+MOST_VIOLATIONS = 5
+"""How many violations of one promise are listed, the earliest first; all are counted."""
+
+MOST_EVENTS = 20
+"""How many events are shown with each."""
+
+AROUND_US = 2_000_000
+"""How long before and after a violation they are looked for."""
+
+_DETAILS = f"""
+    with listed as (
+        select *, concat(promise, place) id from (
+            select *, row_number() over (partition by promise order by at_us, `group`, generation, what) place
+            from violations)
+        where place <= :most
+    ), around as (
+        select /*+ broadcast(v) */ id, struct(e.*) event, row_number() over (
+            partition by id order by greatest(at_us - e.sent_us, e.sent_us - v.until_us, 0), e.sent_us) place
+        from (select id, `group` about, at_us, until_us from listed) v join events e
+            on e.group = about and e.sent_us between at_us - {AROUND_US} and v.until_us + {AROUND_US}
+    )
+    select listed.*, shown from listed left join (
+        select id, sort_array(collect_list(event)) shown from around where place <= {MOST_EVENTS} group by id
+    ) using (id) order by promise, place"""
+
+
+def check_promises(
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    partitions: Mapping[str, int],
+    wanted: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Check what coordinators promise.
+
+    Args:
+        events: Rows as in `events.Event`; read several times.
+        members: Rows as in `script.Script`.
+        partitions: How many partitions each topic has had all the time; topics that are not in it are not looked at.
+        wanted: Names of the promises to check; all if not given.
+
+    Returns:
+        For each promise its `name`, the `promise` as a sentence, whether it was `kept`, how often it was `broken`, and
+        the first `violations`: `group`, `generation`, `members`, `at_us`, `until_us`, `what`, and the `events` around.
+
+    Raises:
+        ConfigError: There is no promise of a name.
+    """
+    names = _chosen(wanted)
+    with promise_views(spark, events, members, partitions):
+        counts = _count(spark, names)
+        broken = [name for name in names if name in counts]
+        violations = _violations(spark, broken) if broken else {}
+    return [
+        {
+            "name": name,
+            "promise": PROMISES[name].sentence,
+            "kept": name not in counts,
+            "broken": counts.get(name, 0),
+            "violations": violations.get(name, []),
+        }
+        for name in names
+    ]
+
+
+def _chosen(wanted: Sequence[str] | None) -> list[str]:
+    for name in wanted or ():
+        if name not in PROMISES:
+            raise ConfigError(f"promises.check: {name!r}: expected some of {', '.join(PROMISES)}")
+    return [name for name in PROMISES if wanted is None or name in wanted]
+
+
+def _union(names: Sequence[str]) -> str:
+    return " union all ".join(
+        f"select '{name}' promise, `group`, generation, members, at_us, until_us, what from ({PROMISES[name].query})"
+        for name in names
+    )
+
+
+def _count(spark: SparkSession, names: Sequence[str]) -> dict[str, int]:
+    """How often each promise was broken that was."""
+    if not names:
+        return {}
+    counted = spark.sql(f"select promise, count(*) times from ({_union(names)}) group by promise")
+    return {row["promise"]: row["times"] for row in counted.collect()}
+
+
+def _violations(spark: SparkSession, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    spark.sql(_union(names)).createOrReplaceTempView("violations")
+    listed: dict[str, list[dict[str, Any]]] = {}
+    for row in spark.sql(_DETAILS, {"most": MOST_VIOLATIONS}).collect():
+        listed.setdefault(row["promise"], []).append(_violation(row))
+    return listed
+
+
+def _violation(row: Row) -> dict[str, Any]:
+    violation = {name: row[name] for name in ("group", "generation", "members", "at_us", "until_us", "what")}
+    return violation | {"events": [event.asDict(recursive=True) for event in row["shown"] or ()]}

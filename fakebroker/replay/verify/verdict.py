@@ -1,0 +1,66 @@
+"""Whether a replay went well: the promises that every group coordinator keeps, and the workload's own expectations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from fakebroker.replay.verify.promises import check_promises
+from fakebroker.replay.workload.expectations import COMPARISONS, Expectation
+
+SOMEBODY = Expectation(metric="members_joined", comparison=">", value=0)
+
+
+def judge(
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    partitions: Mapping[str, int],
+    expected: Sequence[Expectation],
+    summary: Mapping[str, Any],
+    wanted: Sequence[str] | None = None,
+    timeline: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """The verdict as it stands in `summary.json`.
+
+    For the arguments see `check_promises`, `expectations` and `events_done`.
+    """
+    promised = check_promises(spark, events, members, partitions, wanted)
+    compared = [*expectations(expected, summary), *events_done(timeline)]
+    passed = all(check["kept"] for check in promised) and all(check["met"] for check in compared)
+    return {"passed": passed, "promises": promised, "expectations": compared}
+
+
+def with_somebody(expected: Sequence[Expectation]) -> list[Expectation]:
+    """Add what every workload expects unless it says otherwise: a cluster that lets nobody in has broken no promise."""
+    says_otherwise = any(expectation.metric == SOMEBODY.metric for expectation in expected)
+    return [*expected] if says_otherwise else [*expected, SOMEBODY]
+
+
+def events_done(timeline: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What every workload with events expects: that they happened. Without them nothing was tried."""
+    if not timeline:
+        return []
+    done = sum(event["done"] for event in timeline)
+    return [{"expectation": f"events_done == {len(timeline)}", "met": done == len(timeline), "actual": done}]
+
+
+def expectations(expected: Sequence[Expectation], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Compare what the workload expects with the summary; a number that there is not meets nothing."""
+    checked = []
+    for expectation in expected:
+        actual = metric(expectation, summary)
+        met = actual is not None and COMPARISONS[expectation.comparison](actual, expectation.value)
+        checked.append({"expectation": str(expectation), "met": met, "actual": actual})
+    return checked
+
+
+def metric(expectation: Expectation, summary: Mapping[str, Any]) -> float | None:
+    """The number of the summary that an expectation is about; `None` if there were no such requests.
+
+    An error that nobody met was met 0 times.
+    """
+    numbers: Mapping[str, float | None] = summary["metrics"]
+    if expectation.api is not None:
+        numbers = next((row for row in summary["apis"] if row["api"] == expectation.api), {})
+    return numbers.get(expectation.key, 0 if expectation.key.startswith("errors.") else None)

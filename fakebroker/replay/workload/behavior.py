@@ -1,0 +1,121 @@
+"""What members do that is out of the ordinary, as tables of a population: `leave = { share = 0.2, at_s = [5, 20] }`.
+
+Plain data; what becomes of it in a member's script is worked out in scripts.py.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from fakebroker.replay.workload.table import MOST_MEMBERS, Share, Span, Table, check_span, ends
+
+_SPANS = ("at_s", "for_s", "return_after_s", "every_s")
+
+
+class _Timed(Table, frozen=True):
+    def __post_init__(self) -> None:
+        for key in _SPANS:
+            check_span(key, getattr(self, key, None))
+
+
+class Behavior(_Timed, frozen=True):
+    """What a share of the members does once."""
+
+    share: Share
+    at_s: Span
+
+    @property
+    def lasts_s(self) -> float:
+        """How long it takes at most."""
+        return ends(getattr(self, "for_s", None) or getattr(self, "return_after_s", None) or 0.0)[1]
+
+
+class Leave(Behavior, frozen=True):
+    """Members say good-bye and stop; a static member just stops (KIP-345).
+
+    Attributes:
+        share: Of the population's members.
+        at_s: When.
+        return_after_s: How much later they start again; never if not given.
+    """
+
+    return_after_s: Span | None = None
+
+
+class Crash(Behavior, frozen=True):
+    """Members stop without a word; their connections are closed.
+
+    Attributes:
+        share: Of the population's members.
+        at_s: When.
+        return_after_s: How much later they start again; never if not given.
+    """
+
+    return_after_s: Span | None = None
+
+
+class Pause(Behavior, frozen=True):
+    """Members do nothing at all for a while, not even send heartbeats, and go on: a long collection of garbage.
+
+    Attributes:
+        share: Of the population's members.
+        at_s: When.
+        for_s: How long; a member is out of its group when this is over its session timeout.
+    """
+
+    for_s: Span
+
+
+class Slow(Behavior, frozen=True):
+    """Members poll nothing for a while: heartbeats go on, joins do not.
+
+    Attributes:
+        share: Of the population's members.
+        at_s: When.
+        for_s: How long; past the rebalance timeout a member leaves until then, as Kafka's consumer does (KIP-62).
+    """
+
+    for_s: Span
+
+
+class Zombie(Behavior, frozen=True):
+    """Members are silent until their session is over, then send heartbeats and commits as the members they were.
+
+    Attributes:
+        share: Of the population's members.
+        at_s: When they go silent.
+        for_s: How long they go on after their session, whatever they are answered.
+    """
+
+    for_s: Span
+
+
+class Restart(_Timed, frozen=True):
+    """A deployment: the members of each group leave and come back one after the other, in the order of their numbers.
+
+    Attributes:
+        at_s: When the first member of a group leaves.
+        every_s: From one member to the next.
+        return_after_s: How much later each one starts again.
+    """
+
+    at_s: Span
+    every_s: float = 1.0
+    return_after_s: Span = 1.0
+
+
+class Grow(_Timed, frozen=True):
+    """Members that each group gets later on. They do nothing out of the ordinary.
+
+    Attributes:
+        instances: How many.
+        at_s: When the first one of a group starts.
+        every_s: From one member to the next; 0 is all at once.
+        how: `dynamic` members have no instance id; with `static` they have one, and an `add-members` load that comes
+            first registers them together.
+    """
+
+    instances: Annotated[int, Meta(ge=1, le=MOST_MEMBERS)]
+    at_s: Span
+    every_s: float = 0.0
+    how: Literal["dynamic", "static"] = "dynamic"

@@ -1,0 +1,117 @@
+"""`[[expect]]` and `[promises]`: what a workload wants to be true in the end. Knows no events and no numbers."""
+
+from collections.abc import Callable
+from operator import eq, ge, gt, le, lt
+from typing import Literal
+
+from fakebroker.errors import ErrorCode
+from fakebroker.replay.verify.promises import PROMISES
+from fakebroker.replay.workload.table import Table
+
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, "==": eq, ">=": ge, ">": gt}
+
+METRICS = {
+    "requests": "requests sent",
+    "requests_per_s": "requests divided by the time from the first one scheduled to the last one answered",
+    "p50_ms": "latency, from when a request was due to its answer, that half of the requests do not exceed",
+    "p99_ms": "latency that 99 of 100 requests do not exceed",
+    "p99_9_ms": "latency that 999 of 1,000 requests do not exceed",
+    "max_ms": "the longest latency",
+    "unexpected_errors": "answers with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED",
+    "errors.<NAME>": "answers with this error, by Kafka's name: errors.NOT_COORDINATOR",
+    "unanswered": "requests without an answer, for whatever reason",
+    "lost": "those of them whose connection was lost, or whose member stopped or gave up",
+    "broker_share": "the largest share of all requests that went to one broker, 0 to 1",
+    "broker_skew": "requests of the broker with the most of them, divided by the mean of all that were sent any",
+    "partition_skew": "the same for the partitions of `__consumer_offsets`",
+    "generations": "pairs of a group and a generation that some member entered (a JoinGroup without error)",
+    "rebalances": "generations that some member was also given an assignment in",
+    "rebalance_p50_ms": "from a generation's first JoinGroup sent until all who joined have had their SyncGroup "
+    "answered; half take no longer",
+    "rebalance_p99_ms": "the same, which 99 of 100 do not exceed",
+    "rebalance_max_ms": "the longest",
+    "members_joined": "members that were given an assignment at least once (a SyncGroup without error)",
+    "unassigned_member_s": "over all members, seconds between a start, or a JoinGroup with which a member gave up its "
+    "partitions, and the next SyncGroup without error",
+}
+"""What expectations can be about, and what it is."""
+
+METRICS_OF_AN_API = (
+    "requests",
+    "requests_per_s",
+    "p50_ms",
+    "p99_ms",
+    "p99_9_ms",
+    "max_ms",
+    "unexpected_errors",
+    "lost",
+    "unanswered",
+)
+METRICS_OF_A_POPULATION = ("generations", "members_joined", "unassigned_member_s")
+
+_OF_AN_ERROR = "errors."
+
+Api = Literal[
+    "FindCoordinator",
+    "Metadata",
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "OffsetCommit",
+    "OffsetFetch",
+    "LeaveGroup",
+    "DescribeGroups",
+    "ListGroups",
+]
+
+
+class Expectation(Table, frozen=True):
+    """One number of the summary that the verdict looks at.
+
+    Attributes:
+        metric: Which number; see below.
+        comparison: How it must stand to `value`.
+        value: What it is compared with.
+        api: For some metrics: of the requests of this API alone.
+        groups: For some metrics: of the groups of this population alone.
+    """
+
+    metric: str
+    comparison: Literal["<", "<=", "==", ">=", ">"]
+    value: float
+    api: Api | None = None
+    groups: str | None = None
+
+    def __post_init__(self) -> None:
+        name = self.metric.removeprefix(_OF_AN_ERROR)
+        if (name not in ErrorCode.__members__) if name != self.metric else (self.metric not in METRICS):
+            raise ValueError(f"metric: expected one of {', '.join(METRICS)}, got {self.metric!r}")
+        if self.api is not None and self.metric not in METRICS_OF_AN_API:
+            raise ValueError(f"api: expected with {', '.join(METRICS_OF_AN_API)} alone, got metric {self.metric!r}")
+        if self.groups is not None and (self.metric not in METRICS_OF_A_POPULATION or self.api):
+            allowed = ", ".join(METRICS_OF_A_POPULATION)
+            raise ValueError(f"groups: expected with {allowed} alone and without api, got metric {self.metric!r}")
+
+    @property
+    def key(self) -> str:
+        """What the number is called in the summary's `metrics`; in the row of its `api`, if it has one."""
+        return f"{self.metric}.{self.groups}" if self.groups else self.metric
+
+    def __str__(self) -> str:
+        about = self.api or self.groups
+        return f"{self.metric}{f' of {about}' if about else ''} {self.comparison} {self.value:.15g}"
+
+
+class Promises(Table, frozen=True):
+    """Which of the promises that every coordinator keeps are checked.
+
+    Attributes:
+        check: Their names; all if not given.
+    """
+
+    check: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.check or ():
+            if name not in PROMISES:
+                raise ValueError(f"check: expected names out of {', '.join(PROMISES)}, got {name!r}")

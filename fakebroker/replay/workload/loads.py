@@ -1,0 +1,42 @@
+"""`[[load]]`: what is asked of the coordinators beside the members, as an administrator's tools do. Plain data."""
+
+from typing import Literal
+
+from fakebroker.replay.workload.table import Positive, PositiveSeconds, Rate, Seconds, Table
+
+LoadKind = Literal["find-coordinators", "fetch-offsets", "describe-groups", "list-groups", "add-members"]
+
+
+class Load(Table, frozen=True):
+    """Requests beside the members; their events have no member.
+
+    Attributes:
+        kind: What is asked: FindCoordinator, OffsetFetch, DescribeGroups or ListGroups; `add-members` is a JoinGroup
+            that registers many static members at once (proposal `batch-join`).
+        groups: About the groups of which population; about all groups if not given.
+        batch: How many groups one request asks about; a broker that cannot take several is asked about one after the
+            other. In memory a batch has groups of one offsets partition at most.
+        rate_per_s: Requests in a second, answered or not (open loop); if not given, the next request follows the answer
+            (closed loop).
+        at_s: When it begins.
+        for_s: How long it goes on, beginning again with the first group; if not given, once over all groups.
+        instances: `add-members` alone: how many members of each group it registers. They are those of the population's
+            `grow`, by their instance ids.
+    """
+
+    kind: LoadKind
+    groups: str | None = None
+    batch: Positive = 1
+    rate_per_s: Rate | None = None
+    at_s: Seconds = 0.0
+    for_s: PositiveSeconds | None = None
+    instances: Positive | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind == "list-groups" and self.batch != 1:
+            raise ValueError(f"batch: expected none with list-groups, which is about all groups, got {self.batch}")
+        if (self.instances is not None) != (self.kind == "add-members"):
+            expected = "a whole number with add-members" if self.instances is None else "none but with add-members"
+            raise ValueError(f"instances: expected {expected}, got {self.instances} with {self.kind}")
+        if self.kind == "add-members" and self.groups is None:
+            raise ValueError("groups: expected the name of a population whose members are to be added, got none")

@@ -1,0 +1,242 @@
+"""What a workload file may say, and reading one. Knows nothing of Spark, sockets or brokers.
+
+A workload is TOML. It says how many groups there are and how their members behave; what they do in detail follows from
+it and a seed (scripts.py). `scenarios/workloads/README.md` has all keys.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from fakebroker.cluster.configs.settings import Config, older_defaults
+from fakebroker.cluster.topics import MAX_PARTITIONS
+from fakebroker.errors import ConfigError
+from fakebroker.protocol.releases import NEWEST, Release, release
+from fakebroker.replay.workload import checks
+from fakebroker.replay.workload.expectations import COMPARISONS, METRICS, Expectation, Promises
+from fakebroker.replay.workload.group_names import names_in
+from fakebroker.replay.workload.loads import Load
+from fakebroker.replay.workload.messages import not_finite, sentence
+from fakebroker.replay.workload.population import Arrival, Groups, Sizes
+from fakebroker.replay.workload.table import Count, Rate, Table
+from fakebroker.replay.workload.timeline import check_events
+
+__all__ = [
+    "COMPARISONS",
+    "FAILOVERS",
+    "METRICS",
+    "Arrival",
+    "Cluster",
+    "Expectation",
+    "Groups",
+    "Load",
+    "Pacing",
+    "Promises",
+    "Sizes",
+    "Workload",
+    "load_workload",
+]
+
+_LONGEST_S = 1_000_000
+"""Eleven days and a half."""
+
+FAILOVERS = (
+    "move_coordinator",
+    "move_offsets_partition",
+    "remove_broker",
+    "restart_broker",
+    "rolling_restart",
+    "start_broker",
+    "stop_broker",
+    "upgrade_broker",
+)
+"""The events after which coordinators load."""
+
+
+class Cluster(Table, frozen=True):
+    """The embedded cluster; means nothing when the workload is played against another one.
+
+    Attributes:
+        brokers: How many; their node ids are 1, 2, 3 ...
+        as_version: The release of Kafka that they pass for, such as "2.8"; the newest if not given.
+        proposals: What no release of Kafka has and they are to have all the same.
+        config: Broker settings under Kafka's names; those of `fakebroker serve`.
+        load_ms: How long a coordinator loads after an `[[event]]`, unless that says it itself.
+    """
+
+    brokers: Annotated[int, Meta(ge=1, le=100)] = 3
+    as_version: str | None = None
+    proposals: tuple[Literal["batch-join"], ...] = ()
+    config: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
+    load_ms: Count = 0
+
+    def __post_init__(self) -> None:
+        try:
+            Config(self.config)
+        except ConfigError as error:
+            raise ValueError(f"config: {error}") from None
+        try:
+            named = self.release
+        except ConfigError as error:
+            raise ValueError(f"as_version: {error}") from None
+        if self.proposals and named != NEWEST:
+            raise ValueError(f"proposals: expected none with as_version {named}, got {', '.join(self.proposals)}")
+
+    @property
+    def release(self) -> Release:
+        """The release that the brokers pass for."""
+        return NEWEST if self.as_version is None else release(self.as_version)
+
+
+class Pacing(Table, frozen=True):
+    """How fast members send.
+
+    Attributes:
+        rate_per_s: Open loop: all members together send so many heartbeats a second, whatever their own interval is.
+        closed_loop: Each member sends its next heartbeat when the last one is answered.
+        speed: How many times as fast as real time the clocks of members and embedded cluster run; all times in the file
+            and in the results are theirs.
+    """
+
+    rate_per_s: Rate | None = None
+    closed_loop: bool = False
+    speed: Annotated[float, Meta(gt=0, le=1000)] = 1.0
+
+    def __post_init__(self) -> None:
+        if self.closed_loop and self.rate_per_s is not None:
+            raise ValueError(f"rate_per_s: expected none in a closed loop, got {self.rate_per_s:g}")
+
+
+class Workload(Table, frozen=True, kw_only=True):
+    """A whole file.
+
+    Attributes:
+        duration_s: From the start of the first member until the last has left. In the last tenth of it the groups
+            leave, one after the other, each with all its members at once.
+        topics: How many partitions each topic has.
+        seed: Of all random choices; `--seed` overrides it, and one is drawn if neither is given.
+        cluster: The embedded cluster.
+        groups: The populations: `[[groups]]` tables.
+        load: Requests beside the members: `[[load]]` tables.
+        event: What happens to the embedded cluster: `[[event]]` tables with `at_s`, when, `do`, what, and how.
+        pacing: How fast members send.
+        expect: What the verdict compares: `[[expect]]` tables.
+        promises: Which promises the verdict checks.
+    """
+
+    duration_s: Annotated[float, Meta(gt=0, le=_LONGEST_S)]
+    topics: dict[str, Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]]
+    seed: int | None = None
+    cluster: Cluster = Cluster()
+    groups: tuple[Groups, ...]
+    load: tuple[Load, ...] = ()
+    event: tuple[dict[str, Any], ...] = ()
+    pacing: Pacing = Pacing()
+    expect: tuple[Expectation, ...] = ()
+    promises: Promises = Promises()
+
+    def __post_init__(self) -> None:
+        if not self.topics:
+            raise ValueError("topics: expected at least one topic with its number of partitions")
+        checks.check_topic_names(self.topics)
+        checks.check_names(self.groups)
+        checks.check_rate(self.pacing.rate_per_s, self.groups)
+        self._check_populations()
+        populations = {population.name: population for population in self.groups}
+        for index, load in enumerate(self.load):
+            checks.check_load(f"load[{index}]", load, populations, self.duration_s, self.cluster.proposals)
+        for index, expectation in enumerate(self.expect):
+            checks.check_expectation(f"expect[{index}]", expectation, populations)
+        try:
+            check_events(self.event, self.duration_s)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+
+    def _check_populations(self) -> None:
+        older = older_defaults(self.cluster.release)
+        config = Config({**older, **self.cluster.config})
+        least_ms, most_ms = map(config.number, ("group.min.session.timeout.ms", "group.max.session.timeout.ms"))
+        for index, population in enumerate(self.groups):
+            where = f"groups[{index}]"
+            checks.check_topics(where, population, self.topics)
+            checks.check_hot_partitions(where, population, self.offsets_partitions)
+            checks.check_session(where, population, least_ms, most_ms)
+            checks.check_static(where, population, self.cluster.release)
+            checks.check_population(where, population, self.duration_s, self.heartbeat_interval_ms(population))
+
+    @property
+    def offsets_partitions(self) -> int:
+        """How many partitions `__consumer_offsets` has in the embedded cluster; hot partitions are meant by it."""
+        return Config(self.cluster.config).number("offsets.topic.num.partitions")
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
+        return sum(population.group_count for population in self.groups)
+
+    @property
+    def member_count(self) -> int:
+        """How many members there will be, about: not every count is known before."""
+        return round(sum(population.member_count for population in self.groups))
+
+    @property
+    def events(self) -> tuple[dict[str, Any], ...]:
+        """The `[[event]]` tables, those of failovers with how long coordinators load."""
+        load = {"load_ms": self.cluster.load_ms} if self.cluster.load_ms else {}
+        return tuple({**(load if event["do"] in FAILOVERS else {}), **event} for event in self.event)
+
+    def topics_of(self, population: Groups) -> tuple[str, ...]:
+        """What the members of a population subscribe to."""
+        return population.topics or tuple(self.topics)
+
+    def heartbeat_interval_ms(self, population: Groups) -> float:
+        """From one heartbeat to the next of a member, before jitter."""
+        if self.pacing.rate_per_s is None:
+            return population.heartbeat_interval_ms
+        return 1000 * sum(each.member_count for each in self.groups) / self.pacing.rate_per_s
+
+
+def load_workload(path: Path) -> Workload:
+    """Read a workload file.
+
+    Raises:
+        ConfigError: It, or a file that it names, cannot be read, is not TOML, or says something that it must not. The
+            sentence names the file, the key, the value and what was expected.
+    """
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from None
+    for mistake in not_finite(raw):
+        raise ConfigError(f"{path}: {mistake}")
+    try:
+        workload = msgspec.convert(raw, Workload)
+        return _with_names_counted(workload, path.parent)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {sentence(str(error), raw, Workload)}") from None
+    except (ValueError, ConfigError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _with_names_counted(workload: Workload, directory: Path) -> Workload:
+    """The same with the names of groups in files looked at: paths from the root, counts as they are.
+
+    Raises:
+        ConfigError: A file is not as it should be.
+        ValueError: There are more groups in it than the rest of the workload allows, or groups of another population.
+    """
+    populations, listed = list(workload.groups), {}
+    for index, population in enumerate(populations):
+        if population.from_file is None:
+            continue
+        file = (directory / population.from_file).resolve()
+        try:
+            listed[index] = names_in(file, population.from_column)[: population.count]
+        except ConfigError as error:
+            raise ConfigError(f"groups[{index}].from_file: {error}") from None
+        populations[index] = msgspec.structs.replace(population, from_file=str(file), count=len(listed[index]))
+    checks.check_listed_names(listed, populations)
+    return msgspec.structs.replace(workload, groups=tuple(populations))

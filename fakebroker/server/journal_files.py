@@ -1,0 +1,240 @@
+"""A journal in a file: a JSON object a line; the first says of what kind the journal is, each further one is a request.
+
+Messages are objects of their fields by name, those that the version carries: bytes in base64, error codes by Kafka's
+names. Knows no queries.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from os import PathLike
+from typing import Any, TypeVar
+
+from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.cluster import Broker
+from fakebroker.cluster.exchange import is_error_code
+from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.journal import JournalMode, Recorded
+from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.registry import API_BY_NAME
+from fakebroker.protocol.schema import Field, Struct
+from fakebroker.protocol.types import BYTES, RECORDS, UUID, Primitive
+
+S = TypeVar("S", bound=Struct)
+
+_FORMAT = 1
+_MODES = ("headers", "full")
+_BINARY = (BYTES, RECORDS, UUID)
+_UNKNOWN_TAGS = "unknown_tags"
+_DEFAULTS = {field.name: field.default for field in fields(Fault)}
+_SHAPES_KEPT = 1_000
+_Convert = Callable[[Any, int], Any]
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the first line says.
+
+    Attributes:
+        mode: Whether there are messages, or headers only.
+        dropped: How many older requests the journal has had.
+        node_ids: The brokers that the cluster has.
+    """
+
+    mode: JournalMode
+    dropped: int
+    node_ids: tuple[int, ...]
+
+
+class RecordedBroker(Broker):
+    """A broker of which nothing is known any more but its node id."""
+
+    __slots__ = ()
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+
+
+def write(path: str | PathLike[str], head: Head, calls: Sequence[Call]) -> None:
+    """Write a journal."""
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(lines(head, calls))
+
+
+def lines(head: Head, calls: Sequence[Call]) -> Iterator[str]:
+    """The lines of a journal."""
+    opening = {"format": _FORMAT, "mode": head.mode, "dropped": head.dropped, "brokers": head.node_ids}
+    for entry in (opening, *map(_plain_call, calls)):
+        yield json.dumps(entry, separators=(",", ":")) + "\n"
+
+
+def read(path: str | PathLike[str]) -> tuple[Head, list[Call]]:
+    """Read a journal.
+
+    Raises:
+        ConfigError: The file is none; it says at which line.
+    """
+    with open(path, "rb") as file:
+        return parse(file, str(path))
+
+
+def parse(entries: Iterable[bytes | str], source: str) -> tuple[Head, list[Call]]:
+    """Read the lines of a journal.
+
+    Args:
+        entries: The lines.
+        source: Where they are from, in words.
+
+    Raises:
+        ConfigError: They are none; it says at which line.
+    """
+    head, calls = None, list[Call]()
+    for number, line in enumerate(entries, 1):
+        try:
+            entry = json.loads(line)
+            if head is None:
+                head = _head(entry)
+            else:
+                calls.append(_call(entry))
+        except _MALFORMED as error:
+            raise ConfigError(f"{source}, line {number}: not of a journal: {error!r}") from None
+    if head is None:
+        raise ConfigError(f"{source}: empty, expected a journal")
+    return head, calls
+
+
+def _head(entry: Any) -> Head:
+    if entry["format"] != _FORMAT:
+        raise ValueError(f"format {entry['format']!r}, expected {_FORMAT}")
+    if entry["mode"] not in _MODES:
+        raise ValueError(f"mode {entry['mode']!r}, expected one of {', '.join(_MODES)}")
+    return Head(entry["mode"], entry["dropped"], tuple(entry["brokers"]))
+
+
+def _plain_call(call: Call) -> dict[str, object]:
+    return {
+        "api": call.api.name,
+        "version": call.api_version,
+        "correlation_id": call.correlation_id,
+        "client_id": call.client_id,
+        "client_host": call.peer.client_host,
+        "connection": call.connection_id,
+        "broker": call.broker.node_id,
+        "groups": call.group_ids,
+        "members": call.member_ids,
+        "size": call.size,
+        "received_ms": call.received_ms,
+        "answered_ms": call.answered_ms,
+        "answered_after": call.answered_after,
+        "has_response": call.has_response,
+        "response_version": call.response_version,
+        "errors": [error.name for error in call.errors],
+        "fault": None if call.fault is None else plain_fault(call.fault),
+        "request": None if call.request is None else plain(call.request, call.api_version),
+        "response": None if call.response is None else plain(call.response, call.response_version),
+    }
+
+
+def _call(entry: Any) -> Recorded:
+    api = API_BY_NAME[entry["api"]]
+    peer = Peer(RecordedBroker(entry["broker"]), entry["client_host"], entry["connection"])
+    call = Recorded(peer, api, entry["version"], entry["correlation_id"], entry["client_id"], None, entry["size"])
+    if entry["fault"] is not None:
+        call.fault = restored_fault(entry["fault"])
+    if entry["request"] is not None:
+        call.request = restored(api.request, entry["request"], call.api_version)
+    call.group_ids, call.member_ids = tuple(entry["groups"]), tuple(entry["members"])
+    call.received_ms, call.answered_ms = entry["received_ms"], entry["answered_ms"]
+    call.answered_after = entry["answered_after"]
+    call.has_response, call.response_version = entry["has_response"], entry["response_version"]
+    call.errors = tuple(ErrorCode[name] for name in entry["errors"])
+    if entry["response"] is not None:
+        call.response = restored(api.response, entry["response"], call.response_version)
+    return call
+
+
+def plain_fault(fault: Fault) -> dict[str, object]:
+    """What of a fault is not as by default."""
+    given = ((field.name, getattr(fault, field.name)) for field in fields(fault) if field.name != "error")
+    made = {name: value for name, value in given if value != _DEFAULTS[name]}
+    return made if fault.code is None else {**made, "error": fault.code.name}
+
+
+def restored_fault(made: dict[str, Any]) -> Fault:
+    """The fault that `plain_fault` made this of."""
+    delay_s = made.get("delay_s")
+    return Fault(**{**made, "delay_s": tuple(delay_s) if isinstance(delay_s, list) else delay_s})
+
+
+def plain(value: Struct, version: int) -> dict[str, object]:
+    """A message, or a struct in it, as plain values: its fields by name, those that the version carries."""
+    made: dict[str, object] = {}
+    for name, convert in _carried(type(value), version):  # type: ignore[arg-type]  # Classes have hashes, whatever their instances have.
+        held = getattr(value, name)
+        made[name] = held if convert is None or held is None else convert(held, version)
+    if value.unknown_tags:
+        made[_UNKNOWN_TAGS] = [[tag, b64encode(data).decode()] for tag, data in value.unknown_tags]
+    return made
+
+
+@lru_cache(_SHAPES_KEPT)
+def _carried(cls: type[Struct], version: int) -> tuple[tuple[str, _Convert | None], ...]:
+    """The fields that a version carries: by name, and what makes them plain if they are not so already."""
+    return tuple((field.name, _convert(field)) for field in cls.FIELDS if version in field.versions)
+
+
+def _convert(field: Field) -> _Convert | None:
+    convert: _Convert
+    if not isinstance(field.type, Primitive):
+        convert = plain
+    elif field.type in _BINARY:
+        convert = _plain_bytes
+    elif is_error_code(field):
+        convert = _plain_error
+    else:
+        return None
+    return (lambda held, version: [convert(each, version) for each in held]) if field.is_array else convert
+
+
+def _plain_bytes(value: bytes, version: int) -> str:
+    return b64encode(value).decode()
+
+
+def _plain_error(value: int, version: int) -> str:
+    return ErrorCode(value).name
+
+
+def restored(cls: type[S], made: dict[str, Any], version: int) -> S:
+    """The message, or struct, that `plain` made this of.
+
+    Raises:
+        ValueError: The fields are not those that the version carries, or one holds what it cannot.
+    """
+    carried = {field.name: field for field in cls.FIELDS if version in field.versions}
+    values = {name: value for name, value in made.items() if name != _UNKNOWN_TAGS}
+    if values.keys() != carried.keys():
+        raise ValueError(f"{cls.__name__} v{version} with {', '.join(values)}: expected {', '.join(carried)}")
+    value = cls(**{name: _restored_field(carried[name], held, version) for name, held in values.items()})
+    value.unknown_tags = tuple((tag, b64decode(data)) for tag, data in made.get(_UNKNOWN_TAGS, ()))
+    return value
+
+
+def _restored_field(field: Field, held: Any, version: int) -> Any:
+    if held is None:
+        return None
+    return (
+        [_restored_value(field, item, version) for item in held]
+        if field.is_array
+        else _restored_value(field, held, version)
+    )
+
+
+def _restored_value(field: Field, value: Any, version: int) -> Any:
+    if not isinstance(field.type, Primitive):
+        return restored(field.type, value, version)
+    if field.type in _BINARY:
+        return b64decode(value, validate=True)
+    return ErrorCode[value] if is_error_code(field) else value
