@@ -9,19 +9,18 @@ from fakebroker.cluster.cluster import Broker as RunningBroker, Cluster
 from fakebroker.cluster.configs.settings import SETTINGS, Config
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.emulation import Broker, Dialect, VersionCap, dialects
+from fakebroker.cluster.inspect.views import BrokerView, GroupView, report, timeline_of, view_group
 from fakebroker.cluster.journal import JournalMode, new_journal
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.faulting import Faulting
-from fakebroker.server.journaling import Journaling
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
 from fakebroker.server.scripting import Scripting
 from fakebroker.server.seeding import Seeding
 from fakebroker.server.snapshots import Snapshots
 from fakebroker.server.timekeeping import Timekeeping
-from fakebroker.server.views import BrokerView, GroupView, report, timeline_of, view_group
 from fakebroker.server.waits import Waiting
 
 DEFAULT_CONFIG: Mapping[str, object] = {"group.initial.rebalance.delay.ms": 0}
@@ -42,7 +41,7 @@ class FailoverOptions(TypedDict, total=False):
     stale_ms: float
 
 
-class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, Timekeeping):
+class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Timekeeping):
     """A fake Kafka cluster that real clients connect to.
 
     As a context manager it runs in a thread of its own; as an async one in the caller's trio task tree. Everything may

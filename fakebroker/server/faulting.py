@@ -4,11 +4,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
+from fakebroker.cluster.environment import ACCEPTS, Accept, NetworkConditions
 from fakebroker.cluster.faults.injection import Rule
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.server.lifecycle import RunningCluster
-from fakebroker.server.network_faults import ACCEPTS, Accept, Reach
 
 
 class FaultOptions(TypedDict, total=False):
@@ -150,8 +150,8 @@ class Faulting(RunningCluster):
             if broker is None or not broker.up:
                 up = ", ".join(str(each.node_id) for each in self.cluster.brokers.values() if each.up)
                 raise ConfigError(f"no broker {node_id} is up: expected one of {up}")
-            reaches = self._reactor.detours.reach
-            reach = reaches.get(node_id, Reach())
+            reaches = self._reactor.network_faults.conditions
+            reach = reaches.get(node_id, NetworkConditions())
             if accept is not None:
                 reach = replace(reach, accept=accept, accept_delay_ms=(accept_delay_s or 0.0) * 1000)
                 self._refuse(broker, accept == "refuse")

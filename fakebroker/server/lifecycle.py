@@ -140,14 +140,14 @@ class RunningCluster:
 
     def _shut(self, broker: Broker, *, keep_port: bool) -> None:
         """Close a broker's port and connections; a port that is kept refuses connections until it opens again."""
-        self._reactor.cut_off(broker)
+        self._reactor.disconnect(broker)
         if keep_port:
             self._hold_port(broker)
 
     def _refuse(self, broker: Broker, refuses: bool) -> None:
         """Close a broker's port, or open it again; its connections remain."""
         if refuses:
-            self._reactor.close_port(broker)
+            self._reactor.close_listener(broker)
             self._hold_port(broker)
         elif broker.node_id in self._held_ports:
             self._open(broker)

@@ -78,7 +78,7 @@ class Snapshots(RunningCluster):
             elif broker.up:
                 self._refuse(broker, False)
                 kept.append(node_id)
-        self._reactor.detours.reach.clear()
+        self._reactor.network_faults.conditions.clear()
         yield
         for node_id, broker in self.cluster.brokers.items():
             if broker.up and node_id not in kept:

@@ -13,13 +13,16 @@ import trio
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters, described
+from fakebroker.cluster.inspect.journal_queries import JournalView
+from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.views import GroupView, find_group, timeline_of, view_group
 from fakebroker.coordinator.group.classic.group import Group, GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout
-from fakebroker.server.explaining import Explaining
-from fakebroker.server.journaling import Journaling
-from fakebroker.server.views import GroupView, find_group, view_group
+from fakebroker.server.journal_files import JournalExport
+from fakebroker.server.lifecycle import RunningCluster
 
 T = TypeVar("T")
 
@@ -61,7 +64,7 @@ class _Waiter(Generic[T]):
         return True
 
 
-class Waiting(Explaining, Journaling):
+class Waiting(RunningCluster, JournalExport):
     """Waiting for the cluster. Timeouts are in seconds of real time, whatever the brokers' clock is.
 
     A method blocks its caller's thread, which must not be the one that the cluster runs in; what ends in `_async` does
@@ -196,6 +199,26 @@ class Waiting(Explaining, Journaling):
     ) -> list[Call]:
         """`wait_for_request`, in a trio task."""
         return await self._wait_async(self._request_wish(api, {"client_id": client_id, **filters}, count), timeout_s)
+
+    def timeline(self, group_id: str) -> Timeline:
+        """What a group went through, with the causes; also one that is gone. `str()` of it is a picture."""
+        return self._call(lambda: timeline_of(self.cluster, group_id, self.clock.now_ms()))
+
+    def explain(self, group_id: str) -> str:
+        """In words: the state of a group and why, who is waited for, and until when."""
+        return self._call(lambda: explain(self.cluster, group_id, self.clock.now_ms()))
+
+    def journal_view(self) -> JournalView:
+        def view() -> JournalView:
+            journal = self.cluster.journal
+            return JournalView(tuple(journal), journal.dropped, tuple(self.cluster.brokers), journal.mode)
+
+        return self._call(view)
+
+    @property
+    def journal_dropped(self) -> int:
+        """How many requests the journal has forgotten, because it keeps no more of them."""
+        return self.cluster.journal.dropped
 
     # What is waited for
 

@@ -16,7 +16,7 @@ from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.server.events import EVENTS
-from fakebroker.server.journaling import parse_journal
+from fakebroker.server.journal_files import parse_journal
 from tests.control.asking import BASE, TIMEOUT_S, Asking, asking
 from tests.server.wire import Wire, find_coordinator
 

@@ -6,6 +6,7 @@ import pytest
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
@@ -17,7 +18,6 @@ from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from fakebroker.server.explaining import explain
 from tests.cluster.harness import Harness
 from tests.server.test_reactor import join
 from tests.server.wire import Wire

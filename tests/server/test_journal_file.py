@@ -9,11 +9,11 @@ from hypothesis import given, settings, strategies as st
 
 from fakebroker import ConfigError, ErrorCode, FakeCluster
 from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.inspect.journal_queries import JournalQueries
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequestAssignment
 from fakebroker.protocol.schema import Message
-from fakebroker.server.journal_files import plain, restored
-from fakebroker.server.journaling import JournalQueries, read_journal
+from fakebroker.server.journal_files import plain, read_journal, restored
 from tests.cluster.harness import carried
 from tests.server.test_journaling import beat, member, until_asked
 from tests.server.wire import Wire

@@ -10,9 +10,9 @@ import trio
 
 from fakebroker import ConfigError, FakebrokerError, FakeCluster, WaitTimeout
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
-from fakebroker.server.views import BrokerView
 from tests.server.test_fake_cluster import stable_group
 from tests.server.test_reactor import heartbeat, join
 from tests.server.wire import TIMEOUT_S, Wire

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.inspect.views import BrokerView, GroupView
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
 from fakebroker.server.events import perform
 from fakebroker.server.fake_cluster import FailoverOptions, FakeCluster
-from fakebroker.server.views import BrokerView, GroupView
 from tests.cluster.harness import Harness, response
 from tests.server.wire import Wire, until
 from tests.transcripts.language import Transcript

@@ -10,9 +10,11 @@ from typing import Any, Unpack
 from urllib.parse import quote
 
 from fakebroker.cluster.emulation import Broker, VersionCap
+from fakebroker.cluster.environment import Accept
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.group_seed import GroupSeed, MemberSeed, Offsets, PlaceName
 from fakebroker.cluster.inspect.deadlines import Deadline
+from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.control.client.faults_client import RemoteFault
 from fakebroker.control.client.views_client import broker_of, deadline_of, named_error, plain_seed
 from fakebroker.control.client.waiting import Waiting
@@ -20,9 +22,7 @@ from fakebroker.errors import ConfigError
 from fakebroker.server.fake_cluster import FailoverOptions
 from fakebroker.server.faulting import FaultOptions
 from fakebroker.server.journal_files import restored_fault
-from fakebroker.server.network_faults import Accept
 from fakebroker.server.scripting import Hold
-from fakebroker.server.views import BrokerView
 
 
 class Client(Waiting):

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
+from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.views import BrokerView, GroupView
 from fakebroker.control.client.http import Http, NotThere
 from fakebroker.control.client.views_client import broker_of, group_path, moments_of, view_of
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
-from fakebroker.server.journaling import JournalQueries, JournalView, parse_journal
-from fakebroker.server.views import BrokerView, GroupView
+from fakebroker.server.journal_files import JournalExport, parse_journal
 
 TIMEOUT_S = 10.0
 _GROUPS_AT_ONCE = 100
@@ -26,7 +27,7 @@ class GroupOptions(TypedDict, total=False):
     offset: int
 
 
-class Looking(JournalQueries):
+class Looking(JournalExport):
     """Where a cluster is, and what there is to see of it; see `Client`."""
 
     def __init__(
@@ -111,7 +112,8 @@ class Looking(JournalQueries):
         return text
 
     def journal_view(self) -> JournalView:
-        return parse_journal(self._http.text(f"{self._base}/journal.jsonl").splitlines(), f"{self.url}, journal")
+        lines = self._http.text(f"{self._base}/journal.jsonl").splitlines()
+        return parse_journal(lines, f"{self.url}, journal").journal_view()
 
     def _about(self, group_id: str, what: str) -> Any:
         """What stands at a path below a group's; None if nothing is known of the group."""

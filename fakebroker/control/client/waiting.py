@@ -4,11 +4,11 @@ from typing import Any, Unpack
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.inspect.journal_filters import Filters
+from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.control.client.looking import TIMEOUT_S, Looking
 from fakebroker.control.client.views_client import named_error, view_of
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import WaitTimeout
-from fakebroker.server.views import GroupView
 
 LONGEST_S = 60.0
 """The server waits no longer at once."""

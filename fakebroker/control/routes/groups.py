@@ -8,6 +8,7 @@ import msgspec
 
 from fakebroker.cluster.group_seed import GroupSeed
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.views import find_group
 from fakebroker.control.clusters import Served
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.arguments import check_range
@@ -26,7 +27,6 @@ from fakebroker.control.routes.operations import CLUSTER, Arguments, arguments_o
 from fakebroker.coordinator.group.history import MAX_MOMENTS_OF_A_GROUP
 from fakebroker.errors import ErrorCode
 from fakebroker.server.fake_cluster import FakeCluster
-from fakebroker.server.views import find_group
 
 GROUP = f"{CLUSTER}/groups/{{group_id}}"
 

@@ -30,7 +30,7 @@ class _Stage(VirtualCluster):
 
     def __init__(self, settings: ClusterSettings, topics: Mapping[str, int], clock: VirtualClock) -> None:
         super().__init__(settings, topics, 0, clock, lambda broker: None)
-        self._reactor = cast(Any, SimpleNamespace(detours=SimpleNamespace(reach={})))  # all that `set_broker` needs
+        self._reactor = cast(Any, SimpleNamespace(network_faults=SimpleNamespace(conditions={})))  # for set_broker
 
     def _keep_records(self) -> None:
         """A log like any other will do; a reset makes such."""

@@ -1,12 +1,8 @@
-"""The journal as a test sees it: picking requests, asserting their order, and keeping them in a file.
+"""Queries and assertions on the requests and responses that a journal has kept. Read-only."""
 
-Looks at what was asked and answered; changes nothing of it. How a journal stands in a file is `journal_file.py`'s.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from os import PathLike
 from typing import NoReturn, Unpack
 
 from fakebroker.cluster.call import Call
@@ -14,27 +10,25 @@ from fakebroker.cluster.inspect.journal_filters import Filters, Step, StepFilter
 from fakebroker.cluster.inspect.journal_table import Numbered, table, tail
 from fakebroker.cluster.journal import JournalMode
 from fakebroker.errors import ConfigError
-from fakebroker.server import journal_files
-from fakebroker.server.lifecycle import RunningCluster
 
 _SHOWN = 10
-"""How many requests an assertion shows of those that might have been the one it missed."""
+"""How many candidates a failed assertion shows for the step that was not found."""
 
 
 class JournalQueries:
-    """What a journal can be asked, be it that of a running cluster or one from a file."""
+    """Queries on a journal: of a running cluster, of one in another process, or read from a file."""
 
     def journal_view(self) -> "JournalView":
-        """The journal as it is now."""
+        """Return the journal as it is now."""
         raise NotImplementedError
 
     def requests(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> list[Call]:
-        """The requests that the journal still has, oldest first, with their responses.
+        """Return the requests that the journal still has, oldest first, with their responses.
 
         Args:
             api: Only requests of this API, by Kafka's name, such as "JoinGroup".
             client_id: Only requests of this client.
-            filters: Only requests that are all of this; see `Filters`.
+            filters: Only requests that match all of these filters; see `Filters`.
 
         Raises:
             ConfigError: There is no such API, broker, error or filter; or no journal is kept.
@@ -44,25 +38,25 @@ class JournalQueries:
         return [call for call in view.calls if matches(call)]
 
     def responses(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> list[Call]:
-        """The requests that have got a response, in the order of their responses; see `requests`."""
+        """Return the requests that have a response, in the order of their responses; see `requests`."""
         view = self.journal_view()
         matches = view.matcher(api, {"client_id": client_id, **filters})
         answered = [numbered for numbered in view.numbered() if numbered[1].has_response and matches(numbered[1])]
         return [call for _, call in sorted(answered, key=_order_of_answer)]
 
     def count(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> int:
-        """How many such requests the journal has; see `requests`."""
+        """Return the number of matching requests in the journal; see `requests`."""
         return len(self.requests(api, client_id, **filters))
 
     def assert_order(self, *steps: Step, **filters: Unpack[StepFilters]) -> None:
-        """Assert that requests came in this order; others may have come between them.
+        """Assert that requests came in this order; other requests may have come between them.
 
         Args:
-            steps: What came: names of APIs, or pairs such as `("Heartbeat", {"client_id": "a"})`.
-            filters: What holds for every step; see `StepFilters`.
+            steps: Names of APIs, or pairs such as `("Heartbeat", {"client_id": "a"})`.
+            filters: Filters for every step; see `StepFilters`.
 
         Raises:
-            AssertionError: They did not. It shows what came instead.
+            AssertionError: They did not; the message shows which requests came instead.
             ConfigError: There is no such API, broker, error or filter, or no step; or no journal is kept.
         """
         view = self.journal_view()
@@ -82,10 +76,10 @@ class JournalQueries:
             view.fail(f"no {what}, step {len(found) + 1} of: {order}", calls, marks)
 
     def assert_never(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> None:
-        """Assert that the journal has no such request; see `requests`.
+        """Assert that the journal has no matching request; see `requests`.
 
         Raises:
-            AssertionError: It has. It shows which, and what came before and after.
+            AssertionError: It has; the message shows them and their neighbors.
             ConfigError: There is no such API, broker, error or filter; or no journal is kept.
         """
         view = self.journal_view()
@@ -95,22 +89,12 @@ class JournalQueries:
         if marks:
             view.fail(f"expected no {described(api, wanted)}, there are {len(marks)}", view.numbered(), marks)
 
-    def export_journal(self, path: str | PathLike[str]) -> None:
-        """Write the journal to a file that `read_journal` reads: a JSON object a line, one for each request.
-
-        Raises:
-            ConfigError: No journal is kept.
-        """
-        view = self.journal_view()
-        view.check_kept()
-        journal_files.write(path, journal_files.Head(view.mode, view.dropped, view.node_ids), view.calls)
-
 
 def check_kept(mode: str) -> None:
-    """Refuse what only a journal that is kept can tell.
+    """Raise an error if no journal is kept.
 
     Raises:
-        ConfigError: It is off.
+        ConfigError: The mode is "off".
     """
     if mode == "off":
         raise ConfigError("journal='off' keeps no requests: expected 'headers' or 'full'")
@@ -121,10 +105,10 @@ class JournalView(JournalQueries):
     """A journal at one moment.
 
     Attributes:
-        calls: The calls that it has, oldest first.
-        dropped: How many older ones it has had.
-        node_ids: The brokers that the cluster has.
-        mode: Whether it has the messages, or headers only; or is off.
+        calls: The calls in it, oldest first.
+        dropped: Number of older calls that were removed because of the journal's limits.
+        node_ids: Node ids of the cluster's brokers.
+        mode: "full", "headers" (no messages) or "off".
     """
 
     calls: Sequence[Call]
@@ -136,19 +120,19 @@ class JournalView(JournalQueries):
         return self
 
     def numbered(self) -> list[Numbered]:
-        """The calls with their numbers in the order in which all came, from 1 on."""
+        """Return the calls with their sequence numbers, which start at 1."""
         return list(enumerate(self.calls, self.dropped + 1))
 
     def check_kept(self) -> None:
-        """Refuse what only a journal that is kept can tell.
+        """Raise an error if no journal is kept.
 
         Raises:
-            ConfigError: It is not.
+            ConfigError: The mode is "off".
         """
         check_kept(self.mode)
 
     def matcher(self, api: str | None, filters: Mapping[str, object]) -> Callable[[Call], bool]:
-        """What tells whether a request is meant; see `journal_filters.matcher`."""
+        """Return a function that tests whether a request matches; see `journal_filters.matcher`."""
         self.check_kept()
         return matcher(api, filters, chain(self.node_ids, (call.broker.node_id for call in self.calls)))
 
@@ -156,13 +140,13 @@ class JournalView(JournalQueries):
         """Fail an assertion.
 
         Raises:
-            AssertionError: Always, with the calls that are marked and their neighbors; or else the last ones of all.
+            AssertionError: Always; shows the marked calls and their neighbors, or the last calls if none is marked.
         """
         shown = table(calls, marks) if marks else tail(self.numbered(), _SHOWN)
         raise AssertionError("\n".join([f"{why}:", shown, *self._warnings()]))
 
     def report(self, count: int) -> str:
-        """The last so many requests, for a person."""
+        """Return a table of the last `count` requests."""
         if self.mode == "off":
             return "no requests: the journal is off"
         shown = min(count, len(self.calls))
@@ -175,44 +159,8 @@ class JournalView(JournalQueries):
         return [f"The journal has dropped {self.dropped} older requests: journal_calls and journal_bytes limit it."]
 
 
-class Journaling(RunningCluster, JournalQueries):
-    """What a running cluster was asked, and what it answered."""
-
-    def journal_view(self) -> JournalView:
-        def view() -> JournalView:
-            journal = self.cluster.journal
-            return JournalView(tuple(journal), journal.dropped, tuple(self.cluster.brokers), journal.mode)
-
-        return self._call(view)
-
-    @property
-    def journal_dropped(self) -> int:
-        """How many requests the journal has forgotten, because it keeps no more of them."""
-        return self.cluster.journal.dropped
-
-
-def read_journal(path: str | PathLike[str]) -> JournalView:
-    """Read a journal that was exported: its requests can be picked and asserted as those of a cluster.
-
-    Raises:
-        ConfigError: The file is none; it says at which line.
-    """
-    head, calls = journal_files.read(path)
-    return JournalView(calls, head.dropped, head.node_ids, head.mode)
-
-
-def parse_journal(lines: Iterable[str], source: str) -> JournalView:
-    """Read a journal from the lines that `export_journal` writes; `source` says where they are from.
-
-    Raises:
-        ConfigError: They are none; it says at which line.
-    """
-    head, calls = journal_files.parse(lines, source)
-    return JournalView(calls, head.dropped, head.node_ids, head.mode)
-
-
 def _subsequence(calls: Sequence[Numbered], tests: Sequence[Callable[[Call], bool]]) -> list[int]:
-    """Where each test is met, the earliest possible; it ends where one is not."""
+    """Return the earliest indexes at which the tests match one after the other; shorter if one never does."""
     found: list[int] = []
     for at, (_, call) in enumerate(calls):
         if len(found) < len(tests) and tests[len(found)](call):
@@ -221,9 +169,9 @@ def _subsequence(calls: Sequence[Numbered], tests: Sequence[Callable[[Call], boo
 
 
 def _order_of_answer(numbered: Numbered) -> tuple[int, bool, float]:
-    """An answer at once goes out before those that its request set free; what goes out together is in order of arrival.
+    """Sort key: an immediate response precedes those that its request completed; the rest go in order of arrival.
 
-    Times alone would not do: a manual clock stands still.
+    Times alone are not enough, because a manual clock stands still.
     """
     number, call = numbered
     return call.answered_after or number, call.answered_after > 0, call.answered_ms or 0.0

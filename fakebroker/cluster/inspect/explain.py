@@ -4,29 +4,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
 from fakebroker.cluster.cluster import Broker, Cluster
-from fakebroker.cluster.inspect.timeline import Timeline, names_in, short_names, with_names
+from fakebroker.cluster.inspect.timeline import names_in, short_names, with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.classic.group import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.holds import is_held, is_sync_held
 from fakebroker.errors import ErrorCode
-from fakebroker.server.lifecycle import RunningCluster
-from fakebroker.server.views import timeline_of
 
 _NAMED_AT_MOST = 8
-
-
-class Explaining(RunningCluster):
-    """The part of a cluster that tells how its groups came where they are."""
-
-    def timeline(self, group_id: str) -> Timeline:
-        """What a group went through, with the causes; also one that is gone. `str()` of it is a picture."""
-        return self._call(lambda: timeline_of(self.cluster, group_id, self.clock.now_ms()))
-
-    def explain(self, group_id: str) -> str:
-        """In words: the state of a group and why, who is waited for, and until when."""
-        return self._call(lambda: explain(self.cluster, group_id, self.clock.now_ms()))
 
 
 def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:

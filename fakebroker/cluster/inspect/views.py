@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.coordinator.group.batch_join.expectations import Expected
 from fakebroker.coordinator.group.classic.group import Group, GroupState
 from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.server.journaling import JournalView
 
 _REPORTED_CALLS = 20
 
