@@ -34,7 +34,7 @@ from fakebroker.cluster.topics import (
     spread,
 )
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.history import History
+from fakebroker.coordinator.group.history import History, forget
 from fakebroker.coordinator.group.holds import Wishes
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
@@ -81,6 +81,7 @@ class Cluster:
         random: Gives numbers from 0 to below 1, the same ones in each run.
         journal: Keeps the calls.
         now_ms: The brokers' time at the start.
+        keeps_history: Whether `history` records the transitions of groups.
 
     Raises:
         ConfigError: A topic cannot be.
@@ -96,6 +97,7 @@ class Cluster:
         random: Callable[[], float],
         journal: Journal,
         now_ms: float,
+        keeps_history: bool = True,
     ) -> None:
         self.config = config
         self.journal = journal
@@ -111,6 +113,7 @@ class Cluster:
         self.wishes: dict[str, Wishes] = {}  # What is wanted of the rebalances of groups, by their ids.
         self.sync_delays = SyncDelays()
         self.history = History()  # Of all groups, those that are gone too.
+        self._keeps_history = keeps_history
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
         self.offsets_topic_is_used = False
@@ -128,7 +131,7 @@ class Cluster:
             self.config.coordinator(dialect.release, dialect.expects_instances),
             lambda: uuid_text(self.new_id()),
             lambda partition, records: self._append(node_id, partition, records),
-            note=lambda group, now_ms: self.history.note(group, now_ms, node_id),
+            note=(lambda group, now_ms: self.history.note(group, now_ms, node_id)) if self._keeps_history else forget,
             wishes=self.wishes,
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))

@@ -86,3 +86,13 @@ class Environment(Protocol):
             cut_all: Whether all connections are closed, not only those to brokers that will be down or gone.
         """
         ...
+
+
+def random_uuids(random_bits: Callable[[int], int]) -> Callable[[], bytes]:
+    """Return a source of version 4 UUIDs, 16 bytes each, that are as reproducible as the random bits."""
+
+    def new_uuid() -> bytes:
+        bits = random_bits(128) & ~(0xF000 << 64 | 0xC000 << 48) | 4 << 76 | 0x8000 << 48
+        return bits.to_bytes(16, "big")
+
+    return new_uuid

@@ -40,7 +40,7 @@ class EmbeddedCluster:
         return self._process.poll() is None
 
     def perform(self, event: Mapping[str, Any]) -> None:
-        """Let it do something (see `fakebroker.server.events`); its log tells whether it could."""
+        """Let it do something (see `fakebroker.cluster.events`); its log tells whether it could."""
         self._performed += 1
         with suppress(BrokenPipeError):  # it is gone, and the replay will say so
             self._stdin.write(json.dumps(event).encode() + b"\n")

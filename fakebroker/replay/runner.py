@@ -14,6 +14,7 @@ import trio
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
+from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.replay.commands import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
 from fakebroker.replay.disk_space import check_room, watched_room
@@ -33,7 +34,6 @@ from fakebroker.replay.spark.session import SPARK_ERRORS, address_for, cause_of,
 from fakebroker.replay.spark.task import Plan, play_scripts
 from fakebroker.replay.workload.timeline import Timeline, Told, happening
 from fakebroker.replay.workload.workload import Workload, load_workload
-from fakebroker.server.fake_cluster import KAFKA_DEFAULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

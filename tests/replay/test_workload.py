@@ -9,13 +9,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from fakebroker.cluster.commands import FailoverOptions
+from fakebroker.cluster.events import EVENTS
 from fakebroker.errors import ConfigError
 from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import FAILOVERS, Cluster, Pacing, load_workload
-from fakebroker.server.events import EVENTS
-from fakebroker.server.fake_cluster import FailoverOptions, FakeCluster
+from fakebroker.server.fake_cluster import FakeCluster
 from tests.replay.wrong_workloads import LEAST, WRONG
 
 WORKLOADS = sorted(Path("scenarios/workloads").glob("*.toml"))

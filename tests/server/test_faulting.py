@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from fakebroker import ConfigError, ErrorCode, FakeCluster, Fault
+from fakebroker.cluster.commands import FaultHandle, FaultOptions
 from fakebroker.cluster.faults.rule import Fault as CoreFault
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
-from fakebroker.server.faulting import FaultHandle, FaultOptions
 from tests.cluster.test_faults import commit
 from tests.server.wire import Wire, until
 

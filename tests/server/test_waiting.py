@@ -27,12 +27,12 @@ def start(fake_cluster: FakeCluster) -> Iterator[Start]:
 
         def waiting(method: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
             future = pool.submit(method, *args, timeout_s=TIMEOUT_S, **kwargs)
-            while not fake_cluster._reactor.watchers and not future.done():
+            while not fake_cluster._server.reactor.watchers and not future.done():
                 fake_cluster.groups()
             return future
 
         yield waiting
-    assert fake_cluster._reactor.watchers == []
+    assert fake_cluster._server.reactor.watchers == []
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
@@ -193,7 +193,7 @@ def test_in_a_trio_task(has_thread: bool) -> None:
         with trio.move_on_after(0) as not_at_all:
             await cluster.wait_for_state_async("g", "Dead")
         assert not_at_all.cancelled_caught
-        assert cluster._reactor.watchers == []
+        assert cluster._server.reactor.watchers == []
         await trio.to_thread.run_sync(thread.join)
 
     async def inside() -> None:

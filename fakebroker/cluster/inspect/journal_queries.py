@@ -6,6 +6,7 @@ from itertools import chain
 from typing import NoReturn, Unpack
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.journal_filters import Filters, Step, StepFilters, described, matcher, pair
 from fakebroker.cluster.inspect.journal_table import Numbered, table, tail
 from fakebroker.cluster.journal import JournalMode
@@ -157,6 +158,12 @@ class JournalView(JournalQueries):
         if not self.dropped:
             return []
         return [f"The journal has dropped {self.dropped} older requests: journal_calls and journal_bytes limit it."]
+
+
+def view_journal(cluster: Cluster) -> JournalView:
+    """Return the journal of a cluster as it is now."""
+    journal = cluster.journal
+    return JournalView(tuple(journal), journal.dropped, tuple(cluster.brokers), journal.mode)
 
 
 def _subsequence(calls: Sequence[Numbered], tests: Sequence[Callable[[Call], bool]]) -> list[int]:

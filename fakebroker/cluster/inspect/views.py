@@ -9,6 +9,7 @@ from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.coordinator.group.batch_join.expectations import Expected
 from fakebroker.coordinator.group.classic.group import Group, GroupState
 from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.offsets import CommittedOffset
 
 _REPORTED_CALLS = 20
 
@@ -133,6 +134,22 @@ def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
 def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
     """A group as it is at this time."""
     return GroupView.of(group_id, find_group(cluster, group_id), timeline_of(cluster, group_id, now_ms))
+
+
+def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
+    """All groups as they are at this time, broker by broker."""
+    return [
+        GroupView.of(group.group_id, group, timeline_of(cluster, group.group_id, now_ms))
+        for broker in cluster.brokers.values()
+        for group in broker.coordinator.groups()
+    ]
+
+
+def committed_offsets(cluster: Cluster, group_id: str, now_ms: float) -> dict[tuple[str, int], CommittedOffset]:
+    """The offsets that a group has committed, by topic and partition; none without a coordinator."""
+    broker = cluster.coordinator_of(group_id)
+    offsets = broker.coordinator.fetch_offsets(group_id, None, now_ms)[1] if broker else []
+    return {(topic, partition): offset for topic, partition, offset in offsets if offset is not None}
 
 
 def report(seed: int, groups: Sequence[GroupView], journal: JournalView) -> str:

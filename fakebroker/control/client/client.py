@@ -11,6 +11,7 @@ from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.commands import FailoverOptions, FaultOptions, Hold
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
 from fakebroker.cluster.faults.rule import Fault
@@ -32,10 +33,7 @@ from fakebroker.control.client.json_views import (
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout
-from fakebroker.server.fake_cluster import FailoverOptions
-from fakebroker.server.faulting import FaultOptions
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
-from fakebroker.server.scripting import Hold
 
 TIMEOUT_S = 10.0
 

@@ -29,7 +29,7 @@ from fakebroker.replay.script.script import Script
 from fakebroker.replay.simulation.resting import Resting
 from fakebroker.replay.simulation.rows import Rows
 from fakebroker.replay.simulation.terminal import Network, Terminal
-from fakebroker.replay.simulation.virtual_cluster import HOST, VirtualClock, VirtualCluster
+from fakebroker.replay.simulation.virtual_cluster import HOST, VirtualClock, VirtualCluster, VirtualEnvironment
 from fakebroker.replay.simulation.virtual_time import ASK, CONNECT_MS, DEED, DELAY_MS, EVENT, START_MS, Agenda
 from fakebroker.replay.simulation.virtual_wire import VirtualWire
 from fakebroker.replay.spark.progress import Tally
@@ -227,7 +227,9 @@ class Simulation:
         self.agenda = Agenda(self.clock)
         self.rows = Rows(folds=world.folds)
         seed = int.from_bytes(blake2b(f"{world.seed} {partition}".encode(), digest_size=8).digest(), "big")
-        self.fake = VirtualCluster(world.cluster, world.topics, seed, self.clock, self._cut)
+        environment = VirtualEnvironment(self.clock, self._cut)
+        self.fake = VirtualCluster(world.cluster, world.topics, seed, environment)
+        self.fake.encode_records_late()
         keeps_order = any(event.get("lose_tail") for event in world.events)
         self.network = Network(self.fake.cluster, self.agenda, self._disturb, keeps_order=keeps_order)
         anybody = next(iter(self.fake.cluster.brokers.values()))

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from fakebroker.cluster.events import checked
 from fakebroker.errors import ConfigError
-from fakebroker.server.events import checked
 
 _LOOK_EVERY_S = 0.02
 
@@ -78,7 +78,7 @@ def check_events(events: Sequence[Mapping[str, Any]], duration_s: float) -> None
 
 
 def without_time(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An event as `fakebroker.server.events` knows it."""
+    """An event as `fakebroker.cluster.events` knows it."""
     return {key: value for key, value in event.items() if key != WHEN}
 
 

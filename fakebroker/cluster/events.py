@@ -1,8 +1,7 @@
-"""What can be done to a cluster, as plain data: `{"do": "stop_broker", "node_id": 1}`.
+"""Commands of a cluster as plain data: `{"do": "stop_broker", "node_id": 1}`.
 
-An event is a method of `FakeCluster` by its name, with its arguments by theirs: there is one definition, for tests in
-Python, for the `[[event]]` tables of workloads, for transcripts, and for whoever speaks JSON to a process. Knows the
-methods' names and signatures, not what they do.
+An event is a method of `ClusterCommands` by its name, with its arguments by theirs; `FakeCluster` has the same methods.
+So there is one definition for Python, `[[event]]` tables of workloads, transcripts, HTTP and `serve --events`.
 """
 
 import inspect
@@ -12,8 +11,8 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.errors import ConfigError, ErrorCode
-from fakebroker.server.fake_cluster import FakeCluster
 
 EVENTS = (
     "add_broker",
@@ -60,29 +59,29 @@ _WORDS = {
     Mapping: "a table",
 }
 
-_TAKEN_FOR: Mapping[Any, tuple[type, ...]] = {float: (float, int), tuple: (tuple, list)}
-"""What is as good as a value of a type: JSON and TOML have less of them than Python."""
+_ACCEPTED_TYPES: Mapping[Any, tuple[type, ...]] = {float: (float, int), tuple: (tuple, list)}
+"""Types that are accepted for another one: JSON and TOML have fewer types than Python."""
 
 
-def perform(cluster: FakeCluster, event: Mapping[str, Any]) -> Any:
-    """Do an event.
+def perform(commands: Any, event: Mapping[str, Any]) -> Any:
+    """Run an event.
 
     Args:
-        cluster: To whom.
-        event: `do`, the name of the event, and its arguments.
+        commands: `ClusterCommands`, or a `FakeCluster`, whose methods are the same.
+        event: `do`, the name of the command, and its arguments.
 
     Returns:
-        What the method gives.
+        The result of the command.
 
     Raises:
-        ConfigError: There is no such event, an argument is missing, unknown or of the wrong type; or it cannot be done.
+        ConfigError: There is no such event; an argument is missing, unknown or of the wrong type; or the command fails.
     """
     name, arguments = checked(event)
-    return getattr(cluster, name)(**arguments)
+    return getattr(commands, name)(**arguments)
 
 
 def event_of(line: str) -> dict[str, Any]:
-    """Read an event from a line of JSON.
+    """Parse an event from a line of JSON.
 
     Raises:
         ConfigError: It is not a JSON object.
@@ -97,30 +96,30 @@ def event_of(line: str) -> dict[str, Any]:
 
 
 def checked(event: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name and the arguments of an event, which may be done later.
+    """Return the name and the arguments of an event, without running it.
 
     Raises:
-        ConfigError: As `perform`, but for what only the cluster can tell.
+        ConfigError: As `perform`, except for errors of the command itself.
     """
     name = event.get("do")
     if name not in EVENTS:
         raise ConfigError(f"do={name!r}: expected one of {', '.join(EVENTS)}")
-    expected, required = _parameters(name)
-    arguments = {key: _read(value, expected.get(key)) for key, value in event.items() if key != "do"}
+    parameters, required = _parameters(name)
+    arguments = {key: _read(value, parameters.get(key)) for key, value in event.items() if key != "do"}
     for key, value in arguments.items():
-        if key not in expected:
-            raise ConfigError(f"{name}: unknown {key}={value!r}, expected {_listed(expected)}")
-        if not _fits(value, expected[key]):
-            raise ConfigError(f"{name}: {key}={value!r}, expected {_told(expected[key])}")
+        if key not in parameters:
+            raise ConfigError(f"{name}: unknown {key}={value!r}, expected {_listed(parameters)}")
+        if not _fits(value, parameters[key]):
+            raise ConfigError(f"{name}: {key}={value!r}, expected {_expected(parameters[key])}")
     for key in required:
         if key not in arguments:
-            raise ConfigError(f"{name}: {key} is missing, expected {_told(expected[key])}")
+            raise ConfigError(f"{name}: {key} is missing, expected {_expected(parameters[key])}")
     return name, arguments
 
 
 def _parameters(name: str) -> tuple[dict[str, Any], list[str]]:
-    """The parameters of a method with their types, and those that must be given."""
-    method = getattr(FakeCluster, name)
+    """Return the parameters of a command with their types, and the names of those without a default."""
+    method = getattr(ClusterCommands, name)
     hints = typing.get_type_hints(method, include_extras=True)
     found: dict[str, Any] = {}
     required: list[str] = []
@@ -136,12 +135,12 @@ def _parameters(name: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _read(value: Any, hint: Any) -> Any:
-    """The value; TOML has no null, so "none" stands for it."""
+    """Return the value of an argument; "none" stands for None, since TOML has no null."""
     return None if value == "none" and types.NoneType in _options(hint) else value
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type. What is in a list or a table is for the method to look at."""
+    """Whether a value is of a type. The contents of lists and tables are validated by the command."""
     return any(_is_of(value, option) for option in _options(hint))
 
 
@@ -153,15 +152,15 @@ def _is_of(value: Any, option: Any) -> bool:
         return isinstance(value, bool) and kind is bool
     if isinstance(value, str) or kind is str:
         return isinstance(value, str) and kind is str
-    return isinstance(value, _TAKEN_FOR.get(kind, kind))
+    return isinstance(value, _ACCEPTED_TYPES.get(kind, kind))
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    """The types that a hint allows."""
+    """Return the types that a hint allows."""
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
-def _told(hint: Any) -> str:
+def _expected(hint: Any) -> str:
     return " or ".join(dict.fromkeys(map(_word, _options(hint))))
 
 
