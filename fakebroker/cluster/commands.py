@@ -8,11 +8,11 @@ connections, network conditions, the clock. `FakeCluster` runs the commands over
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from types import TracebackType
-from typing import Self, TypedDict, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.cluster import Broker as RunningBroker, Cluster
+from fakebroker.cluster.command_types import FailoverOptions, FaultHandle, FaultOptions, Hold
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.emulation import Broker, Dialect, VersionCap
 from fakebroker.cluster.environment import ACCEPTS, Accept, Environment
@@ -28,101 +28,9 @@ from fakebroker.coordinator.group import controls
 from fakebroker.coordinator.group.classic.group import Group, GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.holds import Wishes
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ConfigError
 
 T = TypeVar("T")
-
-
-class FailoverOptions(TypedDict, total=False):
-    """How coordinators start at another broker; see `fakebroker.cluster.controller.Failover`."""
-
-    load_ms: float | None
-    load_fails: bool
-    lose_tail: int
-    lose_all: bool
-    zombie: bool
-    stale_ms: float
-
-
-class FaultOptions(TypedDict, total=False):
-    """Which requests a fault matches, and its effect; see `fakebroker.cluster.faults.rule.Fault`."""
-
-    versions: str | None
-    broker: int | None
-    client_id: str | None
-    group: str | None
-    member_id: str | None
-    instance_id: str | None
-    topic: str | None
-    partition: str | None
-    nth: int | None
-    every: int | None
-    probability: float | None
-    after_s: float
-    for_s: float | None
-    times: int | None
-    error: ErrorCode | str | None
-    delay_s: float | tuple[float, float] | None
-    drop: bool
-    silent: bool
-    stale: bool
-    twice: bool
-    cut_bytes: int | None
-    garble_bytes: int | None
-    throttle_time_ms: int | None
-    handles: bool | None
-
-
-class FaultHandle:
-    """A fault in force. As a context manager it is removed at the end.
-
-    Attributes:
-        fault: The requests that it matches, and its effect.
-    """
-
-    def __init__(self, commands: "ClusterCommands", rule: Rule) -> None:
-        self._commands = commands
-        self._rule = rule
-        self.fault = rule.fault
-
-    @property
-    def hits(self) -> int:
-        """How many requests it has taken effect on."""
-        return self._rule.hits
-
-    def is_of(self, rule: Rule) -> bool:
-        """Whether this is the handle of a rule."""
-        return self._rule is rule
-
-    def remove(self) -> None:
-        """Remove the fault; responses that it delays are still sent when they are due."""
-        self._commands.remove_fault(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
-
-    def __repr__(self) -> str:
-        return f"<{self.fault!r}, {self.hits} hits>"
-
-
-class Hold:
-    """A group that is held in a state; as a context manager it is released at the end, unless it has been before."""
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        self._release = release
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._release()
 
 
 class ClusterCommands:
@@ -411,15 +319,18 @@ class ClusterCommands:
         Raises:
             ConfigError: As `fail`.
         """
-        return FaultHandle(self, self._run(lambda: self._cluster.faults.add(fault, self._now_ms())))
+        return self._handle(self._run(lambda: self._cluster.faults.add(fault, self._now_ms())))
 
     def faults(self) -> list[FaultHandle]:
         """Return the faults in force, oldest first, including those that are used up."""
-        return [FaultHandle(self, rule) for rule in self._run(lambda: list(self._cluster.faults.rules))]
+        return [self._handle(rule) for rule in self._run(lambda: list(self._cluster.faults.rules))]
+
+    def _handle(self, rule: Rule) -> FaultHandle:
+        return FaultHandle(rule, lambda rule: self._run(lambda: self._cluster.faults.remove(rule)))
 
     def remove_fault(self, handle: FaultHandle) -> None:
         """Remove a fault, if it is still in force."""
-        self._run(lambda: self._cluster.faults.remove(handle._rule))
+        handle.remove()
 
     def clear_faults(self) -> None:
         """Remove all faults; responses that they delay are still sent when they are due."""
@@ -455,7 +366,7 @@ class ClusterCommands:
         return Hold(lambda: self._run(lambda: self._release(group_id, [held])))
 
     def release(self, group_id: str, state: str | None = None) -> None:
-        """Release a group that is held; whatever became due meanwhile is done when this returns.
+        """Release a group that is held; everything that became due meanwhile is done when this returns.
 
         Args:
             group_id: The group.

@@ -18,7 +18,7 @@ ACCEPTS: tuple[Accept, ...] = get_args(Accept)
 
 @dataclass(frozen=True, slots=True)
 class NetworkConditions:
-    """The network between clients and one broker. All times are wall-clock time, whatever the brokers' clock is.
+    """The network between clients and one broker. All times are wall-clock time.
 
     Attributes:
         accept: How the broker takes new connections; see `ClusterCommands.set_broker`.
@@ -35,7 +35,7 @@ class Environment(Protocol):
     """Where a cluster runs."""
 
     def run(self, step: Callable[[], T]) -> T:
-        """Run one step of a command between two requests, then whatever it has made due. May be nested."""
+        """Run one step of a command between two requests, then everything that is due. Calls may be nested."""
         ...
 
     def now_ms(self) -> float:

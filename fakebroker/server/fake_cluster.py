@@ -8,7 +8,8 @@ from typing import Literal, Self, TypeVar, Unpack
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.commands import ClusterCommands, FailoverOptions, FaultHandle, FaultOptions, Hold
+from fakebroker.cluster.command_types import FailoverOptions, FaultHandle, FaultOptions, Hold
+from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.emulation import Broker, VersionCap, dialects
 from fakebroker.cluster.environment import Accept, random_uuids
@@ -53,7 +54,7 @@ class FakeCluster(JournalExport):
     Members of groups are named by member id, by instance id, or by client id if only one member has it.
 
     Waits are event-driven. A wait blocks its caller's thread, which must not be the one that the cluster runs in; what
-    ends in `_async` does the same in a trio task. Timeouts are wall-clock seconds, whatever the brokers' clock is;
+    ends in `_async` does the same in a trio task. Timeouts are wall-clock seconds, also with a manual clock;
     `WaitTimeout` shows the state of the cluster instead.
 
     Args:
@@ -66,7 +67,7 @@ class FakeCluster(JournalExport):
         api_versions: For some APIs by name the first and the last version to support, or None for no support.
         proposals: Proposals for Kafka that brokers of the newest release implement: "batch-join" (KAFKA-8397).
         clock: "real"; or "manual": the brokers' time stands still until `cluster.clock.advance(seconds)`; or, such as
-            `Scaled(10)`, a multiple of real time. Clients' time is real whatever this is; inside of trio, real time is
+            `Scaled(10)`, a multiple of real time. Clients' time is real in any case; inside of trio, real time is
             trio's, so a `trio.testing.MockClock` moves it.
         host: The address to listen on.
         port: The port of the first broker, the others follow; 0 takes free ones.

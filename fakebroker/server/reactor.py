@@ -45,7 +45,7 @@ class Reactor:
 
     Args:
         cluster: Handles the requests.
-        clock: The brokers' clock. Timeouts of connections are wall-clock time, whatever this is.
+        clock: The brokers' clock. Timeouts of connections are wall-clock time.
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_ms: A connection that stops in the middle of a frame is closed after this time.
 

@@ -1,6 +1,6 @@
 """Wait for conditions of a cluster without polling: they are evaluated in the cluster's thread after each change.
 
-Timeouts are wall-clock seconds, whatever the brokers' clock is.
+Timeouts are wall-clock seconds, also with a manual clock.
 """
 
 from collections.abc import Callable, Mapping

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fakebroker.cluster.commands import FailoverOptions
+from fakebroker.cluster.command_types import FailoverOptions
 from fakebroker.cluster.events import EVENTS
 from fakebroker.errors import ConfigError
 from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie

@@ -11,7 +11,7 @@ from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.commands import FailoverOptions, FaultOptions, Hold
+from fakebroker.cluster.command_types import FailoverOptions, FaultOptions, Hold
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
 from fakebroker.cluster.faults.rule import Fault

@@ -5,7 +5,7 @@ from typing import Any, TypedDict, Union
 import msgspec
 import trio
 
-from fakebroker.cluster.commands import FaultHandle, Hold
+from fakebroker.cluster.command_types import FaultHandle, Hold
 from fakebroker.cluster.events import EVENTS
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.control.clusters import DEFAULT, Clusters, Served

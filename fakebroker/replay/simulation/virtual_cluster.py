@@ -137,7 +137,7 @@ class VirtualCluster:
 
         for index in range(cluster.config.number("offsets.topic.num.partitions")):
             cluster.offsets_partition(index).log = LateLog()
-        cluster.append_records = append  # type: ignore[method-assign]  # nobody fetches these records
+        cluster.append_records = append  # type: ignore[method-assign]  # these records are never fetched
 
     def is_about(self, event: Mapping[str, Any], partition: int) -> bool:
         """Whether an event affects groups of an offsets partition, if not these alone."""

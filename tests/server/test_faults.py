@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fakebroker import ConfigError, ErrorCode, FakeCluster, Fault
-from fakebroker.cluster.commands import FaultHandle, FaultOptions
+from fakebroker.cluster.command_types import FaultHandle, FaultOptions
 from fakebroker.cluster.faults.rule import Fault as CoreFault
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
