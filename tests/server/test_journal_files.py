@@ -15,7 +15,7 @@ from fakebroker.protocol.messages.sync_group import SyncGroupRequestAssignment
 from fakebroker.protocol.schema import Message
 from fakebroker.server.journal_files import plain, read_journal, restored
 from tests.cluster.harness import carried
-from tests.server.test_journaling import beat, member, until_asked
+from tests.server.test_journal_queries import beat, member, until_asked
 from tests.server.wire import Wire
 from tests.strategies import MESSAGE_VERSIONS, messages
 

@@ -1,4 +1,4 @@
-"""In words: what state a group is in, why, who is waited for and until when. Reads the cluster, changes nothing."""
+"""Explanations of groups in words: the state, its cause, the members that the group waits for, and until when."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
@@ -16,7 +16,7 @@ _NAMED_AT_MOST = 8
 
 
 def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
-    """The state of a group at this time, in words."""
+    """Explain the state of a group in words."""
     moments = cluster.history.of(group_id)
     broker = cluster.coordinator_of(group_id)
     group = broker.coordinator.group(group_id) if broker else None
@@ -73,7 +73,7 @@ def _without_group(group_id: str, moments: Sequence[Moment], now_ms: float) -> I
 
 
 class _Words:
-    """Finds the words for one group."""
+    """The explanation of one group."""
 
     def __init__(self, group: Group, moments: list[Moment], now_ms: float) -> None:
         self.group, self.now_ms = group, now_ms
@@ -126,7 +126,7 @@ class _Words:
         yield from self._unsynced()
 
     def _unsynced(self, but: str = "") -> Iterator[str]:
-        """Who has not sent the SyncGroup that each has to send; one that has been told of may be left out."""
+        """Members whose SyncGroup is missing, except one that has been mentioned before."""
         group = self.group
         names = [self.names.get(member_id, member_id) for member_id in group.awaiting_sync if member_id != but]
         if names:
@@ -140,7 +140,7 @@ class _Words:
             yield f"{name} was told its id and has not joined with it; it has {left} more to do so."
 
     def _expected(self) -> Iterator[str]:
-        """Who is to come that was registered beforehand, and until when."""
+        """Registered instances that have not joined, and until when the group waits for them."""
         expectations = self.group.expected
         missing = _listed(expected.instance_id for expected in expectations.missing)
         left = self._left(expectations.deadline_ms())
@@ -151,7 +151,7 @@ class _Words:
             yield f"Instances {missing} are expected; the next one is not any more in {left} unless one joins."
 
     def _who(self, member: Member) -> str:
-        """A member by name, and when it was last heard of; its client id too, where the name does not begin with it."""
+        """A member's name and the time of its last request; with its client id, if the name does not begin with it."""
         name = self.names[member.member_id]
         known = ["static"] if member.instance_id is not None else []
         if not name.startswith(member.client_id) and member.instance_id is None:
@@ -191,7 +191,7 @@ def _seconds(duration_ms: float) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """The first few of them, with commas."""
+    """The first few names, comma-separated."""
     all_names = list(names)
     more = len(all_names) - _NAMED_AT_MOST
     return ", ".join(all_names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")

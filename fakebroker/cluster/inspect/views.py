@@ -1,4 +1,4 @@
-"""What a test sees of brokers and groups: plain values, taken at one moment, that nothing changes afterwards."""
+"""Views of brokers and groups: immutable values, taken at one moment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _REPORTED_CALLS = 20
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One broker, and where clients reach it."""
+    """One broker and its address."""
 
     node_id: int
     host: str
@@ -35,8 +35,8 @@ class MemberView:
     Attributes:
         client_host: In Kafka's form, such as "/127.0.0.1".
         instance_id: `group.instance.id` of a static member, else None.
-        assignment: The bytes that the leader gave it, as the group's protocol type lays them out.
-        is_expected: It is no member yet: others wait, or will wait, for it to join (KAFKA-8397).
+        assignment: The bytes that the leader assigned to it, in the format of the group's protocol type.
+        is_expected: Whether it is not a member yet, but a registered instance that joins wait for (KAFKA-8397).
     """
 
     member_id: str
@@ -62,7 +62,7 @@ class MemberView:
 
     @classmethod
     def of_expected(cls, group: Group, expected: Expected) -> "MemberView":
-        """An instance that is to become a member; of its client something is known only while its join waits."""
+        """Return the view of a registered instance; its client is known only while its join waits."""
         arrival = group.expected.waiting.get(expected.member_id)
         client_id, client_host = (arrival.request.client_id, arrival.request.client_host) if arrival else ("", "")
         session_ms = arrival.request.session_timeout_ms if arrival else 0
@@ -76,12 +76,12 @@ class GroupView:
     """One group.
 
     Attributes:
-        state: Kafka's name of it: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead for a group that is not.
+        state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead if there is no such group.
         protocol_type: `consumer` for consumers; None for a group that has only offsets.
-        protocol_name: The assignor in use; None between generations and without members.
+        protocol_name: The assignor in use; None during a join phase and without members.
         leader_id: The member id of the leader.
-        members: In the order in which they joined first; after them the instances that are expected.
-        history: What it went through until then.
+        members: In the order in which they first joined; after them the expected instances.
+        history: Its timeline.
     """
 
     group_id: str
@@ -105,7 +105,7 @@ class GroupView:
         return cls(group_id, state, generation, kind, protocol, leader_id, members, history)
 
     def timeline(self) -> Timeline:
-        """What the group went through, with the causes; `str()` of it is a picture."""
+        """Return the group's transitions with their causes; `str()` draws them as text."""
         return self.history
 
     def __str__(self) -> str:
@@ -121,23 +121,23 @@ class GroupView:
 
 
 def find_group(cluster: Cluster, group_id: str) -> Group | None:
-    """A group as its coordinator has it, live; None if it has none, or there is no coordinator."""
+    """Return a group of the cluster itself; None if there is no such group, or no coordinator."""
     broker = cluster.coordinator_of(group_id)
     return broker.coordinator.group(group_id) if broker else None
 
 
 def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
-    """What a group went through until this time."""
+    """Return the transitions of a group up to this time."""
     return Timeline(group_id, cluster.history.of(group_id), now_ms)
 
 
 def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
-    """A group as it is at this time."""
+    """Return the view of a group at this time."""
     return GroupView.of(group_id, find_group(cluster, group_id), timeline_of(cluster, group_id, now_ms))
 
 
 def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
-    """All groups as they are at this time, broker by broker."""
+    """Return the views of all groups at this time, broker by broker."""
     return [
         GroupView.of(group.group_id, group, timeline_of(cluster, group.group_id, now_ms))
         for broker in cluster.brokers.values()
@@ -146,13 +146,13 @@ def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
 
 
 def committed_offsets(cluster: Cluster, group_id: str, now_ms: float) -> dict[tuple[str, int], CommittedOffset]:
-    """The offsets that a group has committed, by topic and partition; none without a coordinator."""
+    """Return the committed offsets of a group by topic and partition; none without a coordinator."""
     broker = cluster.coordinator_of(group_id)
     offsets = broker.coordinator.fetch_offsets(group_id, None, now_ms)[1] if broker else []
     return {(topic, partition): offset for topic, partition, offset in offsets if offset is not None}
 
 
 def report(seed: int, groups: Sequence[GroupView], journal: JournalView) -> str:
-    """What a person wants to see of a cluster whose test has failed."""
+    """Return the report on a cluster whose test has failed."""
     states = "\n".join(map(str, groups)) or "(no groups)"
     return f"seed={seed}\n{states}\n\n{journal.report(_REPORTED_CALLS)}"
