@@ -184,7 +184,7 @@ def restored_fault(made: dict[str, Any]) -> Fault:
 def plain(value: Struct, version: int) -> dict[str, object]:
     """Convert a message, or a struct in it, to plain values: the fields that the version carries, by name."""
     made: dict[str, object] = {}
-    for name, convert in _carried(type(value), version):  # type: ignore[arg-type]  # Classes have hashes, whatever their instances have.
+    for name, convert in _carried(type(value), version):  # type: ignore[arg-type]  # Classes are hashable, even if their instances are not.
         held = getattr(value, name)
         made[name] = held if convert is None or held is None else convert(held, version)
     if value.unknown_tags:
