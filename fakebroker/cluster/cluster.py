@@ -6,15 +6,16 @@ come from a maker handed in, so that the same inputs give the same run.
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 
 from fakebroker.cluster import handlers
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.controller import Controller, Failover
-from fakebroker.cluster.emulation import Dialect
+from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
-from fakebroker.cluster.faults.injection import Faults
+from fakebroker.cluster.faults.injection import FaultInjector
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
@@ -39,8 +40,7 @@ from fakebroker.coordinator.group.holds import Wishes
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode
-from fakebroker.protocol.releases import Release
-from fakebroker.protocol.schema import Message, Versions
+from fakebroker.protocol.schema import Message
 
 TRANSACTIONS_TOPIC_PARTITIONS = 50
 INTERNAL_REPLICATION_FACTOR = 3
@@ -49,32 +49,11 @@ INTERNAL_REPLICATION_FACTOR = 3
 _HANDLERS = handlers.BY_NAME
 
 
-@dataclass(slots=True, eq=False)
-class Broker:
-    """One broker: where clients reach it, and the groups it coordinates.
-
-    Attributes:
-        release: The release of Kafka that it behaves as.
-        versions: The versions that it answers, by the key of the API.
-        configs: What it was altered to.
-    """
-
-    node_id: int
-    host: str
-    port: int
-    coordinator: Coordinator
-    fetch_sessions: FetchSessions
-    release: Release
-    versions: Mapping[int, Versions]
-    up: bool = True
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-
 class Cluster:
     """Brokers, topics, groups and the journal.
 
     Args:
-        dialects: For each broker what it speaks; their node ids are 1, 2, 3 ...
+        releases: One for each broker; their node ids are 1, 2, 3 ...
         topics: Names and partition counts of the topics that exist from the start.
         config: The brokers' settings.
         new_id: Makes 16 bytes that are not made twice.
@@ -89,7 +68,7 @@ class Cluster:
     def __init__(
         self,
         *,
-        dialects: Sequence[Dialect],
+        releases: Sequence[EmulatedRelease],
         topics: Mapping[str, int],
         config: Config,
         new_id: Callable[[], bytes],
@@ -103,11 +82,12 @@ class Cluster:
         # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}  # What all brokers were altered to.
+        self.brokers: dict[int, BrokerNode] = {}
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
         self.controller = Controller(self)
-        self.faults = Faults(self, random)
+        self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.wishes: dict[str, Wishes] = {}  # What is wanted of the rebalances of groups, by their ids.
         self.sync_delays = SyncDelays()
         self.history = History()  # Of all groups, those that are gone too.
@@ -115,28 +95,29 @@ class Cluster:
         self.next_producer_id = 0
         self.offsets_topic_is_used = False
         self.answered: list[Call] = []
-        self.brokers = {node_id: self.new_broker(node_id, dialect) for node_id, dialect in enumerate(dialects, 1)}
+        for node_id, emulated in enumerate(releases, 1):
+            self.brokers[node_id] = self.new_broker(node_id, emulated)
         offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
         for partition in offsets_topic.partitions:
             self.brokers[partition.leader_id].coordinator.lead(partition.index, now_ms)
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
 
-    def new_broker(self, node_id: int, dialect: Dialect) -> Broker:
+    def new_broker(self, node_id: int, emulated: EmulatedRelease) -> BrokerNode:
         """A broker that nobody knows yet."""
         coordinator = Coordinator(
-            self.config.coordinator(dialect.release, dialect.expects_instances),
+            self.config.coordinator(emulated.release, emulated.supports_batch_join),
             lambda: uuid_text(self.new_id()),
             lambda partition, records: self._append(node_id, partition, records),
             note=lambda group, now_ms: self.history.note(group, now_ms, node_id),
             wishes=self.wishes,
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
-        return Broker(node_id, "", -1, coordinator, sessions, dialect.release, dialect.versions)
+        return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions)
 
     def _append(self, node_id: int, index: int, records: Sequence[Record]) -> ErrorCode:
         """Write what a coordinator decides to its partition of __consumer_offsets, before it takes effect."""
-        partition = self.offsets_partition(index)
+        partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
             self.append_records(partition, records)
         # Else it is a zombie, which does not know that nobody reads any more what it writes.
@@ -150,20 +131,14 @@ class Cluster:
         fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
 
     def offsets_partition(self, index: int) -> Partition:
-        """A partition of __consumer_offsets."""
-        topic = self.topics.get(OFFSETS_TOPIC)
-        assert topic is not None
-        return topic.partitions[index]
+        """Return a partition of __consumer_offsets."""
+        return self.topics.offsets_partition(index)
 
     def visible_topics(self) -> list[Topic]:
         """All topics that clients see: Kafka makes __consumer_offsets when a coordinator is first looked up."""
         return [topic for topic in self.topics if self.offsets_topic_is_used or topic.name != OFFSETS_TOPIC]
 
-    def partitions_led_by(self, node_id: int) -> list[Partition]:
-        """The partitions of all topics that a broker leads, or that nobody does."""
-        return [each for topic in self.topics for each in topic.partitions if each.leader_id == node_id]
-
-    def leader_of(self, partition: Partition) -> "Broker | None":
+    def leader_of(self, partition: Partition) -> BrokerNode | None:
         """The broker that leads a partition, if there is one and it is up."""
         broker = self.brokers.get(partition.leader_id)
         return broker if broker is not None and broker.up else None
@@ -258,18 +233,18 @@ class Cluster:
             raise ConfigError(f"no topic {name!r}: expected one of {', '.join(each.name for each in self.topics)}")
         return topic
 
-    def add_broker(self, dialect: Dialect) -> Broker:
+    def add_broker(self, emulated: EmulatedRelease) -> BrokerNode:
         """Add a broker. It leads nothing yet."""
-        broker = self.new_broker(max(self.brokers) + 1, dialect)
+        broker = self.new_broker(max(self.brokers) + 1, emulated)
         self.brokers[broker.node_id] = broker
         return broker
 
-    def speak(self, broker: Broker, dialect: Dialect) -> None:
+    def upgrade_broker(self, broker: BrokerNode, emulated: EmulatedRelease) -> None:
         """Let a broker be of another release, from its next connection on."""
-        broker.release, broker.versions = dialect.release, dialect.versions
-        broker.coordinator.config = self.config.coordinator(dialect.release, dialect.expects_instances)
+        broker.release, broker.versions = emulated.release, emulated.versions
+        broker.coordinator.config = self.config.coordinator(emulated.release, emulated.supports_batch_join)
 
-    def remove_broker(self, broker: Broker, now_ms: float, how: Failover) -> None:
+    def remove_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Take a broker away for good; its replicas move to others."""
         if broker.up:
             self.controller.stop_broker(broker, now_ms, how)
@@ -299,18 +274,18 @@ class Cluster:
         """The partition of __consumer_offsets that a group belongs to."""
         return self._partition_for(OFFSETS_TOPIC, group_id)
 
-    def coordinator_of(self, group_id: str) -> Broker | None:
+    def coordinator_of(self, group_id: str) -> BrokerNode | None:
         """The broker that coordinates a group, if there is one: the leader of its partition of __consumer_offsets."""
         return self.leader_of(self.offsets_partition_of(group_id))
 
-    def told_coordinator_of(self, group_id: str) -> Broker | None:
+    def told_coordinator_of(self, group_id: str) -> BrokerNode | None:
         """The broker that FindCoordinator names for a group: for a time after a move that may be the old one."""
         self.offsets_topic_is_used = True
         partition = self.offsets_partition_of(group_id)
         stale = self.controller.stale_leader(partition.index, self.now_ms)
         return self.leader_of(partition) if stale is None else self.brokers.get(stale)
 
-    def transaction_coordinator_of(self, transactional_id: str) -> Broker | None:
+    def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
         """The broker that would coordinate a transactional id."""
         if TRANSACTIONS_TOPIC not in self.topics:
             self.auto_create_topic(TRANSACTIONS_TOPIC)
@@ -337,8 +312,8 @@ class Cluster:
         self.journal.add(call)
         handler = _HANDLERS[call.api.name]
         response: Message | None = None
-        if self.faults.rules and self.faults.pick(call):
-            self.faults.handle(call, handler, now_ms)
+        if self.faults.active and self.faults.pick(call):
+            self.faults.handle(call, partial(handler, self), now_ms)
         else:
             response = handler(self, call, now_ms)
         if call.peer.broker.coordinator.answers:
@@ -354,13 +329,17 @@ class Cluster:
         if call.fault is not None:
             self.faults.answer(call, response, now_ms)
         else:
-            self.hand_over(call, response, now_ms)
+            self.send(call, response, now_ms)
 
-    def hand_over(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Let an answer go out as it is."""
-        call.response = response
-        call.answered_ms = now_ms
-        call.answered_after = self.journal.added
+    def send(self, call: Call, response: Message | None, now_ms: float) -> None:
+        """Put an answer, with injected faults already applied, into `answered`.
+
+        A call whose answer a fault drops stays unanswered in the journal; the server closes its connection.
+        """
+        if call.fault is None or not call.fault.drop:
+            call.response = response
+            call.answered_ms = now_ms
+            call.answered_after = self.journal.added
         self.answered.append(call)
 
     def tick(self, now_ms: float, wire_ms: float | None = None) -> None:
@@ -390,7 +369,7 @@ class Cluster:
                 for token, result in answers:
                     assert isinstance(token, Call)
                     response = handlers.response_to(token, result)
-                    if not self.sync_delays.keeps(token, response, now_ms):
+                    if not self.sync_delays.hold_back(token, response, now_ms):
                         self.answer(token, response, now_ms)
 
 

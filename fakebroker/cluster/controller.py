@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.logs.compacted_log import CompactedLog
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition
 from fakebroker.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Broker, Cluster
+    from fakebroker.cluster.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +161,10 @@ class Controller:
 
     # Brokers
 
-    def stop_broker(self, broker: "Broker", now_ms: float, how: Failover, *, elect: bool = True) -> None:
+    def stop_broker(self, broker: BrokerNode, now_ms: float, how: Failover, *, elect: bool = True) -> None:
         """Take a broker down. The partitions it leads elect others, or stay without a leader until it is back."""
         broker.up = False
-        for partition in self.cluster.partitions_led_by(broker.node_id):
+        for partition in self.cluster.topics.led_by(broker.node_id):
             if elect:
                 self.elect(partition, now_ms, how)
             else:
@@ -171,10 +172,10 @@ class Controller:
         for index in [index for index, node_id in self.zombies.items() if node_id == broker.node_id]:
             self.stop_zombie(index, now_ms)
 
-    def start_broker(self, broker: "Broker", now_ms: float, how: Failover) -> None:
+    def start_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Bring a broker up again. It leads what nobody led; what others took over stays theirs."""
         broker.up = True
-        for partition in self.cluster.partitions_led_by(NO_LEADER):
+        for partition in self.cluster.topics.led_by(NO_LEADER):
             if broker.node_id in partition.replicas:
                 self.elect(partition, now_ms, how)
         for topic in self.cluster.topics:
@@ -182,7 +183,7 @@ class Controller:
                 if partition.is_reassigning:
                     self._finish_reassignment(partition, now_ms, how)
 
-    def evacuate(self, broker: "Broker", now_ms: float, how: Failover) -> None:
+    def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Move every replica of a broker elsewhere, for it will not come back."""
         others = [node_id for node_id in self.cluster.brokers if node_id != broker.node_id]
         for topic in self.cluster.topics:

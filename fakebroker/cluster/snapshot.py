@@ -7,8 +7,9 @@ Knows no sockets: which connections and ports that costs is the caller's busines
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fakebroker.cluster.cluster import Broker, Cluster
-from fakebroker.cluster.emulation import Dialect
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic
 from fakebroker.coordinator.group.records import OffsetRecord, Record
@@ -26,7 +27,7 @@ class Snapshot:
     """
 
     cluster_id: str
-    brokers: Mapping[int, Broker]
+    brokers: Mapping[int, BrokerNode]
     broker_configs: Mapping[str, str]
     topics: list[Topic]
     placed_topics: int
@@ -62,7 +63,10 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     go back, and nor do leader epochs of partitions that clients may know.
     """
     _let_go(cluster, now_ms)
-    cluster.brokers = {node_id: _restored(cluster, broker) for node_id, broker in snapshot.brokers.items()}
+    brokers = {node_id: _restored(cluster, broker) for node_id, broker in snapshot.brokers.items()}
+    if list(brokers) != list(cluster.brokers):
+        cluster.brokers.clear()
+        cluster.brokers.update(brokers)
     cluster.broker_configs = snapshot.broker_configs
     cluster.placed_topics = snapshot.placed_topics
     cluster.next_producer_id = max(cluster.next_producer_id, snapshot.next_producer_id)
@@ -82,7 +86,7 @@ def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
     cluster.next_producer_id = fresh.next_producer_id
     cluster.new_id = fresh.new_id
     cluster.journal, cluster.history = fresh.journal, fresh.history
-    cluster.faults.start_over(fresh.faults)
+    cluster.faults.reset(fresh.faults)
 
 
 def _leader_epoch(partition: Partition, former: Partition) -> int:
@@ -95,7 +99,7 @@ def _leader_epoch(partition: Partition, former: Partition) -> int:
 def _let_go(cluster: Cluster, now_ms: float) -> None:
     """Answer everybody who waits, and end holds, delays and faults."""
     cluster.wishes.clear()
-    cluster.faults.rules.clear()
+    cluster.faults.active.clear()
     for broker in cluster.brokers.values():
         for index in dict.fromkeys(group.partition for group in broker.coordinator.groups()):
             broker.coordinator.resign(index, now_ms)
@@ -109,9 +113,9 @@ def _let_go(cluster: Cluster, now_ms: float) -> None:
         state.clear()
 
 
-def _restored(cluster: Cluster, kept: Broker) -> Broker:
+def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     """A broker as it was: the one that there is, which connections know, or a new one in the place of one removed."""
-    fresh = cluster.new_broker(kept.node_id, Dialect(kept.release, kept.versions))
+    fresh = cluster.new_broker(kept.node_id, EmulatedRelease(kept.release, kept.versions))
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
     for name in ("release", "versions", "coordinator", "fetch_sessions"):
         setattr(broker, name, getattr(fresh, name))

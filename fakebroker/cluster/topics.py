@@ -129,6 +129,19 @@ class Topics:
         """The topic that a request names, by its id in the versions that carry ids."""
         return self._by_id.get(topic_id) if by_id else self._by_name.get(name)
 
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with an id."""
+        topic = self._by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def led_by(self, node_id: int) -> list[Partition]:
+        """Return the partitions of all topics that a broker leads; with NO_LEADER those without a leader."""
+        return [each for topic in self for each in topic.partitions if each.leader_id == node_id]
+
+    def offsets_partition(self, index: int) -> Partition:
+        """Return a partition of __consumer_offsets."""
+        return self._by_name[OFFSETS_TOPIC].partitions[index]
+
     def colliding(self, name: str) -> str | None:
         """The topic whose name differs from this one in dots and underscores alone, which metrics cannot tell apart."""
         topic = self._by_metric_name.get(_metric_name(name))

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.timeline import Timeline, names_in, short_names, with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.classic.group import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, Group
@@ -63,7 +64,7 @@ def _without_coordinator(cluster: Cluster, group_id: str) -> Iterator[str]:
     yield "Who looks for it is told COORDINATOR_NOT_AVAILABLE."
 
 
-def _not_served(cluster: Cluster, group_id: str, broker: Broker, error: ErrorCode, now_ms: float) -> Iterator[str]:
+def _not_served(cluster: Cluster, group_id: str, broker: BrokerNode, error: ErrorCode, now_ms: float) -> Iterator[str]:
     name = _partition_name(cluster, group_id)
     loading = cluster.controller.loading.get(cluster.offsets_partition_of(group_id).index)
     if loading is None:

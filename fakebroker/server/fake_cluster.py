@@ -5,10 +5,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypedDict, Unpack
 
-from fakebroker.cluster.cluster import Broker as RunningBroker, Cluster
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.settings import SETTINGS, Config
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.emulation import Broker, Dialect, VersionCap, dialects
+from fakebroker.cluster.emulation import Broker, EmulatedRelease, VersionCap, emulated_releases
 from fakebroker.cluster.journal import JournalMode, new_journal
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group.offsets import CommittedOffset
@@ -99,12 +100,12 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         self.clock = clock_for(clock)
         self._like = Broker(as_version=as_version, api_versions=api_versions or {})
         self._proposals = tuple(proposals)
-        first_dialects = dialects(brokers, as_version, api_versions or {}, proposals)
+        releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
 
         def new_cluster() -> Cluster:
             return Cluster(
-                dialects=first_dialects,
+                releases=releases,
                 topics=first_topics,
                 config=settings,
                 new_id=_id_maker(self.seed),
@@ -309,11 +310,11 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         Raises:
             ConfigError: There is no such broker, release, API or version; or an option cannot be.
         """
-        dialect = Dialect.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
+        release = EmulatedRelease.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
         broker = self._call(lambda: self._broker(node_id))
         if was_up := broker.up:
             self.stop_broker(node_id, **how)
-        self._call(lambda: self.cluster.speak(broker, dialect))
+        self._call(lambda: self.cluster.upgrade_broker(broker, release))
         if was_up:
             self.start_broker(node_id, **how)
 
@@ -326,10 +327,10 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         Raises:
             ConfigError: There is no such release, API or version.
         """
-        dialect = Dialect.of(like or self._like, self._proposals)
+        release = EmulatedRelease.of(like or self._like, self._proposals)
 
         def add() -> BrokerView:
-            broker = self.cluster.add_broker(dialect)
+            broker = self.cluster.add_broker(release)
             self._open(broker)
             return BrokerView.of(broker)
 
@@ -352,7 +353,7 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
 
         self._call(remove)
 
-    def _broker(self, node_id: int, *, up: bool | None = None) -> RunningBroker:
+    def _broker(self, node_id: int, *, up: bool | None = None) -> BrokerNode:
         broker = self.cluster.brokers.get(node_id)
         if broker is None:
             raise ConfigError(f"no broker {node_id}: expected one of {', '.join(map(str, self.cluster.brokers))}")

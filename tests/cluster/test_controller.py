@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.emulation import Broker, Dialect
+from fakebroker.cluster.emulation import Broker, EmulatedRelease
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord
@@ -249,7 +249,7 @@ def test_a_broker_that_is_removed_leaves_its_replicas_to_others() -> None:
     group = Group().sync()
     group.commit(7)
     cluster = group.h.cluster
-    added = cluster.add_broker(Dialect.of(Broker()))
+    added = cluster.add_broker(EmulatedRelease.of(Broker()))
     assert added.node_id == 4
     cluster.remove_broker(cluster.brokers[OLD], group.h.now_ms, Failover())
     assert list(cluster.brokers) == [2, 3, 4]

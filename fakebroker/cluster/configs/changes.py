@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, broker_configs_fault
 from fakebroker.cluster.configs.definition import ConfigKey, ConfigType, items_of
 from fakebroker.cluster.configs.resolution import apply_retention
@@ -17,7 +18,7 @@ from fakebroker.cluster.topics import name_fault
 from fakebroker.errors import ErrorCode, FakebrokerError
 
 if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Broker, Cluster
+    from fakebroker.cluster.cluster import Cluster
 
 
 class ResourceType(IntEnum):
@@ -74,7 +75,7 @@ class Outcome(NamedTuple):
 
 
 def alter(
-    cluster: "Cluster", broker: "Broker", resources: Sequence[ResourceChange], *, validate_only: bool
+    cluster: "Cluster", broker: BrokerNode, resources: Sequence[ResourceChange], *, validate_only: bool
 ) -> list[Outcome]:
     """Alter resources, or say why not, each for itself."""
     times = Counter((each.resource_type, each.resource_name) for each in resources)
@@ -89,7 +90,7 @@ def alter(
     return outcomes
 
 
-def require_own_name(broker: "Broker", name: str) -> None:
+def require_own_name(broker: BrokerNode, name: str) -> None:
     """Refuse a resource that is not the broker that is asked."""
     try:
         node_id = int(name)
@@ -119,7 +120,7 @@ def _require_sound(changes: Sequence[Change], times: int) -> None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _alter(cluster: "Cluster", broker: "Broker", change: ResourceChange, *, validate_only: bool) -> None:
+def _alter(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
     match change.resource_type:
         case ResourceType.TOPIC:
             _alter_topic(cluster, change, validate_only=validate_only)
@@ -151,7 +152,7 @@ def _alter_topic(cluster: "Cluster", change: ResourceChange, *, validate_only: b
         apply_retention(cluster, [topic])
 
 
-def _alter_broker(cluster: "Cluster", broker: "Broker", change: ResourceChange, *, validate_only: bool) -> None:
+def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
     """Alter the broker that is asked, or, without a name, what all brokers of the cluster go by."""
     if change.resource_name:
         require_own_name(broker, change.resource_name)

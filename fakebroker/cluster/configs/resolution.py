@@ -8,13 +8,14 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DEFAULTS, NODE_ID_CONFIGS, synonyms_of
 from fakebroker.cluster.configs.definition import config_text
 from fakebroker.cluster.configs.settings import older_defaults
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 
 if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Broker, Cluster
+    from fakebroker.cluster.cluster import Cluster
     from fakebroker.cluster.topics import Topic
 
 
@@ -47,18 +48,18 @@ class Resolved(NamedTuple):
         return self.synonyms[0].source if self.synonyms else ConfigSource.DEFAULT_CONFIG
 
 
-def static_configs(cluster: "Cluster", broker: "Broker") -> dict[str, str]:
+def static_configs(cluster: "Cluster", broker: BrokerNode) -> dict[str, str]:
     """What a broker is started with."""
     given = {name: config_text(value) for name, value in cluster.config.overrides.items()}
     return given | dict.fromkeys(NODE_ID_CONFIGS, str(broker.node_id))
 
 
-def default_configs(broker: "Broker") -> dict[str, str]:
+def default_configs(broker: BrokerNode) -> dict[str, str]:
     """What a broker of this release goes by where nobody says anything."""
     return DEFAULTS | {name: config_text(value) for name, value in older_defaults(broker.release).items()}
 
 
-def broker_config(cluster: "Cluster", broker: "Broker", name: str) -> Resolved:
+def broker_config(cluster: "Cluster", broker: BrokerNode, name: str) -> Resolved:
     """A config of a broker (ConfigHelper.configSynonyms)."""
     names = synonyms_of(name)
     levels: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
@@ -81,7 +82,7 @@ def _resolved(name: str, synonyms: list[Synonym]) -> Resolved:
     return Resolved(key.told(synonyms[0].value) if key is not None and synonyms else None, synonyms)
 
 
-def topic_config(cluster: "Cluster", broker: "Broker", configs: Mapping[str, str], name: str) -> Resolved:
+def topic_config(cluster: "Cluster", broker: BrokerNode, configs: Mapping[str, str], name: str) -> Resolved:
     """A config of a topic with these configs of its own, as a broker sees it (ConfigHelper.createTopicConfigEntry)."""
     key = TOPIC_CONFIGS[name]
     synonyms = broker_config(cluster, broker, key.broker_name).synonyms if key.broker_name else []
@@ -90,7 +91,7 @@ def topic_config(cluster: "Cluster", broker: "Broker", configs: Mapping[str, str
     return Resolved(key.told(synonyms[0].value) if synonyms else key.default_text, synonyms)
 
 
-def topic_number(cluster: "Cluster", broker: "Broker", topic: "Topic", name: str) -> int:
+def topic_number(cluster: "Cluster", broker: BrokerNode, topic: "Topic", name: str) -> int:
     """The value of an honoured topic config at a broker; short, for every batch asks."""
     broker_name = TOPIC_CONFIGS[name].broker_name
     text = topic.configs.get(name) or broker.configs.get(broker_name) or cluster.broker_configs.get(broker_name)

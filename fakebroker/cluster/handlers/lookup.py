@@ -6,11 +6,12 @@ The checks and their order are Kafka's: `KafkaApis` and `ReplicaManager.getParti
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Broker, Cluster
+    from fakebroker.cluster.cluster import Cluster
 
 
 def find_partition(cluster: "Cluster", name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | ErrorCode:
@@ -22,7 +23,7 @@ def find_partition(cluster: "Cluster", name: str, topic_id: bytes, index: int, *
 
 
 def leadership_error(
-    partition: Partition, broker: "Broker", leader_epoch: int = -1, *, leader_only: bool = True
+    partition: Partition, broker: BrokerNode, leader_epoch: int = -1, *, leader_only: bool = True
 ) -> ErrorCode:
     """Why a broker does not answer for a partition, or NONE.
 
@@ -43,7 +44,7 @@ def leadership_error(
     return ErrorCode.NONE
 
 
-def leaders_of(cluster: "Cluster", partitions: list[Partition]) -> list["Broker"]:
+def leaders_of(cluster: "Cluster", partitions: list[Partition]) -> list[BrokerNode]:
     """The brokers that lead these partitions and are up, each once: the node endpoints of a response (KIP-951)."""
     leaders = {partition.leader_id: cluster.leader_of(partition) for partition in partitions}
     return [leader for leader in leaders.values() if leader is not None]

@@ -54,7 +54,7 @@ class Resting:
         known = self._welcome_member(line)
         if known is None or known.deadline_ms <= beat_ms + DELAY_MS:
             return False
-        if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.rules):
+        if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.active):
             return False
         line.rests, line.planned_ms, known.keeper = True, until_ms, self._let_go
         if until_ms < inf:

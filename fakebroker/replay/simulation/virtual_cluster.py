@@ -6,7 +6,7 @@ Knows no members; of connections only that those to a broker are cut.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fakebroker.cluster.cluster import Broker
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.history import History
@@ -74,7 +74,7 @@ class VirtualCluster(FakeCluster):
         topics: Mapping[str, int],
         seed: int,
         clock: VirtualClock,
-        cut: Callable[[Broker], None],
+        cut: Callable[[BrokerNode], None],
     ) -> None:
         proposals: dict[str, Any] = {"proposals": settings.proposals} if settings.proposals else {}
         super().__init__(
@@ -107,10 +107,10 @@ class VirtualCluster(FakeCluster):
             cluster.offsets_partition(index).log = LateLog()
         cluster.append_records = append  # type: ignore[method-assign]  # nobody fetches these records
 
-    def _open(self, broker: Broker, port: int = 0) -> None:
+    def _open(self, broker: BrokerNode, port: int = 0) -> None:
         broker.host, broker.port = HOST, broker.node_id
 
-    def _shut(self, broker: Broker, *, keep_port: bool) -> None:
+    def _shut(self, broker: BrokerNode, *, keep_port: bool) -> None:
         self._cut(broker)
 
     def is_about(self, event: Mapping[str, Any], partition: int) -> bool:
