@@ -9,7 +9,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.logs.compacted_log import CompactedLog
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition
 from fakebroker.errors import ConfigError
@@ -217,7 +216,6 @@ class Controller:
 def _lose(partition: Partition, how: Failover) -> None:
     """Drop the records that the old leader takes with it."""
     log = partition.log
-    assert isinstance(log, CompactedLog)
     if how.lose_all:
         log.truncate_to(log.log_start_offset)
     elif how.lose_tail:

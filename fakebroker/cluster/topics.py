@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
-from fakebroker.cluster.logs.compacted_log import CompactedLog
+from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.partition_log import PartitionLog
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -157,7 +157,7 @@ class Topics:
     def grow(self, topic: Topic, assignment: Sequence[Sequence[int]]) -> None:
         """Add partitions, one for each list of brokers in the assignment."""
         for index, replicas in enumerate(assignment, len(topic.partitions)):
-            log = CompactedLog() if topic.name == OFFSETS_TOPIC else PartitionLog()
+            log = PartitionLog(compactor=Compactor() if topic.name == OFFSETS_TOPIC else None)
             leader_id = next(filter(self._is_up, replicas), NO_LEADER)
             topic.partitions.append(Partition(topic, index, tuple(replicas), leader_id, leader_id, log))
 

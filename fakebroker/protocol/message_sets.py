@@ -1,6 +1,6 @@
-"""Message sets: what records were before Kafka 0.11, messages of format v0 and v1 (magic 0 and 1).
+"""Message sets, the record formats before Kafka 0.11 (magic 0 and 1), and their conversion to batches and back.
 
-Makes record batches of them and them of record batches. Knows no request and no log; see `records.py` for its errors.
+See `records.py` for the errors.
 """
 
 import struct
@@ -23,7 +23,7 @@ from fakebroker.protocol.records import (
     iterate_records,
 )
 
-# Kafka's `LegacyRecord`: offset, size, the CRC of what follows, magic, attributes; in magic 1 a timestamp; then key and
+# Offset, size, the CRC of what follows, magic, attributes; in magic 1 a timestamp; then key and
 # value behind their lengths. With a codec in its attributes it is a wrapper: its value is a compressed message set.
 _HEADER = struct.Struct(">qiIbb")
 _UNCHECKED_PART = struct.Struct(">qiI")
@@ -48,8 +48,8 @@ class UnsupportedCompressionError(InvalidBatchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One message as it stands in a set. `size_bytes` counts all of it; `timestamp_ms` is -1 for none."""
+class LegacyRecord:
+    """One record of a message set. `size_bytes` is its whole size; `timestamp_ms` is -1 for none."""
 
     offset: int
     magic: int
@@ -82,7 +82,7 @@ def magic_of(data: bytes) -> int | None:
     return data[_UNCHECKED_PART.size] if len(data) > _UNCHECKED_PART.size else None
 
 
-def split_messages(data: bytes) -> list[Message]:
+def split_messages(data: bytes) -> list[LegacyRecord]:
     """The whole messages in the bytes, wrappers as they are; an incomplete last one is left out.
 
     Raises:
@@ -102,7 +102,7 @@ def split_messages(data: bytes) -> list[Message]:
     return messages
 
 
-def _read_message(data: bytes) -> Message:
+def _read_message(data: bytes) -> LegacyRecord:
     offset, _, crc, magic, attributes = _HEADER.unpack_from(data)
     label = f"message with offset {offset}"
     computed = crc32(memoryview(data)[_UNCHECKED_PART.size :])
@@ -120,7 +120,7 @@ def _read_message(data: bytes) -> Message:
         raise InvalidBatchError(f"{label}: its {len(data)} bytes end inside it") from error
     if position != len(data):
         raise InvalidBatchError(f"{label}: {len(data)} bytes, expected its value to end there, not at byte {position}")
-    return Message(offset, magic, attributes, timestamp_ms, key, value, len(data))
+    return LegacyRecord(offset, magic, attributes, timestamp_ms, key, value, len(data))
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
@@ -130,7 +130,7 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     return (None, start) if length < 0 else (data[start : start + length], start + length)
 
 
-def to_record_batch(messages: Sequence[Message], limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> bytes:
+def to_record_batch(messages: Sequence[LegacyRecord], limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> bytes:
     """The one record batch that a broker makes of the messages that a producer has sent for a partition.
 
     Its records are numbered from 0 on, whatever the messages' offsets; its codec is that of the wrapper. The checks are
@@ -158,7 +158,7 @@ def to_record_batch(messages: Sequence[Message], limit_bytes: int = DEFAULT_DECO
     return encode_batch(records, compression=compression)
 
 
-def unwrap(wrapper: Message, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[Message]:
+def unwrap(wrapper: LegacyRecord, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[LegacyRecord]:
     """The messages in a wrapper, their offsets as they stand there: from 0 on in magic 1, those of the log in magic 0.
 
     Raises:

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from fakebroker.client.member.assignors import TopicPartition
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.compression import Compression
-from fakebroker.protocol.message_sets import Message, magic_of, split_messages, unwrap
+from fakebroker.protocol.message_sets import LegacyRecord, magic_of, split_messages, unwrap
 from fakebroker.protocol.records import (
     CorruptBatchError,
     Header,
@@ -113,7 +113,7 @@ def _check_crc(batch: RecordBatch) -> None:
         raise CorruptBatchError(f"{batch.label}: CRC {batch.crc:#010x}, expected {computed:#010x}")
 
 
-def _records_in(message: Message) -> Iterator[Record]:
+def _records_in(message: LegacyRecord) -> Iterator[Record]:
     """A message, or those in a wrapper: in magic 1 they are numbered from the wrapper's end (KIP-31)."""
     if message.compression is Compression.NONE:
         yield Record(message.offset, message.timestamp_ms, message.key, message.value)

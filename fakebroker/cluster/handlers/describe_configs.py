@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
 from fakebroker.cluster.configs.changes import ConfigRefusedError, ResourceType, require_own_name, require_topic_name
-from fakebroker.cluster.configs.definition import ConfigKey, ConfigType
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.resolution import (
     ConfigSource,
     Resolved,

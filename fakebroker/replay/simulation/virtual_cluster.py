@@ -13,7 +13,7 @@ from fakebroker.coordinator.group.history import History
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
-from fakebroker.replay.simulation.late_log import LateLog
+from fakebroker.replay.simulation.late_log import PostponedAppends
 from fakebroker.replay.workload.timeline import Outcome
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 from fakebroker.server.clock import RealClock
@@ -96,15 +96,16 @@ class VirtualCluster(FakeCluster):
         self._keep_records()
 
     def _keep_records(self) -> None:
-        """Let all logs of offsets partitions be such as make bytes when they must."""
+        """Postpone the appends to all offsets partitions until their logs are read."""
         cluster = self.cluster
+        count = cluster.config.number("offsets.topic.num.partitions")
+        postponed = [PostponedAppends(cluster.offsets_partition(index).log) for index in range(count)]
 
         def append(partition: Partition, records: Sequence[Record]) -> None:
-            assert isinstance(partition.log, LateLog)
-            partition.log.keep(records, partition.leader_epoch, cluster.now_ms)
+            appends = postponed[partition.index]
+            assert appends.log is partition.log
+            appends.add(records, partition.leader_epoch, cluster.now_ms)
 
-        for index in range(cluster.config.number("offsets.topic.num.partitions")):
-            cluster.offsets_partition(index).log = LateLog()
         cluster.append_records = append  # type: ignore[method-assign]  # nobody fetches these records
 
     def _open(self, broker: BrokerNode, port: int = 0) -> None:
