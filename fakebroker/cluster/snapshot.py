@@ -59,7 +59,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     """Restore a cluster.
 
     Pending requests are answered. Groups are loaded from their log: rebalances in progress are lost, and session
-    timeouts start again. Time, ids, producer ids, and the leader epochs of partitions that clients may know are not set back.
+    timeouts start again. Time, ids, producer ids, and leader epochs that clients may know are not set back.
     """
     _release_all(cluster, now_ms)
     brokers = {node_id: _restored(cluster, broker) for node_id, broker in snapshot.brokers.items()}
