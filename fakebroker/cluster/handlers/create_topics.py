@@ -29,7 +29,7 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 class Refusal(NamedTuple):
-    """Why a topic cannot be created."""
+    """The error and the message for a topic that cannot be created."""
 
     error: ErrorCode
     message: str
@@ -88,7 +88,7 @@ def _config_fault(topic: CreatableTopic) -> Refusal | None:
 
 
 def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Refusal:
-    """Partitions by number; -1 is the cluster's default number, and Kafka's brokers take it in every version."""
+    """Place a number of partitions; -1 is the default number, which Kafka's brokers accept in every version."""
     factor, partitions = topic.replication_factor, topic.num_partitions
     if factor == 0 or factor < -1:
         return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}: expected 1 or more, or -1")
@@ -151,7 +151,7 @@ def _result(
 
 
 def _effective_configs(cluster: "Cluster", configs: dict[str, str]) -> list[CreatableTopicConfigs]:
-    """Every config of the new topic by name; those not given have the values of the controller, which creates it."""
+    """Return all configs of the new topic; those that were not given have the values of the controller."""
     controller = cluster.brokers[cluster.controller_id]
     resolved = {name: topic_config(cluster, controller, configs, name) for name in TOPIC_CONFIGS}
     return [
