@@ -94,7 +94,7 @@ class Cluster:
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
-        self.controller = Controller(self)
+        self.controller = Controller(self.brokers, self.topics, self.purgatory)
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.wishes: dict[str, Wishes] = {}  # What is wanted of the rebalances of groups, by their ids.
         self.sync_delays = SyncDelays()

@@ -1,20 +1,18 @@
-"""Who leads what: elections, brokers that stop and start, and coordinators that move with their offsets partitions.
+"""Leaders: elections, reassignments, brokers that stop and start, and coordinators that move with offsets partitions.
 
-Kafka's controller decides, and its brokers act on it; here both are one call. Knows the cluster's state, no requests.
+In Kafka the controller decides and brokers act on it; here both are one call. Depends on brokers, topics and delayed
+Fetch requests; not on `Cluster` or requests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING
 
 from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.logs.offsets_topic import read_records
-from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition
+from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topics
 from fakebroker.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +53,9 @@ class Controller:
         zombies: For offsets partitions whose old leader goes on answering: its node id.
     """
 
-    cluster: "Cluster"
+    brokers: Mapping[int, BrokerNode]
+    topics: Topics
+    purgatory: FetchPurgatory
     loading: dict[int, tuple[float, bool]] = field(default_factory=dict)
     stale: dict[int, tuple[int, float]] = field(default_factory=dict)
     zombies: dict[int, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Controller:
             if node_id not in partition.replicas:
                 partition.replicas = (*partition.target_replicas[1:], node_id)
                 partition.adding = partition.removing = ()
-        self.cluster.purgatory.release(partition)
+        self.purgatory.release(partition)
         if partition.topic.name == OFFSETS_TOPIC:
             self._move_coordinator(partition, old_id, now_ms, how)
 
@@ -83,21 +83,21 @@ class Controller:
             if how.zombie:
                 self.zombies[index] = old_id
             else:
-                self.cluster.brokers[old_id].coordinator.resign(index, now_ms)
+                self.brokers[old_id].coordinator.resign(index, now_ms)
             if how.stale_ms:
                 self.stale[index] = (old_id, now_ms + how.stale_ms)
         _lose(partition, how)
         if partition.leader_id == NO_LEADER:
             return
         self.stop_zombie(index, now_ms, at=partition.leader_id)
-        self.cluster.brokers[partition.leader_id].coordinator.start_loading(index)
+        self.brokers[partition.leader_id].coordinator.start_loading(index)
         self.loading[index] = (inf if how.load_ms is None else now_ms + how.load_ms, how.load_fails)
         if how.load_ms == 0:
             self._finish_loading(index, now_ms)
 
     def elect(self, partition: Partition, now_ms: float, how: Failover) -> None:
         """Let the first replica lead that is up; none, if there is none."""
-        up = [node_id for node_id in partition.replicas if self.cluster.brokers[node_id].up]
+        up = [node_id for node_id in partition.replicas if self.brokers[node_id].up]
         self.set_leader(partition, up[0] if up else NO_LEADER, now_ms, how)
 
     # Reassignments
@@ -117,7 +117,7 @@ class Controller:
 
     def _finish_reassignment(self, partition: Partition, now_ms: float, how: Failover) -> None:
         target = partition.target_replicas
-        if all(self.cluster.brokers[node_id].up for node_id in target):
+        if all(self.brokers[node_id].up for node_id in target):
             self._place(partition, target, now_ms, how)
 
     def _place(self, partition: Partition, replicas: Sequence[int], now_ms: float, how: Failover) -> None:
@@ -128,7 +128,7 @@ class Controller:
             self.elect(partition, now_ms, how)
         elif is_smaller:
             partition.leader_epoch += 1
-            self.cluster.purgatory.release(partition)
+            self.purgatory.release(partition)
 
     # Loading
 
@@ -139,8 +139,8 @@ class Controller:
 
     def _finish_loading(self, index: int, now_ms: float) -> None:
         _, fails = self.loading.pop(index)
-        partition = self.cluster.offsets_partition(index)
-        coordinator = self.cluster.brokers[partition.leader_id].coordinator
+        partition = self.topics.offsets_partition(index)
+        coordinator = self.brokers[partition.leader_id].coordinator
         if fails:
             coordinator.fail_loading(index)
         else:
@@ -156,14 +156,14 @@ class Controller:
     def stop_zombie(self, index: int, now_ms: float, at: int | None = None) -> None:
         """The old coordinator of a partition gives up; with `at`, only if it is that broker."""
         if index in self.zombies and at in (None, self.zombies[index]):
-            self.cluster.brokers[self.zombies.pop(index)].coordinator.resign(index, now_ms)
+            self.brokers[self.zombies.pop(index)].coordinator.resign(index, now_ms)
 
     # Brokers
 
     def stop_broker(self, broker: BrokerNode, now_ms: float, how: Failover, *, elect: bool = True) -> None:
         """Take a broker down. The partitions it leads elect others, or stay without a leader until it is back."""
         broker.up = False
-        for partition in self.cluster.topics.led_by(broker.node_id):
+        for partition in self.topics.led_by(broker.node_id):
             if elect:
                 self.elect(partition, now_ms, how)
             else:
@@ -174,18 +174,18 @@ class Controller:
     def start_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Bring a broker up again. It leads what nobody led; what others took over stays theirs."""
         broker.up = True
-        for partition in self.cluster.topics.led_by(NO_LEADER):
+        for partition in self.topics.led_by(NO_LEADER):
             if broker.node_id in partition.replicas:
                 self.elect(partition, now_ms, how)
-        for topic in self.cluster.topics:
+        for topic in self.topics:
             for partition in topic.partitions:
                 if partition.is_reassigning:
                     self._finish_reassignment(partition, now_ms, how)
 
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Move every replica of a broker elsewhere, for it will not come back."""
-        others = [node_id for node_id in self.cluster.brokers if node_id != broker.node_id]
-        for topic in self.cluster.topics:
+        others = [node_id for node_id in self.brokers if node_id != broker.node_id]
+        for topic in self.topics:
             for partition in topic.partitions:
                 if broker.node_id not in partition.replicas:
                     continue
