@@ -36,13 +36,13 @@ _NO_TIMESTAMP_MS = -1
 
 
 class InvalidTimestampError(InvalidBatchError):
-    """A message with a timestamp that a producer may not set."""
+    """A record with a timestamp that a producer may not set."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.INVALID_TIMESTAMP
 
 
 class UnsupportedCompressionError(InvalidBatchError):
-    """A record batch whose codec no message can have."""
+    """A record batch with a codec that message sets do not have."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
@@ -61,7 +61,7 @@ class LegacyRecord:
 
     @property
     def compression(self) -> Compression:
-        """Raises `InvalidBatchError` for a codec that no message can have."""
+        """The codec. Raises `InvalidBatchError` for one that message sets do not have."""
         number = self.attributes & _COMPRESSION_BITS
         if number > Compression.LZ4:
             raise InvalidBatchError(f"{self.label}: compression {number} in its attributes, expected 0 to 3")
@@ -73,7 +73,7 @@ class LegacyRecord:
 
     @property
     def label(self) -> str:
-        """What error sentences call this message."""
+        """The name of this record in error messages."""
         return f"message with offset {self.offset}"
 
 
@@ -124,7 +124,7 @@ def _read_message(data: bytes) -> LegacyRecord:
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """Bytes behind their length; any negative length is null, as it is to Kafka. May end past the data."""
+    """Read bytes after their length. Any negative length is null, as in Kafka. May end past the data."""
     length = _INT32.unpack_from(data, position)[0]
     start = position + _INT32.size
     return (None, start) if length < 0 else (data[start : start + length], start + length)
@@ -216,13 +216,13 @@ def encode_message(
     compression: Compression = Compression.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """The bytes of one message.
+    """Encode one record of a message set.
 
     Args:
         record: Its offset, key and value, and its timestamp in magic 1.
         magic: 0 or 1.
         compression: The codec that the value, a message set, has been compressed with.
-        timestamp_type: Who has set the timestamp; magic 0 does not tell.
+        timestamp_type: Stored in magic 1 only.
     """
     attributes = compression | (timestamp_type * _TIMESTAMP_TYPE_BIT if magic else 0)
     fields = (magic, attributes, record.timestamp_ms)[: 2 + magic]
