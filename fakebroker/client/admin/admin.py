@@ -28,7 +28,7 @@ from fakebroker.client.backoff import Backoff
 from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS
 from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool, addresses
-from fakebroker.client.topics import MAX_INT32, TopicPartition, is_offset, is_partition
+from fakebroker.client.topics import MAX_INT32, TopicPartition, format_partitions, is_offset, is_partition
 from fakebroker.errors import ConfigError
 
 V = TypeVar("V")
@@ -336,6 +336,6 @@ def _check_partitions(group: str, partitions: Iterable[TopicPartition]) -> None:
 def _offset(group: str, partition: TopicPartition, offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
     made = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
     if not is_offset(made.offset):
-        place = f"{partition[0]}-{partition[1]}"
-        raise ConfigError(f"group {group!r}: offset {made.offset!r} of {place}: expected a whole number from 0 on")
+        name = format_partitions([partition])
+        raise ConfigError(f"group {group!r}: offset {made.offset!r} of {name}: expected a whole number from 0 on")
     return made

@@ -6,7 +6,7 @@ from typing import Any
 from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, AdminApiHandler
 from fakebroker.client.admin.descriptions import Node, OffsetAndMetadata
 from fakebroker.client.errors import AdminError, GroupError, NoBatchedOffsetFetch, error_code
-from fakebroker.client.topics import TopicPartition, by_topic
+from fakebroker.client.topics import TopicPartition, by_topic, format_partitions
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -165,6 +165,6 @@ def _failed(group: str, api: str, codes: Iterable[tuple[TopicPartition, int]]) -
     general = [error for error in errors.values() if error in RETRIABLE_ERRORS]
     if general:
         return GroupError(group, api, general[0])
-    (topic, index), first = next(iter(errors.items()))
-    why = f"partition {topic}-{index}" + (f" and {len(errors) - 1} more" if len(errors) > 1 else "")
+    partition, first = next(iter(errors.items()))
+    why = f"partition {format_partitions([partition])}" + (f" and {len(errors) - 1} more" if len(errors) > 1 else "")
     return GroupError(group, api, first, why, errors)

@@ -30,7 +30,7 @@ from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 
 T = TypeVar("T")
 
-Listener = Callable[[tuple[TopicPartition, ...]], Awaitable[object] | object]
+RebalanceListener = Callable[[tuple[TopicPartition, ...]], Awaitable[object] | object]
 """A callback for partitions: a plain or async function."""
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -56,7 +56,7 @@ class Consumer:
         self._bootstrap_servers = bootstrap_servers
         self._settings = ConsumerSettings(**settings)
         self._core = ConsumerCore(self._settings)
-        self._listeners: dict[RebalanceEvent, Listener | None] = {}
+        self._listeners: dict[RebalanceEvent, RebalanceListener | None] = {}
         self._is_polling = False
         self._changed, self._rescheduled = trio.Event(), trio.Event()
         self._next_tick_ms = math.inf
@@ -82,7 +82,7 @@ class Consumer:
 
     async def _run_tasks(self, is_open: trio.Event) -> None:
         """Run the background tasks; shielded, because leaving the group after a cancellation needs them."""
-        with trio.CancelScope(shield=True) as self._working:
+        with trio.CancelScope(shield=True) as self._tasks_scope:
             async with trio.open_nursery() as self._nursery:
                 self._pool = BrokerPool(self._bootstrap_servers, self._settings.client_id, self._nursery)
                 self._nursery.start_soon(self._run_timers)
@@ -97,7 +97,7 @@ class Consumer:
             with trio.move_on_after(self._settings.close_timeout_ms / 1000, shield=True):
                 await self._close(commits=error is None)
         finally:
-            self._working.cancel()
+            self._tasks_scope.cancel()
             await self._nursery_manager.__aexit__(None, None, None)  # Without the error, which it would wrap.
 
     async def _close(self, *, commits: bool) -> None:
@@ -105,7 +105,7 @@ class Consumer:
         try:
             await self._leave(commits=commits)
         finally:
-            await self._commits_answered()
+            await self._wait_for_commits()
             self._group_requests_in.close()
             await self._group_done.wait()
             await self._pool.aclose()
@@ -116,9 +116,9 @@ class Consumer:
         self,
         topics: Iterable[str] | re.Pattern[str],
         *,
-        on_assigned: Listener | None = None,
-        on_revoked: Listener | None = None,
-        on_lost: Listener | None = None,
+        on_assigned: RebalanceListener | None = None,
+        on_revoked: RebalanceListener | None = None,
+        on_lost: RebalanceListener | None = None,
     ) -> None:
         """Subscribe to topics as a group member, replacing an earlier subscription. The next `poll` joins the group.
 
@@ -163,7 +163,7 @@ class Consumer:
                 await self._call_back(RebalanceEvent.REVOKED, self._core.member.assigned)
             # Commits retried after leaving are rejected. The other half of the time remains for closing.
             with trio.move_on_after(self._settings.close_timeout_ms / 2000):
-                await self._commits_answered()
+                await self._wait_for_commits()
         finally:
             self._call(lambda now_ms: self._core.unsubscribe(now_ms, commits=commits))
             self._listeners = {}
@@ -322,7 +322,7 @@ class Consumer:
             raise GroupFailed(error, f"committed offsets of group {self._settings.group_id!r}: {error.name}")
         return {place: offset if offset >= 0 else None for place, offset in operation.offsets.items()}
 
-    async def _commits_answered(self) -> None:
+    async def _wait_for_commits(self) -> None:
         while self._core.is_committing:
             await self._changed.wait()
 

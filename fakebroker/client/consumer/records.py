@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from fakebroker.client.topics import TopicPartition
+from fakebroker.client.topics import TopicPartition, format_partitions
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.message_sets import Message, magic_of, split_messages, unwrap
@@ -75,9 +75,8 @@ def decode_fetched(data: bytes, place: TopicPartition, offset: int) -> tuple[lis
             if record.offset >= offset
         ]
     if data and not size_bytes:
-        raise RecordTooLarge(
-            f"partition {place[0]}-{place[1]} at offset {offset}: {len(data)} bytes fetched, expected a whole record"
-        )
+        name = format_partitions([place])
+        raise RecordTooLarge(f"partition {name} at offset {offset}: {len(data)} bytes fetched, expected a whole record")
     return found, next_offset
 
 

@@ -4,7 +4,14 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from fakebroker.client.errors import InvalidSubscription
-from fakebroker.client.topics import LEGAL_NAME, TopicPartition, is_legal_name, is_offset, is_partition
+from fakebroker.client.topics import (
+    LEGAL_NAME,
+    TopicPartition,
+    format_partitions,
+    is_legal_name,
+    is_offset,
+    is_partition,
+)
 from fakebroker.errors import ConfigError
 
 
@@ -50,6 +57,7 @@ def check_partitions(partitions: Iterable[TopicPartition]) -> tuple[TopicPartiti
 
 def check_offsets(offsets: Mapping[TopicPartition, int]) -> None:
     """Raise `ConfigError` if one of the offsets is invalid."""
-    for (topic, index), offset in offsets.items():
+    for partition, offset in offsets.items():
         if not is_offset(offset):
-            raise ConfigError(f"offset {offset!r} of {topic}-{index}: expected a whole number from 0 on")
+            name = format_partitions([partition])
+            raise ConfigError(f"offset {offset!r} of {name}: expected a whole number from 0 on")
