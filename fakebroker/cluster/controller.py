@@ -26,8 +26,8 @@ class Failover:
         load_fails: It cannot read its log: NOT_COORDINATOR until the next move.
         lose_tail: How many of the newest records of the log are lost with the old leader.
         lose_all: The whole log is lost.
-        zombie: The old broker goes on answering, as one cut off from the others does, until `stop_zombies`. What it
-            writes is lost.
+        zombie: The old broker goes on answering, as one cut off from the others does, until `stop_zombies`, or until it
+            stops or leads again. What it writes is lost. No effect if it is down or has not finished loading.
         stale_ms: How long FindCoordinator goes on naming the old broker.
     """
 
@@ -52,13 +52,11 @@ class Controller:
     Attributes:
         loading: Offsets partitions that are being loaded, with the time when that ends.
         stale: For offsets partitions whose old leader is still named: its node id, and until when.
-        zombies: For offsets partitions whose old leader goes on answering: its node id.
     """
 
     cluster: "Cluster"
     loading: dict[int, tuple[float, bool]] = field(default_factory=dict)
     stale: dict[int, tuple[int, float]] = field(default_factory=dict)
-    zombies: dict[int, int] = field(default_factory=dict)
 
     # Leaders
 
@@ -80,17 +78,17 @@ class Controller:
         self.loading.pop(index, None)
         self.stale.pop(index, None)
         if old_id != NO_LEADER:
-            if how.zombie:
-                self.zombies[index] = old_id
-            else:
-                self.cluster.brokers[old_id].coordinator.resign(index, now_ms)
+            old = self.cluster.brokers[old_id].coordinator
+            if not (how.zombie and old.leads(index)):
+                old.resign(index, now_ms)
             if how.stale_ms:
                 self.stale[index] = (old_id, now_ms + how.stale_ms)
         _lose(partition, how)
         if partition.leader_id == NO_LEADER:
             return
-        self.stop_zombie(index, now_ms, at=partition.leader_id)
-        self.cluster.brokers[partition.leader_id].coordinator.start_loading(index)
+        new = self.cluster.brokers[partition.leader_id].coordinator
+        new.resign(index, now_ms)  # It may be a zombie.
+        new.start_loading(index)
         self.loading[index] = (inf if how.load_ms is None else now_ms + how.load_ms, how.load_fails)
         if how.load_ms == 0:
             self._finish_loading(index, now_ms)
@@ -148,28 +146,37 @@ class Controller:
 
     # Zombies
 
-    def stop_zombies(self, now_ms: float) -> None:
-        """Every old coordinator that still answers gives up."""
-        for index in list(self.zombies):
-            self.stop_zombie(index, now_ms)
+    def zombies(self, index: int) -> list[int]:
+        """The node ids of the brokers that answer for an offsets partition although they do not lead it."""
+        leader_id = self.cluster.offsets_partition(index).leader_id
+        return [
+            node_id
+            for node_id, broker in self.cluster.brokers.items()
+            if node_id != leader_id and broker.coordinator.leads(index)
+        ]
 
-    def stop_zombie(self, index: int, now_ms: float, at: int | None = None) -> None:
-        """The old coordinator of a partition gives up; with `at`, only if it is that broker."""
-        if index in self.zombies and at in (None, self.zombies[index]):
-            self.cluster.brokers[self.zombies.pop(index)].coordinator.resign(index, now_ms)
+    def stop_zombies(self, now_ms: float) -> None:
+        """Let every broker resign the offsets partitions that it serves although it does not lead them."""
+        for node_id, broker in self.cluster.brokers.items():
+            for led in list(broker.coordinator.led_partitions()):
+                if self.cluster.offsets_partition(led.index).leader_id != node_id:
+                    broker.coordinator.resign(led.index, now_ms)
 
     # Brokers
 
     def stop_broker(self, broker: "Broker", now_ms: float, how: Failover, *, elect: bool = True) -> None:
-        """Take a broker down. The partitions it leads elect others, or stay without a leader until it is back."""
+        """Take a broker down. The partitions it leads elect others, or stay without a leader until it is back.
+
+        Its coordinator resigns all offsets partitions, so it is not a zombie afterwards.
+        """
         broker.up = False
         for partition in self.cluster.partitions_led_by(broker.node_id):
             if elect:
                 self.elect(partition, now_ms, how)
             else:
                 self.set_leader(partition, NO_LEADER, now_ms, how)
-        for index in [index for index, node_id in self.zombies.items() if node_id == broker.node_id]:
-            self.stop_zombie(index, now_ms)
+        for led in list(broker.coordinator.led_partitions()):
+            broker.coordinator.resign(led.index, now_ms)
 
     def start_broker(self, broker: "Broker", now_ms: float, how: Failover) -> None:
         """Bring a broker up again. It leads what nobody led; what others took over stays theirs."""

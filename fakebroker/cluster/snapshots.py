@@ -105,8 +105,8 @@ def _let_go(cluster: Cluster, now_ms: float) -> None:
     for topic in cluster.topics:
         for partition in topic.partitions:
             cluster.purgatory.release(partition)  # They are read anew, from what is there then.
-    for state in (cluster.controller.loading, cluster.controller.stale, cluster.controller.zombies):
-        state.clear()
+    cluster.controller.loading.clear()
+    cluster.controller.stale.clear()
 
 
 def _restored(cluster: Cluster, kept: Broker) -> Broker:

@@ -198,6 +198,65 @@ def test_a_zombie_can_become_the_coordinator_again() -> None:
     assert group.committed(OLD) == 9
 
 
+@pytest.mark.parametrize("moves", [(2, 3), (2, NO_LEADER, 3), (2, 3, 2, 3)])
+def test_several_zombies_of_one_partition(moves: tuple[int, ...]) -> None:
+    group = Group().sync()
+    group.commit(7)
+    for node_id in moves:
+        group.move(node_id, zombie=True)
+    assert [group.beat(node_id) for node_id in (1, 2, 3)] == [0, 0, 0]
+    assert group.commit(8, 1) == group.commit(9, 2) == 0
+    assert group.committed(3) == 7, "what a zombie writes is lost"
+    group.h.cluster.controller.stop_zombies(group.h.now_ms)
+    assert [group.beat(node_id) for node_id in (1, 2, 3)] == [16, 16, 0]
+    group.move(1)
+    assert [group.beat(node_id) for node_id in (1, 2, 3)] == [0, 16, 16]
+    assert group.committed(1) == 7
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_broker_that_stops_is_not_a_zombie_and_an_earlier_zombie_remains_one(is_removed: bool) -> None:
+    group = Group().sync()
+    group.commit(7)
+    cluster, now_ms, how = group.h.cluster, group.h.now_ms, Failover(zombie=True)
+    group.move(2)
+    group.move(3, zombie=True)
+    if is_removed:
+        cluster.remove_broker(cluster.brokers[3], now_ms, how)
+    else:
+        cluster.controller.stop_broker(cluster.brokers[3], now_ms, how)
+        cluster.controller.start_broker(cluster.brokers[3], now_ms, how)
+        assert group.beat(3) == 16
+    assert cluster.controller.zombies(0) == [2]
+    assert (group.beat(1), group.beat(2)) == (0, 0)
+    cluster.controller.stop_zombies(now_ms)
+    assert (group.beat(1), group.beat(2)) == (0, 16)
+    group.move(2)
+    assert group.committed(2) == 7
+
+
+def test_a_zombie_that_restarts_is_not_one_any_more() -> None:
+    group = Group().sync()
+    group.move(2, zombie=True)
+    group.move(3, zombie=True)
+    controller, first = group.h.cluster.controller, group.h.cluster.brokers[1]
+    controller.stop_broker(first, group.h.now_ms, Failover())
+    assert controller.zombies(0) == [2]
+    controller.start_broker(first, group.h.now_ms, Failover())
+    assert [group.beat(node_id) for node_id in (1, 2, 3)] == [16, 0, 0]
+
+
+def test_a_broker_that_is_still_loading_does_not_become_a_zombie() -> None:
+    group = Group().sync()
+    group.commit(7)
+    group.move(2, load_ms=1000)
+    group.move(3, zombie=True)
+    assert group.h.cluster.controller.zombies(0) == []
+    assert (group.beat(2), group.committed(2), group.committed(3)) == (16, ErrorCode.NOT_COORDINATOR, 7)
+    group.h.advance(1000)
+    assert group.beat(2) == 16
+
+
 def test_look_ups_can_be_stale() -> None:
     group = Group().sync()
     group.move(stale_ms=1000)

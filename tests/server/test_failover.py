@@ -118,6 +118,29 @@ def test_brokers_come_and_go(fake_cluster: FakeCluster) -> None:
         fake_cluster.remove_broker(3)
 
 
+@pytest.mark.fake_cluster(topics={"orders": 6}, config={"offsets.topic.num.partitions": 1})
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_two_zombies_in_a_row(fake_cluster: FakeCluster, is_removed: bool) -> None:
+    member_id = stable_group(fake_cluster, "g")
+    if is_removed:
+        fake_cluster.move_coordinator("g", to=2)
+        fake_cluster.move_coordinator("g", to=3, zombie=True)
+        fake_cluster.remove_broker(3, zombie=True)
+        zombies, home = [2], 1
+    else:
+        fake_cluster.move_coordinator("g", to=2, zombie=True)
+        fake_cluster.move_coordinator("g", to=3, zombie=True)
+        zombies, home = [1, 2], 3
+    assert fake_cluster.coordinator_of("g").node_id == home
+    assert all(beat(fake_cluster, member_id, node_id) is ErrorCode.NONE for node_id in (home, *zombies))
+    fake_cluster.stop_zombies()
+    assert all(beat(fake_cluster, member_id, node_id) is ErrorCode.NOT_COORDINATOR for node_id in zombies)
+    for node_id in zombies:
+        fake_cluster.move_coordinator("g", to=node_id)
+        assert fake_cluster.offsets("g")["orders", 2].offset == 42
+        assert beat(fake_cluster, member_id, node_id) is ErrorCode.NONE
+
+
 def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 2)
     cases: list[tuple[Callable[[], Any], str]] = [
