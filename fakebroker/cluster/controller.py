@@ -61,9 +61,10 @@ class Controller:
     # Leaders
 
     def set_leader(self, partition: Partition, node_id: int, now_ms: float, how: Failover) -> None:
-        """Give a partition another leader, or none; its leader epoch rises either way."""
+        """Give a partition another leader, or none until its last leader starts; its leader epoch rises either way."""
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
+        partition.awaits_last_leader = node_id == NO_LEADER
         if node_id != NO_LEADER:
             partition.last_leader_id = node_id
             if node_id not in partition.replicas:
@@ -94,14 +95,18 @@ class Controller:
             self._finish_loading(index, now_ms)
 
     def elect(self, partition: Partition, now_ms: float, how: Failover) -> None:
-        """Let the first replica lead that is up; none, if there is none."""
+        """Let the first replica lead that is up. If none is up, the first one that starts will lead."""
         up = [node_id for node_id in partition.replicas if self.cluster.brokers[node_id].up]
         self.set_leader(partition, up[0] if up else NO_LEADER, now_ms, how)
+        partition.awaits_last_leader = False
 
     # Reassignments
 
     def reassign(self, partition: Partition, target: Sequence[int], now_ms: float, how: Failover) -> None:
-        """Move a partition to other brokers: at once, or as soon as all of them are up to copy what is in it."""
+        """Move a partition to other brokers: at once, or as soon as all of them are up to copy what is in it.
+
+        A partition that awaits its last leader is moved when it has that leader again, which the others copy from.
+        """
         current = partition.replicas
         partition.adding = tuple(node_id for node_id in target if node_id not in current or node_id in partition.adding)
         partition.removing = tuple(node_id for node_id in sorted(current) if node_id not in target)
@@ -115,16 +120,24 @@ class Controller:
 
     def _finish_reassignment(self, partition: Partition, now_ms: float, how: Failover) -> None:
         target = partition.target_replicas
-        if all(self.cluster.brokers[node_id].up for node_id in target):
+        if not partition.awaits_last_leader and all(self.cluster.brokers[node_id].up for node_id in target):
             self._place(partition, target, now_ms, how)
 
     def _place(self, partition: Partition, replicas: Sequence[int], now_ms: float, how: Failover) -> None:
-        """Let a partition have these replicas. If one is gone that it had, its leader epoch rises, as in Kafka."""
-        is_smaller = not all(node_id in replicas for node_id in partition.replicas)
+        """Let a partition have these replicas. If one is gone that it had, its leader epoch rises, as in Kafka.
+
+        A leader is elected if the partition has none among its replicas. A partition that awaits its last leader elects
+        one only if the last leader is no longer a replica.
+        """
+        gone = [node_id for node_id in partition.replicas if node_id not in replicas]
         partition.replicas, partition.adding, partition.removing = tuple(replicas), (), ()
-        if partition.leader_id not in replicas:
+        if partition.awaits_last_leader:
+            needs_leader = partition.last_leader_id in gone
+        else:
+            needs_leader = partition.leader_id not in replicas
+        if needs_leader:
             self.elect(partition, now_ms, how)
-        elif is_smaller:
+        elif gone:
             partition.leader_epoch += 1
             self.cluster.purgatory.release(partition)
 
@@ -179,11 +192,18 @@ class Controller:
             broker.coordinator.resign(led.index, now_ms)
 
     def start_broker(self, broker: "Broker", now_ms: float, how: Failover) -> None:
-        """Bring a broker up again. It leads what nobody led; what others took over stays theirs."""
+        """Bring a broker up again. It leads partitions without a leader, except those that await another broker.
+
+        What others took over stays theirs.
+        """
         broker.up = True
         for partition in self.cluster.partitions_led_by(NO_LEADER):
-            if broker.node_id in partition.replicas:
+            if broker.node_id not in partition.replicas:
+                continue
+            if not partition.awaits_last_leader:
                 self.elect(partition, now_ms, how)
+            elif broker.node_id == partition.last_leader_id:
+                self.set_leader(partition, broker.node_id, now_ms, how)
         for topic in self.cluster.topics:
             for partition in topic.partitions:
                 if partition.is_reassigning:

@@ -54,6 +54,8 @@ class Partition:
     Attributes:
         replicas: The first is the preferred leader.
         last_leader_id: The broker that leads it, or that was the last to do so.
+        awaits_last_leader: It has no leader by request. It gets one when the last leader starts or is removed from the
+            replicas, by a move, or by an ElectLeaders request; not when other brokers start.
         adding: The replicas that a reassignment that is not done yet adds (KIP-455).
         removing: The replicas that it will take away, the last ones of `replicas`.
     """
@@ -65,6 +67,7 @@ class Partition:
     last_leader_id: int
     log: PartitionLog
     leader_epoch: int = 0
+    awaits_last_leader: bool = False
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
 

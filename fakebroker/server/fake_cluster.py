@@ -213,7 +213,8 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
 
         Args:
             group_id: The group.
-            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE).
+            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE) until the group is
+                moved again, or its last coordinator restarts.
             how: What goes wrong, or takes its time: see `Failover`.
 
         Raises:
@@ -250,7 +251,8 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
 
         Args:
             node_id: The broker.
-            elect: Whether the partitions that it leads get other leaders; else they have none until it is back.
+            elect: Whether the partitions that it leads get other leaders; else they have none until it is back, also if
+                other brokers start before. A move, an ElectLeaders request, or its removal gives them one earlier.
             how: How coordinators come up elsewhere; see `Failover`.
 
         Raises:

@@ -304,6 +304,115 @@ def test_a_broker_stops_and_starts(elect: bool) -> None:
     assert (group.found(), group.committed(home), group.beat(home)) == (home, 7, 0)
 
 
+# Partitions that await their last leader
+
+
+class AwaitingGroup(Group):
+    """A group whose coordinator, broker 2, was stopped with `elect=False`."""
+
+    def __init__(self, **config: object) -> None:
+        super().__init__(**config)
+        self.sync().commit(7)
+        self.move(2)
+        self.stop(2, elect=False)
+
+    def stop(self, node_id: int, *, elect: bool = True) -> None:
+        cluster = self.h.cluster
+        cluster.controller.stop_broker(cluster.brokers[node_id], self.h.now_ms, Failover(), elect=elect)
+
+    def start(self, node_id: int) -> None:
+        cluster = self.h.cluster
+        cluster.controller.start_broker(cluster.brokers[node_id], self.h.now_ms, Failover())
+
+    def remove(self, node_id: int) -> None:
+        cluster = self.h.cluster
+        cluster.remove_broker(cluster.brokers[node_id], self.h.now_ms, Failover())
+
+    def is_without_leader(self) -> bool:
+        return self.partition.leader_id == NO_LEADER and self.found() == -ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("others", [[1], [3], [1, 3], [3, 1, 3]])
+def test_other_brokers_that_start_do_not_lead_a_partition_that_awaits_its_last_leader(others: list[int]) -> None:
+    group = AwaitingGroup()
+    for node_id in others:
+        group.stop(node_id)
+        group.start(node_id)
+        assert group.is_without_leader()
+    group.start(2)
+    assert (group.found(), group.committed(2), group.partition.replicas[0]) == (2, 7, 1)
+
+
+def test_a_partition_awaits_its_last_leader_while_brokers_are_added_and_removed() -> None:
+    group = AwaitingGroup()
+    group.h.cluster.add_broker(Dialect.of(Broker()))
+    group.remove(1)
+    assert group.partition.replicas == (2, 3, 4)
+    assert group.is_without_leader()
+    group.start(2)
+    assert (group.found(), group.committed(2)) == (2, 7)
+
+
+def test_a_partition_elects_another_leader_if_the_last_one_is_removed() -> None:
+    group = AwaitingGroup()
+    group.remove(2)
+    assert (group.found(), group.committed(1)) == (1, 7)
+
+
+def test_the_first_broker_that_starts_leads_if_the_last_leader_was_removed() -> None:
+    group = AwaitingGroup()
+    group.stop(1)
+    group.stop(3)
+    group.remove(2)
+    group.start(3)
+    assert (group.found(), group.committed(3)) == (3, 7)
+
+
+def test_a_partition_moved_to_no_leader_after_its_last_leader_was_removed() -> None:
+    group = AwaitingGroup()
+    group.start(2)
+    for node_id in (1, 3, 2):
+        group.stop(node_id)
+    group.remove(2)
+    group.move(NO_LEADER)
+    group.h.cluster.add_broker(Dialect.of(Broker()))
+    group.remove(1)
+    group.start(3)
+    assert group.is_without_leader()
+    group.move(4)
+    assert (group.found(), group.committed(4)) == (4, 7)
+
+
+def test_a_partition_that_was_moved_does_not_await_its_last_leader() -> None:
+    group = AwaitingGroup()
+    group.move(3)
+    assert (group.found(), group.committed(3)) == (3, 7)
+    group.start(2)
+    group.stop(3)
+    assert (group.found(), group.committed(1)) == (1, 7)
+
+
+def test_the_first_replica_that_starts_leads_if_all_were_down() -> None:
+    group = AwaitingGroup()
+    group.start(2)
+    for node_id in (1, 3, 2):
+        group.stop(node_id)
+    group.start(3)
+    assert (group.found(), group.committed(3)) == (3, 7)
+
+
+def test_a_partition_moved_to_no_leader_gets_one_when_its_last_leader_starts() -> None:
+    group = Group().sync()
+    group.commit(7)
+    group.move(NO_LEADER)
+    cluster = group.h.cluster
+    for node_id, found in ((2, -ErrorCode.COORDINATOR_NOT_AVAILABLE), (1, 1)):
+        cluster.controller.stop_broker(cluster.brokers[node_id], group.h.now_ms, Failover())
+        cluster.controller.start_broker(cluster.brokers[node_id], group.h.now_ms, Failover())
+        assert group.found() == found
+    assert group.committed(1) == 7
+
+
 def test_a_broker_that_is_removed_leaves_its_replicas_to_others() -> None:
     group = Group().sync()
     group.commit(7)

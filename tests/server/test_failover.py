@@ -141,6 +141,22 @@ def test_two_zombies_in_a_row(fake_cluster: FakeCluster, is_removed: bool) -> No
         assert beat(fake_cluster, member_id, node_id) is ErrorCode.NONE
 
 
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_a_broker_stopped_without_election_is_the_next_to_lead(fake_cluster: FakeCluster) -> None:
+    stable_group(fake_cluster, "g")
+    home = fake_cluster.coordinator_of("g").node_id
+    fake_cluster.stop_broker(home, elect=False)
+    fake_cluster.rolling_restart()
+    fake_cluster.add_broker()
+    fake_cluster.restore(fake_cluster.snapshot())
+    fake_cluster.rolling_restart()
+    with pytest.raises(ConfigError, match="group 'g' has no coordinator now"):
+        fake_cluster.coordinator_of("g")
+    fake_cluster.start_broker(home)
+    assert fake_cluster.coordinator_of("g").node_id == home
+    assert fake_cluster.offsets("g")["orders", 2].offset == 42
+
+
 def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 2)
     cases: list[tuple[Callable[[], Any], str]] = [
