@@ -6,7 +6,7 @@ Kafka's controller decides, and its brokers act on it; here both are one call. K
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from fakebroker.cluster.compacted_log import CompactedLog
 from fakebroker.cluster.consumer_offsets import read_records
@@ -15,6 +15,9 @@ from fakebroker.errors import ConfigError
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Broker, Cluster
+
+MAX_OPTION_MS = 10**12
+"""The largest value of an option in milliseconds: about thirty years, so that times remain valid dates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,9 @@ class Failover:
         zombie: The old broker goes on answering, as one cut off from the others does, until `stop_zombies`, or until it
             stops or leads again. What it writes is lost. No effect if it is down or has not finished loading.
         stale_ms: How long FindCoordinator goes on naming the old broker.
+
+    Raises:
+        ConfigError: An option is out of its range, or of the wrong type.
     """
 
     load_ms: float | None = 0
@@ -39,10 +45,30 @@ class Failover:
     stale_ms: float = 0
 
     def __post_init__(self) -> None:
-        for name in ("load_ms", "lose_tail", "stale_ms"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigError(f"{name}={value}: expected 0 or more")
+        if self.load_ms is not None and not _is_duration(self.load_ms):
+            raise ConfigError(f"load_ms={self.load_ms!r}: expected 0 to {MAX_OPTION_MS}, or None")
+        if not _is_duration(self.stale_ms):
+            raise ConfigError(f"stale_ms={self.stale_ms!r}: expected 0 to {MAX_OPTION_MS}")
+        if not is_integer(self.lose_tail) or self.lose_tail < 0:
+            raise ConfigError(f"lose_tail={self.lose_tail!r}: expected an integer >= 0")
+        for name in ("load_fails", "lose_all", "zombie"):
+            check_flag(name, getattr(self, name))
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise ConfigError unless the value of an option is True or False."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name}={value!r}: expected True or False")
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an int, and not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_duration(value: object) -> bool:
+    """Whether a value is a number of milliseconds in range. NaN is not."""
+    return (isinstance(value, float) or is_integer(value)) and 0 <= value <= MAX_OPTION_MS
 
 
 @dataclass(slots=True)

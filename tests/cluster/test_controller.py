@@ -1,5 +1,6 @@
 """Leaders that change: what clients are told before, during and after, message by message."""
 
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -429,7 +430,26 @@ def test_a_broker_that_is_removed_leaves_its_replicas_to_others() -> None:
     assert (group.committed(home), group.beat(home)) == (7, 0)
 
 
-@pytest.mark.parametrize("how", [{"load_ms": -1}, {"lose_tail": -1}, {"stale_ms": -5}])
-def test_options_that_cannot_be(how: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="expected 0 or more"):
-        Failover(**how)
+INVALID_TIMES: list[Any] = [-1, nan, inf, -inf, "1", True, [1], 10**400, 1e300]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        *(("load_ms", value, "0 to 1000000000000, or None") for value in INVALID_TIMES),
+        *(("stale_ms", value, "0 to 1000000000000") for value in [*INVALID_TIMES, None]),
+        *(("lose_tail", value, "an integer >= 0") for value in [-1, 1.0, nan, inf, "1", True, None]),
+        *((name, value, "True or False") for name in ("load_fails", "lose_all", "zombie") for value in (1, "no", None)),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_options_that_cannot_be(name: str, value: Any, expected: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        Failover(**{name: value})
+    assert str(raised.value) == f"{name}={value!r}: expected {expected}"
+
+
+def test_options_at_their_limits() -> None:
+    for value in (0, 0.5, 10**12):
+        Failover(load_ms=value, stale_ms=value)
+    Failover(load_ms=None, lose_tail=10**400)

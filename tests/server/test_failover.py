@@ -163,7 +163,7 @@ def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
         (lambda: fake_cluster.stop_broker(9), "no broker 9: expected one of 1, 2, 3"),
         (lambda: fake_cluster.start_broker(1), "broker 1 is up already"),
         (lambda: fake_cluster.move_coordinator("g", to=7), "no broker 7"),
-        (lambda: fake_cluster.move_coordinator("g", to=2, lose_tail=-1), "lose_tail=-1: expected 0 or more"),
+        (lambda: fake_cluster.move_coordinator("g", to=2, lose_tail=-1), "lose_tail=-1: expected an integer >= 0"),
         (lambda: fake_cluster.create_partitions("orders", 2), "expected 3 to"),
         (lambda: fake_cluster.create_partitions("none", 2), "no topic 'none'"),
         (lambda: fake_cluster.delete_topic("__consumer_offsets"), "one of Kafka's own"),
