@@ -108,8 +108,8 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
     for topic in cluster.topics:
         for partition in topic.partitions:
             cluster.purgatory.release(partition)  # They are read again after the restore.
-    for state in (cluster.controller.loading, cluster.controller.stale, cluster.controller.zombies):
-        state.clear()
+    cluster.controller.loading.clear()
+    cluster.controller.stale.clear()
 
 
 def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:

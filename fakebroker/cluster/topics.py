@@ -55,6 +55,8 @@ class Partition:
         replicas: The node ids of its brokers, the preferred leader first.
         leader_id: The node id of its leader, NO_LEADER if it has none.
         last_leader_id: The node id of its last leader, which is the current one if it has one.
+        awaits_last_leader: It has no leader by request. It gets one when the last leader starts or is removed from the
+            replicas, by a move, or by an ElectLeaders request; not when other brokers start.
         adding: The replicas that a reassignment in progress adds (KIP-455).
         removing: The replicas that it removes, the last ones of `replicas`.
     """
@@ -66,6 +68,7 @@ class Partition:
     last_leader_id: int
     log: PartitionLog
     leader_epoch: int = 0
+    awaits_last_leader: bool = False
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
 

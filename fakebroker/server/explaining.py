@@ -44,9 +44,15 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
     else:
         its_moments = [moment for moment in moments if moment.coordinator_id == broker.node_id]
         sentences = _Words(group, its_moments, now_ms).sentences()
-    zombie_id = cluster.controller.zombies.get(cluster.offsets_partition_of(group_id).index)
-    zombie = [f"Broker {zombie_id} answers for it as well: it is a zombie."] if zombie_id is not None else []
-    return " ".join([*sentences, *zombie])
+    return " ".join([*sentences, *_zombies(cluster, group_id)])
+
+
+def _zombies(cluster: Cluster, group_id: str) -> Iterator[str]:
+    node_ids = cluster.controller.zombies(cluster.offsets_partition_of(group_id).index)
+    if len(node_ids) == 1:
+        yield f"Broker {node_ids[0]} answers for it as well: it is a zombie."
+    elif node_ids:
+        yield f"Brokers {', '.join(map(str, node_ids))} answer for it as well: they are zombies."
 
 
 # Without a group
