@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypedDict
 
-from fakebroker.cluster.faults.injection import Rule
+from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.errors import ErrorCode
 
 
@@ -55,23 +55,23 @@ class FaultHandle:
         fault: The requests that it matches, and its effect.
     """
 
-    def __init__(self, rule: Rule, remove: Callable[[Rule], None]) -> None:
-        self._rule = rule
+    def __init__(self, fault: ActiveFault, remove: Callable[[ActiveFault], None]) -> None:
+        self._active = fault
         self._remove = remove
-        self.fault = rule.fault
+        self.fault = fault.fault
 
     @property
     def hits(self) -> int:
         """How many requests it has taken effect on."""
-        return self._rule.hits
+        return self._active.hits
 
-    def is_of(self, rule: Rule) -> bool:
-        """Whether this is the handle of a rule."""
-        return self._rule is rule
+    def is_of(self, fault: ActiveFault) -> bool:
+        """Whether this is the handle of an active fault."""
+        return self._active is fault
 
     def remove(self) -> None:
         """Remove the fault; responses that it delays are still sent when they are due."""
-        self._remove(self._rule)
+        self._remove(self._active)
 
     def __enter__(self) -> Self:
         return self

@@ -11,17 +11,17 @@ from math import inf
 from typing import TypeVar, Unpack
 
 from fakebroker.cluster import snapshot as snapshots
-from fakebroker.cluster.cluster import Broker as RunningBroker, Cluster
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command_types import FailoverOptions, FaultHandle, FaultOptions, Hold
-from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.emulation import Broker, Dialect, VersionCap
+from fakebroker.cluster.controller import Failover, check_flag, is_integer
+from fakebroker.cluster.emulation import Broker, EmulatedRelease, VersionCap
 from fakebroker.cluster.environment import ACCEPTS, Accept, Environment
-from fakebroker.cluster.faults.injection import Rule
+from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.group_seed import GroupSeed, MemberSeed, Offsets, PlaceName
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
-from fakebroker.cluster.seeding import seed_groups
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName, seed_groups
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group import controls
@@ -107,12 +107,15 @@ class ClusterCommands:
 
         Args:
             group_id: The group.
-            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE).
+            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE) until the group is
+                moved again, or its last coordinator restarts.
             how: How the new coordinator starts; see `Failover`.
 
         Raises:
             ConfigError: There is no such broker, or it is down; or an option is out of range.
         """
+        if not isinstance(group_id, str):
+            raise ConfigError(f"group_id={group_id!r}: expected a string")
         self.move_offsets_partition(self._cluster.offsets_partition_of(group_id).index, to, **how)
 
     def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None:
@@ -121,7 +124,7 @@ class ClusterCommands:
 
         def move() -> None:
             count = self._cluster.config.number("offsets.topic.num.partitions")
-            if not 0 <= partition < count:
+            if not is_integer(partition) or not 0 <= partition < count:
                 raise ConfigError(f"partition={partition!r}: expected 0 to {count - 1}")
             leader_id = NO_LEADER if to is None else self._broker(to, up=True).node_id
             target = self._cluster.offsets_partition(partition)
@@ -144,13 +147,15 @@ class ClusterCommands:
 
         Args:
             node_id: The broker.
-            elect: Whether the partitions that it leads get other leaders; else they have none until it is back.
+            elect: Whether the partitions that it leads get other leaders; else they have none until it is back, also if
+                other brokers start before. A move, an ElectLeaders request, or its removal gives them one earlier.
             how: How coordinators start elsewhere; see `Failover`.
 
         Raises:
             ConfigError: There is no such broker, or it is down already; or an option is out of range.
         """
         options = Failover(**how)
+        check_flag("elect", elect)
 
         def stop() -> None:
             broker = self._broker(node_id, up=True)
@@ -181,6 +186,7 @@ class ClusterCommands:
 
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
         """Restart every broker that is up, one after the other."""
+        Failover(**how)  # Raises ConfigError for invalid options also if no broker is up.
         for node_id in [broker.node_id for broker in self._cluster.brokers.values() if broker.up]:
             self.restart_broker(node_id, **how)
 
@@ -202,11 +208,12 @@ class ClusterCommands:
         Raises:
             ConfigError: There is no such broker, release, API or version; or an option is out of range.
         """
-        dialect = Dialect.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
+        Failover(**how)  # Raises ConfigError for invalid options also if the broker is down.
+        emulated = EmulatedRelease.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
         broker = self._run(lambda: self._broker(node_id))
         if was_up := broker.up:
             self.stop_broker(node_id, **how)
-        self._run(lambda: self._cluster.speak(broker, dialect))
+        self._run(lambda: self._cluster.upgrade_broker(broker, emulated))
         if was_up:
             self.start_broker(node_id, **how)
 
@@ -219,10 +226,10 @@ class ClusterCommands:
         Raises:
             ConfigError: There is no such release, API or version.
         """
-        dialect = Dialect.of(like or self._default_broker, self._proposals)
+        emulated = EmulatedRelease.of(like or self._default_broker, self._proposals)
 
         def add() -> BrokerView:
-            broker = self._cluster.add_broker(dialect)
+            broker = self._cluster.add_broker(emulated)
             self._environment.open_listener(broker)
             return BrokerView.of(broker)
 
@@ -290,10 +297,10 @@ class ClusterCommands:
 
         self._run(change)
 
-    def _broker(self, node_id: int, *, up: bool | None = None) -> RunningBroker:
-        broker = self._cluster.brokers.get(node_id)
+    def _broker(self, node_id: int, *, up: bool | None = None) -> BrokerNode:
+        broker = self._cluster.brokers.get(node_id) if is_integer(node_id) else None
         if broker is None:
-            raise ConfigError(f"no broker {node_id}: expected one of {', '.join(map(str, self._cluster.brokers))}")
+            raise ConfigError(f"no broker {node_id!r}: expected one of {', '.join(map(str, self._cluster.brokers))}")
         if up is not None and broker.up is not up:
             raise ConfigError(f"broker {node_id} is {'up' if broker.up else 'down'} already")
         return broker
@@ -323,10 +330,10 @@ class ClusterCommands:
 
     def faults(self) -> list[FaultHandle]:
         """Return the faults in force, oldest first, including those that are used up."""
-        return [self._handle(rule) for rule in self._run(lambda: list(self._cluster.faults.rules))]
+        return [self._handle(fault) for fault in self._run(lambda: list(self._cluster.faults.active))]
 
-    def _handle(self, rule: Rule) -> FaultHandle:
-        return FaultHandle(rule, lambda rule: self._run(lambda: self._cluster.faults.remove(rule)))
+    def _handle(self, fault: ActiveFault) -> FaultHandle:
+        return FaultHandle(fault, lambda fault: self._run(lambda: self._cluster.faults.remove(fault)))
 
     def remove_fault(self, handle: FaultHandle) -> None:
         """Remove a fault, if it is still in force."""
@@ -334,7 +341,7 @@ class ClusterCommands:
 
     def clear_faults(self) -> None:
         """Remove all faults; responses that they delay are still sent when they are due."""
-        self._run(lambda: self._cluster.faults.rules.clear())
+        self._run(lambda: self._cluster.faults.active.clear())
 
     # Rebalances
 
@@ -464,7 +471,7 @@ class ClusterCommands:
         delay_ms = None if seconds is None else seconds * 1000
         self._control(
             group_id,
-            lambda coordinator, group, now_ms: self._cluster.sync_delays.want(_lasting_name(group, member), delay_ms),
+            lambda coordinator, group, now_ms: self._cluster.sync_delays.delay(_lasting_name(group, member), delay_ms),
         )
 
     def release_sync(self, group_id: str, member: str) -> None:
@@ -508,7 +515,7 @@ class ClusterCommands:
         offsets: Offsets | None = None,
         lag: int | Offsets | None = None,
         protocol: str = "range",
-        assignment: Mapping[str, Sequence[PlaceName]] | None = None,
+        assignment: Mapping[str, Sequence[PartitionName]] | None = None,
     ) -> None:
         """Create a group as if clients had created it.
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar, get_args
 
-from fakebroker.cluster.cluster import Broker
+from fakebroker.cluster.broker import BrokerNode
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Environment(Protocol):
         """
         ...
 
-    def open_listener(self, broker: Broker) -> None:
+    def open_listener(self, broker: BrokerNode) -> None:
         """Accept connections for a broker, at the port that it had, if any; sets its host and port.
 
         Raises:
@@ -58,7 +58,7 @@ class Environment(Protocol):
         """
         ...
 
-    def close_listener(self, broker: Broker, *, keep_port: bool) -> None:
+    def close_listener(self, broker: BrokerNode, *, keep_port: bool) -> None:
         """Close a broker's listener and all of its connections, and reset its network conditions.
 
         Args:
@@ -67,15 +67,15 @@ class Environment(Protocol):
         """
         ...
 
-    def network_conditions(self, broker: Broker) -> NetworkConditions:
+    def network_conditions(self, broker: BrokerNode) -> NetworkConditions:
         """Return the network conditions of a broker."""
         ...
 
-    def set_network_conditions(self, broker: Broker, conditions: NetworkConditions) -> None:
+    def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
         """Change the network conditions of a broker that is up; existing connections remain."""
         ...
 
-    def replacing_brokers(self, brokers: Mapping[int, Broker], *, cut_all: bool) -> AbstractContextManager[None]:
+    def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> AbstractContextManager[None]:
         """Adapt listeners while the brokers of the cluster are replaced, as `restore` and `reset` do.
 
         On entering, close the listeners of brokers that will be down or gone, and reset all network conditions; on

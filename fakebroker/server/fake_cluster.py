@@ -11,10 +11,9 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command_types import FailoverOptions, FaultHandle, FaultOptions, Hold
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
-from fakebroker.cluster.emulation import Broker, VersionCap, dialects
+from fakebroker.cluster.emulation import Broker, VersionCap, emulated_releases
 from fakebroker.cluster.environment import Accept, random_uuids
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.group_seed import GroupSeed, MemberSeed, Offsets, PlaceName
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
@@ -30,6 +29,7 @@ from fakebroker.cluster.inspect.views import (
     view_groups,
 )
 from fakebroker.cluster.journal import JournalMode, new_journal
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
@@ -113,12 +113,12 @@ class FakeCluster(JournalExport):
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
         self.host, self.advertised_host = host, advertised_host or host
-        first_dialects = dialects(brokers, as_version, api_versions or {}, proposals)
+        releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
 
         def new_cluster() -> Cluster:
             return Cluster(
-                dialects=first_dialects,
+                releases=releases,
                 topics=first_topics,
                 config=settings,
                 new_id=random_uuids(random.Random(self.seed).getrandbits),
@@ -273,7 +273,8 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group.
-            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE).
+            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE) until the group is
+                moved again, or its last coordinator restarts.
             how: How the new coordinator starts; see `fakebroker.cluster.controller.Failover`.
         """
         self._commands.move_coordinator(group_id, to, **how)
@@ -297,7 +298,8 @@ class FakeCluster(JournalExport):
 
         Args:
             node_id: The broker.
-            elect: Whether the partitions that it leads get other leaders; else they have none until it is back.
+            elect: Whether the partitions that it leads get other leaders; else they have none until it is back, also if
+                other brokers start before.
             how: How coordinators start elsewhere; see `fakebroker.cluster.controller.Failover`.
         """
         self._commands.stop_broker(node_id, elect=elect, **how)
@@ -442,7 +444,7 @@ class FakeCluster(JournalExport):
         offsets: Offsets | None = None,
         lag: int | Offsets | None = None,
         protocol: str = "range",
-        assignment: Mapping[str, Sequence[PlaceName]] | None = None,
+        assignment: Mapping[str, Sequence[PartitionName]] | None = None,
     ) -> None:
         """Create a group as if clients had created it.
 

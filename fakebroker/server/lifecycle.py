@@ -11,7 +11,8 @@ from typing import Self, TypeVar
 
 import trio
 
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.errors import ConfigError, ListenError
 from fakebroker.server.clock import Clock, ManualClock
@@ -209,11 +210,11 @@ class ClusterServer:
         """Advance the brokers' clock; see `fakebroker.server.clock`."""
         self.clock.advance(seconds)
 
-    def open_listener(self, broker: Broker) -> None:
+    def open_listener(self, broker: BrokerNode) -> None:
         """Listen for a broker at the port that is reserved for it, or at any."""
         self._open(broker, 0)
 
-    def _open(self, broker: Broker, port: int) -> None:
+    def _open(self, broker: BrokerNode, port: int) -> None:
         """Listen for a broker at the port that is reserved for it, or else at this one; 0 is any."""
         reserved = self._reserved_ports.pop(broker.node_id, None)
         listener = reserved or bound(self.host, port)
@@ -222,27 +223,27 @@ class ClusterServer:
         self._ports[broker.node_id] = broker.port
         self.reactor.listen(broker, listener)
 
-    def close_listener(self, broker: Broker, *, keep_port: bool) -> None:
+    def close_listener(self, broker: BrokerNode, *, keep_port: bool) -> None:
         """Close a broker's listener and connections, and perhaps reserve its port."""
         self.reactor.disconnect(broker)
         if keep_port:
             self._reserve_port(broker)
 
-    def _reserve_port(self, broker: Broker) -> None:
+    def _reserve_port(self, broker: BrokerNode) -> None:
         """Bind a broker's port without listening: connections are refused, and no other process gets the port."""
         if broker.node_id not in self._reserved_ports:
             self._reserved_ports[broker.node_id] = bound(self.host, broker.port)
 
-    def network_conditions(self, broker: Broker) -> NetworkConditions:
+    def network_conditions(self, broker: BrokerNode) -> NetworkConditions:
         """Return the network conditions of a broker."""
         return self.reactor.network_faults.conditions.get(broker.node_id, NetworkConditions())
 
-    def set_network_conditions(self, broker: Broker, conditions: NetworkConditions) -> None:
+    def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
         """Change the network conditions of a broker that is up."""
         self._refuse(broker, conditions.accept == "refuse")
         self.reactor.network_faults.conditions[broker.node_id] = conditions
 
-    def _refuse(self, broker: Broker, refuses: bool) -> None:
+    def _refuse(self, broker: BrokerNode, refuses: bool) -> None:
         """Close a broker's listener, or open it again; its connections remain."""
         if refuses:
             self.reactor.close_listener(broker)
@@ -251,7 +252,7 @@ class ClusterServer:
             self.open_listener(broker)
 
     @contextmanager
-    def replacing_brokers(self, brokers: Mapping[int, Broker], *, cut_all: bool) -> Iterator[None]:
+    def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> Iterator[None]:
         """Close listeners before the brokers of the cluster are replaced, and open the others' afterwards."""
         if not self.is_running:
             yield
@@ -271,7 +272,7 @@ class ClusterServer:
             if broker.up and node_id not in kept:
                 self._open(broker, self._ports.get(node_id, 0))
 
-    def _release_port(self, broker: Broker) -> None:
+    def _release_port(self, broker: BrokerNode) -> None:
         self.close_listener(broker, keep_port=False)
         reserved = self._reserved_ports.pop(broker.node_id, None)
         if reserved is not None:

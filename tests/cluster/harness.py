@@ -9,10 +9,11 @@ from itertools import count
 from random import Random
 from typing import Any, TypeVar
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.settings import Config
-from fakebroker.cluster.emulation import dialects
+from fakebroker.cluster.emulation import emulated_releases
 from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.topics import Partition, Topic
@@ -72,7 +73,7 @@ class Harness:
         ids = count(1)
         self.now_ms = START_MS
         self.cluster = Cluster(
-            dialects=dialects(brokers, as_version, {}, proposals),
+            releases=emulated_releases(brokers, as_version, {}, proposals),
             topics={"news": 1} if topics is None else topics,
             config=Config({"offsets.topic.num.partitions": 2} | (config or {})),
             new_id=lambda: next(ids).to_bytes(16, "big"),
@@ -135,19 +136,19 @@ class HarnessEnvironment:
     def advance(self, seconds: float) -> None:
         self._harness.advance(seconds * 1000)
 
-    def open_listener(self, broker: Broker) -> None:
+    def open_listener(self, broker: BrokerNode) -> None:
         self.calls.append(("open", broker.node_id))
 
-    def close_listener(self, broker: Broker, *, keep_port: bool) -> None:
+    def close_listener(self, broker: BrokerNode, *, keep_port: bool) -> None:
         self.calls.append(("close", broker.node_id, keep_port))
 
-    def network_conditions(self, broker: Broker) -> NetworkConditions:
+    def network_conditions(self, broker: BrokerNode) -> NetworkConditions:
         return NetworkConditions()
 
-    def set_network_conditions(self, broker: Broker, conditions: NetworkConditions) -> None:
+    def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
         self.calls.append(("network", broker.node_id, conditions))
 
-    def replacing_brokers(self, brokers: Mapping[int, Broker], *, cut_all: bool) -> AbstractContextManager[None]:
+    def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> AbstractContextManager[None]:
         self.calls.append(("replace", tuple(brokers), cut_all))
         return nullcontext()
 

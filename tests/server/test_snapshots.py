@@ -3,8 +3,8 @@
 import pytest
 
 from fakebroker import ConfigError, FakeCluster
-from fakebroker.cluster.group_seed import GroupSeed
 from fakebroker.cluster.inspect.views import GroupView
+from fakebroker.cluster.seed import GroupSeed
 from fakebroker.cluster.topics import Topic
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.errors import ErrorCode

@@ -15,12 +15,12 @@ from fakebroker.cluster.command_types import FailoverOptions, FaultOptions, Hold
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.group_seed import GroupSeed, MemberSeed, Offsets, PlaceName
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName
 from fakebroker.control.client.http import Http, NotThere
 from fakebroker.control.client.json_views import (
     broker_of,
@@ -379,7 +379,7 @@ class Client(JournalExport):
         offsets: Offsets | None = None,
         lag: int | Offsets | None = None,
         protocol: str = "range",
-        assignment: Mapping[str, Sequence[PlaceName]] | None = None,
+        assignment: Mapping[str, Sequence[PartitionName]] | None = None,
     ) -> None:
         seed = GroupSeed(
             group_id=group_id,

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, cast
 
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
-from fakebroker.cluster.emulation import Broker as BrokerOptions, dialects
+from fakebroker.cluster.emulation import Broker, emulated_releases
 from fakebroker.cluster.environment import NetworkConditions, random_uuids
 from fakebroker.cluster.events import perform
 from fakebroker.cluster.journal import NoJournal
@@ -19,7 +20,7 @@ from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
-from fakebroker.replay.simulation.late_log import LateLog
+from fakebroker.replay.simulation.late_log import PostponedAppends
 from fakebroker.replay.workload.timeline import Outcome
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 
@@ -54,7 +55,7 @@ class VirtualEnvironment:
         skips_steps: Whether commands only validate their arguments.
     """
 
-    def __init__(self, clock: VirtualClock, disconnect: Callable[[Broker], None]) -> None:
+    def __init__(self, clock: VirtualClock, disconnect: Callable[[BrokerNode], None]) -> None:
         self.skips_steps = False
         self._clock = clock
         self._disconnect = disconnect
@@ -68,19 +69,19 @@ class VirtualEnvironment:
     def advance(self, seconds: float) -> None:
         raise ConfigError("advance: the time of a cluster in memory runs by itself")
 
-    def open_listener(self, broker: Broker) -> None:
+    def open_listener(self, broker: BrokerNode) -> None:
         broker.host, broker.port = HOST, broker.node_id
 
-    def close_listener(self, broker: Broker, *, keep_port: bool) -> None:
+    def close_listener(self, broker: BrokerNode, *, keep_port: bool) -> None:
         self._disconnect(broker)
 
-    def network_conditions(self, broker: Broker) -> NetworkConditions:
+    def network_conditions(self, broker: BrokerNode) -> NetworkConditions:
         return NetworkConditions()
 
-    def set_network_conditions(self, broker: Broker, conditions: NetworkConditions) -> None:
+    def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
         """Ignored: there is no network."""
 
-    def replacing_brokers(self, brokers: Mapping[int, Broker], *, cut_all: bool) -> AbstractContextManager[None]:
+    def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
 
@@ -101,12 +102,12 @@ class VirtualCluster:
     def __init__(
         self, settings: ClusterSettings, topics: Mapping[str, int], seed: int, environment: VirtualEnvironment
     ) -> None:
-        first_dialects = dialects(settings.brokers, settings.as_version, {}, settings.proposals)
+        releases = emulated_releases(settings.brokers, settings.as_version, {}, settings.proposals)
         config = Config({**DEFAULT_CONFIG, **settings.config})
 
         def new_cluster() -> Cluster:
             return Cluster(
-                dialects=first_dialects,
+                releases=releases,
                 topics=topics,
                 config=config,
                 new_id=random_uuids(random.Random(seed).getrandbits),
@@ -121,22 +122,23 @@ class VirtualCluster:
             self.cluster,
             environment,
             new_cluster=new_cluster,
-            default_broker=BrokerOptions(as_version=settings.as_version),
+            default_broker=Broker(as_version=settings.as_version),
             proposals=settings.proposals,
         )
         for broker in self.cluster.brokers.values():
             environment.open_listener(broker)
 
-    def encode_records_late(self) -> None:
-        """Give all partitions of __consumer_offsets logs that encode their records only when they are read."""
+    def postpone_appends(self) -> None:
+        """Postpone the appends to all partitions of __consumer_offsets until their logs are read."""
         cluster = self.cluster
+        count = cluster.config.number("offsets.topic.num.partitions")
+        postponed = [PostponedAppends(cluster.offsets_partition(index).log) for index in range(count)]
 
         def append(partition: Partition, records: Sequence[Record]) -> None:
-            assert isinstance(partition.log, LateLog)
-            partition.log.keep(records, partition.leader_epoch, cluster.now_ms)
+            appends = postponed[partition.index]
+            assert appends.log is partition.log
+            appends.add(records, partition.leader_epoch, cluster.now_ms)
 
-        for index in range(cluster.config.number("offsets.topic.num.partitions")):
-            cluster.offsets_partition(index).log = LateLog()
         cluster.append_records = append  # type: ignore[method-assign]  # these records are never fetched
 
     def is_about(self, event: Mapping[str, Any], partition: int) -> bool:
