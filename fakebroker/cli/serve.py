@@ -1,4 +1,4 @@
-"""The command line: options in, one sentence out when something is wrong."""
+"""`fakebroker serve`: a cluster as a process."""
 
 import logging
 import os
@@ -7,12 +7,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from fakebroker import __version__
 from fakebroker.control.extra import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.open_files import allow_all
@@ -20,31 +18,7 @@ from fakebroker.server.clock import Scaled
 from fakebroker.server.events import event_of, perform
 from fakebroker.server.fake_cluster import KAFKA_DEFAULTS, FakeCluster
 
-app = typer.Typer(
-    help="A fake Kafka cluster for everything that has to do with group coordination.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
 
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"fakebroker {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
-    ] = False,
-) -> None:
-    """What stands before the command."""
-
-
-@app.command()
 def serve(
     brokers: Annotated[int, typer.Option(help="How many brokers; their node ids are 1, 2, 3 ...")] = 3,
     port: Annotated[int, typer.Option(help="Port of the first broker, the others follow; 0 takes free ones.")] = 9092,
@@ -113,95 +87,6 @@ def serve(
             signal.sigwait(ends)
 
 
-MASTER = Annotated[str, typer.Option(help="Spark master.")]
-RUN = Annotated[Path, typer.Argument(help="The directory of a run.", show_default=False)]
-
-
-@app.command()
-def replay(
-    file: Annotated[Path, typer.Argument(help="The workload, a TOML file.")],
-    bootstrap: Annotated[str | None, typer.Option(help="HOST:PORT of a cluster; without it, an embedded one.")] = None,
-    transport: Annotated[
-        Literal["tcp", "memory"], typer.Option(help="Over TCP, or simulated in a time of its own.")
-    ] = "tcp",
-    record: Annotated[
-        Literal["all", "changes"] | None,
-        typer.Option(help="A row a request, or one for many heartbeats that change nothing; the latter in memory."),
-    ] = None,
-    lanes: Annotated[
-        int | None, typer.Option(min=1, help="Connections per task and broker; without it, one per member.")
-    ] = None,
-    tasks: Annotated[int | None, typer.Option(min=1, help="Spark tasks; without it, as many as run at once.")] = None,
-    master: MASTER = "local[*]",
-    out: Annotated[Path | None, typer.Option(help="Directory for the results; else runs/WORKLOAD-TIME.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes the workload repeat.")] = None,
-) -> None:
-    """Play a workload with Spark and report what the coordinators did.
-
-    Status 0: every promise was kept and every expectation met; 3: one was not; 2: a file or an option is wrong; 1:
-    anything else went wrong; 130: it was interrupted.
-    """
-    from fakebroker.replay import commands  # the base install has no Spark
-    from fakebroker.replay.options import ReplayOptions
-
-    options = ReplayOptions(
-        file=file,
-        bootstrap=bootstrap,
-        transport=transport,
-        record=record,
-        lanes=lanes,
-        tasks=tasks,
-        master=master,
-        out=out,
-        seed=seed,
-    )
-    raise typer.Exit(commands.replay(options))
-
-
-@app.command()
-def report(directory: RUN, master: MASTER = "local[*]") -> None:
-    """Work the summary and the report of a run out anew."""
-    from fakebroker.replay import commands
-
-    raise typer.Exit(commands.report(directory, master))
-
-
-@app.command()
-def compare(
-    before: RUN,
-    after: RUN,
-    again: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="RUN", help="A run that repeats BEFORE, to tell noise; any number."),
-    ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with pictures, too.")] = None,
-) -> None:
-    """Put two runs side by side and mark the differences that exceed noise."""
-    from fakebroker.replay import commands
-
-    raise typer.Exit(commands.compare(before, after, again or [], html))
-
-
-@app.command()
-def top(
-    control: Annotated[
-        str, typer.Option(metavar="URL", help="Where `serve --control` listens.")
-    ] = "http://127.0.0.1:9644",
-    cluster: Annotated[str, typer.Option(metavar="NAME", help="Which of its clusters.")] = "default",
-    token: Annotated[
-        str | None, typer.Option(envvar="FAKEBROKER_CONTROL_TOKEN", help="What the control API wants to be shown.")
-    ] = None,
-    every: Annotated[float, typer.Option(metavar="SECONDS", help="How often to look.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once and print that, as without a terminal.")] = False,
-) -> None:
-    """Watch a cluster that another process serves: brokers, groups, requests and what happens."""
-    try:
-        from fakebroker.control.top.screen import watch  # the base install has nothing to draw with
-    except ImportError:
-        raise ConfigError("top needs the extra 'control': pip install 'fakebroker[control]'") from None
-    watch(control, cluster, token, every_s=every, once=once)
-
-
 @contextmanager
 def _controlled(cluster: FakeCluster, address: tuple[str, int] | None, token: str | None) -> Iterator[None]:
     """Serve HTTP control of a cluster meanwhile, if that is wanted."""
@@ -265,12 +150,3 @@ def _setting(text: str) -> tuple[str, str]:
     if not equals:
         raise ConfigError(f"--config {text}: expected KEY=VALUE, such as group.max.size=100")
     return name, value
-
-
-def main() -> None:
-    """The console script."""
-    try:
-        app()
-    except FakebrokerError as error:
-        print(f"fakebroker: {error}", file=sys.stderr)
-        sys.exit(1)

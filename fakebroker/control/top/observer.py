@@ -55,7 +55,7 @@ class Source(Protocol):
     def group_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]: ...
 
 
-class Feed:
+class Observer:
     """Looks at one cluster again and again.
 
     Args:
