@@ -1,4 +1,4 @@
-"""Who looked a coordinator up: in the events it is told whether somebody may have lost one."""
+"""Events of look-ups say whether a member that asked may have lost its coordinator."""
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.script.script import Act

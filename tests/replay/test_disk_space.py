@@ -1,4 +1,4 @@
-"""A disk that fills up ends a replay while there is room for what was recorded."""
+"""A replay ends before the disk fills, and keeps what was recorded."""
 
 import json
 import re

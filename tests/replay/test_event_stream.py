@@ -1,4 +1,4 @@
-"""Batches leave while the play goes on, and what was recorded is there whatever happens."""
+"""Batches are passed on while members play, and all recorded events are, even after an error."""
 
 import threading
 from collections.abc import Callable

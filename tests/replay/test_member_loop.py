@@ -60,13 +60,13 @@ class Played:
         self,
         bootstrap: str,
         scripts: list[Script],
-        manner: LoopSettings | None = None,
+        settings: LoopSettings | None = None,
         loads: Iterable[tuple[Load, Mapping[str, Sequence[str]]]] = (),
     ) -> "Played":
-        manner = manner or LoopSettings(speed=SPEED)
-        self.swarm = MemberLoop(scripts, addresses(bootstrap), self.take, self.report, manner, tuple(loads))
-        self.swarm.connect()
-        self.swarm.play(time.time())
+        settings = settings or LoopSettings(speed=SPEED)
+        self.loop = MemberLoop(scripts, addresses(bootstrap), self.take, self.report, settings, tuple(loads))
+        self.loop.connect()
+        self.loop.play(time.time())
         return self
 
     def take(self, event: Event) -> None:
@@ -206,7 +206,7 @@ def test_a_cluster_that_goes_away_and_comes_back(lanes: int | None) -> None:
     assert [event.error for event in played.of("LeaveGroup")] == [0] * 6
 
 
-def test_a_cluster_that_goes_away_is_in_the_events_and_the_swarm_still_ends() -> None:
+def test_a_cluster_that_goes_away_is_in_the_events_and_the_loop_still_ends() -> None:
     played = Played()
     with cluster_of() as cluster:
 
@@ -215,8 +215,8 @@ def test_a_cluster_that_goes_away_is_in_the_events_and_the_swarm_still_ends() ->
                 cluster.stop_broker(node_id)
 
         played.once("OffsetCommit", go_away)
-        manner = LoopSettings(closed_loop=True, speed=SPEED)
-        played.play(cluster.bootstrap_servers, scripts_of(GROUPS, 2, leave_ms=6_000), manner)
+        settings = LoopSettings(closed_loop=True, speed=SPEED)
+        played.play(cluster.bootstrap_servers, scripts_of(GROUPS, 2, leave_ms=6_000), settings)
     unanswered = [event for event in played.requests() if event.latency_us is None]
     assert unanswered
     assert all(event.error is None and event.lost for event in unanswered)
@@ -247,7 +247,7 @@ def test_groups_that_share_a_lane_may_all_rebalance_at_once() -> None:
 
     def stop_when_all_have_joined() -> None:
         if played.tallies[-1].joined == 300:
-            played.swarm.stop()
+            played.loop.stop()
 
     played.on_report = stop_when_all_have_joined
     with cluster_of() as cluster:

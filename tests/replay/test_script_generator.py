@@ -1,4 +1,4 @@
-"""Member scripts: the same for the same seed, however Spark cuts them up; and what the workload says."""
+"""Member scripts: the same for the same seed, however Spark partitions them; and as the workload says."""
 
 import math
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""One actor by hand: each deed, and each kind of event."""
+"""One scripted member, driven by hand: each action, and each kind of event."""
 
 import math
 from collections.abc import Iterator
@@ -51,40 +51,40 @@ class Stage:
 
     def __init__(self, *acts: Act, closed_loop: bool = False, **changes: Any) -> None:
         self.events: list[Event] = []
-        self.actor = ScriptedMember(
+        self.scripted = ScriptedMember(
             script("g", 0, *acts, **changes), START, self.events.append, closed_loop=closed_loop
         )
         self.errors: dict[type[GroupRequest], list[ErrorCode]] = {}
         self.mute: tuple[type[GroupRequest], ...] = ()
-        self.hang_ups = 0
+        self.disconnects = 0
         self.generation = 0
         self.now_ms = START
 
     def run(self, until_ms: float) -> None:
         """Let time go by until so long after the start."""
         self.follow()
-        while (due_ms := self.actor.next_deadline()) <= START + until_ms:
+        while (due_ms := self.scripted.next_deadline()) <= START + until_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            self.actor.tick(self.now_ms)
+            self.scripted.tick(self.now_ms)
             self.follow()
         self.now_ms = max(self.now_ms, START + until_ms)
 
     def follow(self) -> None:
         """Carry out what the actor wants, as far as it says that it wants something."""
-        while self.actor.has_work:
-            self.hang_ups += self.actor.take_disconnect()
-            if self.actor.take_discovery() is not None:
-                self.actor.discovered(1, "b1", 9092, self.now_ms)
-            if self.actor.take_metadata() is not None:
-                self.actor.metadata({"orders": 2}, self.now_ms)
-            request = self.actor.take_request()
+        while self.scripted.has_work:
+            self.disconnects += self.scripted.take_disconnect()
+            if self.scripted.take_discovery() is not None:
+                self.scripted.discovered(1, "b1", 9092, self.now_ms)
+            if self.scripted.take_metadata() is not None:
+                self.scripted.metadata({"orders": 2}, self.now_ms)
+            request = self.scripted.take_request()
             if request is None:
                 return
-            self.actor.sent(4, self.now_ms)
+            self.scripted.sent(4, self.now_ms)
             if isinstance(request, self.mute):
                 return
             self.now_ms += 1
-            self.actor.answered(self.answer(request), self.now_ms)
+            self.scripted.answered(self.answer(request), self.now_ms)
 
     def answer(self, request: GroupRequest) -> GroupResponse:
         error = next(iter(self._errors(type(request))), ErrorCode.NONE)
@@ -158,7 +158,7 @@ def test_each_kind_of_request_is_an_event_with_what_is_known_of_it() -> None:
     assert not any(event.lost for event in stage.events)
 
 
-def test_a_deed_is_an_event_of_its_own_kind() -> None:
+def test_an_action_is_an_event_of_its_own_kind() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "leave"), instance_id="i")
     stage.run(3_000)
     start, leave = stage.of("start", "leave")
@@ -191,25 +191,25 @@ def test_leaving_commits_says_good_bye_and_hangs_up() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "leave"))
     stage.run(1_600)
     assert [event.api for event in stage.events[-3:]] == ["leave", "OffsetCommit", "LeaveGroup"]
-    assert (stage.hang_ups, stage.actor.is_done, stage.actor.is_joined) == (1, True, False)
-    assert stage.actor.next_deadline() == math.inf
+    assert (stage.disconnects, stage.scripted.is_done, stage.scripted.is_joined) == (1, True, False)
+    assert stage.scripted.next_deadline() == math.inf
 
 
 def test_a_static_member_leaves_without_a_word() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "leave"), instance_id="i")
     stage.run(1_600)
     assert not stage.of("LeaveGroup")
-    assert stage.actor.is_done
+    assert stage.scripted.is_done
 
 
 def test_an_answer_to_the_good_bye_is_waited_for_a_while() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "leave"))
     stage.mute = (LeaveGroupRequest,)
     stage.run(1_500 + LEAVE_TIMEOUT_MS - 1)
-    assert not stage.actor.is_done
+    assert not stage.scripted.is_done
     stage.run(1_500 + LEAVE_TIMEOUT_MS)
-    assert stage.actor.is_done
-    assert (stage.events[-1].api, stage.events[-1].lost, stage.hang_ups) == ("LeaveGroup", True, 1)
+    assert stage.scripted.is_done
+    assert (stage.events[-1].api, stage.events[-1].lost, stage.disconnects) == ("LeaveGroup", True, 1)
 
 
 def test_a_crash_ends_all_at_once() -> None:
@@ -218,13 +218,13 @@ def test_a_crash_ends_all_at_once() -> None:
     stage.run(1_600)
     crash, beat = stage.events[-2:]
     assert (crash.api, beat.api, beat.lost, beat.latency_us, beat.error) == ("crash", "Heartbeat", True, None, None)
-    assert (stage.actor.is_done, stage.hang_ups) == (True, 1)
+    assert (stage.scripted.is_done, stage.disconnects) == (True, 1)
 
 
 def test_a_member_that_comes_back_knows_nothing_of_the_one_before() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "crash"), Act(2_500.0, "start"))
     stage.run(3_000)
-    assert stage.actor.is_joined
+    assert stage.scripted.is_joined
     assert [event.member_id for event in stage.of("start", "crash")] == [None, MEMBER_ID, None]
     assert stage.times_s("JoinGroup") == [0.0, 2.5]
 
@@ -239,13 +239,13 @@ def test_a_pause_is_silence_and_late_news() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "pause", 3_000.0))
     stage.mute = (HeartbeatRequest,)
     stage.run(1_600)
-    stage.actor.answered(HeartbeatResponse(), START + 2_000)
+    stage.scripted.answered(HeartbeatResponse(), START + 2_000)
     stage.mute = ()
     stage.run(5_000)
     assert stage.times_s("Heartbeat") == [1.0, 4.5]
     assert stage.of("Heartbeat")[0].latency_us == pytest.approx(3_500_000, abs=10_000)
     assert stage.of("Heartbeat")[1].scheduled_us == (START + 2_001) * 1000
-    assert stage.actor.is_joined
+    assert stage.scripted.is_joined
 
 
 def test_nothing_is_consumed_during_a_pause() -> None:
@@ -258,11 +258,11 @@ def test_nothing_is_consumed_during_a_pause() -> None:
 def test_a_paused_member_looks_late_for_what_it_lost() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "pause", 3_000.0))
     stage.run(1_600)
-    stage.actor.connection_lost(START + 1_700)
+    stage.scripted.connection_lost(START + 1_700)
     stage.run(4_499)
-    assert stage.actor.member.state is MemberState.PART_OF_GROUP
+    assert stage.scripted.member.state is MemberState.PART_OF_GROUP
     stage.run(5_500)
-    assert stage.actor.is_joined
+    assert stage.scripted.is_joined
     assert stage.times_s("Heartbeat")[-1] > 4.5
 
 
@@ -276,7 +276,7 @@ def test_a_slow_member_sends_heartbeats_and_does_not_join(commit_interval_ms: in
     assert stage.times_s("OffsetCommit") == []
     stage.run(7_000)
     assert stage.times_s("JoinGroup") == [0.0, 6.5]
-    assert stage.actor.is_joined
+    assert stage.scripted.is_joined
 
 
 def test_a_slow_member_that_nobody_needs_commits_once_behind_it() -> None:
@@ -291,10 +291,10 @@ def test_past_the_rebalance_timeout_a_slow_member_leaves_until_then() -> None:
     stage.run(10_900)
     assert stage.times_s("LeaveGroup") == [9.0]
     assert stage.times_s("OffsetCommit") == []
-    assert (stage.actor.is_joined, stage.actor.is_done) == (False, False)
+    assert (stage.scripted.is_joined, stage.scripted.is_done) == (False, False)
     stage.run(11_500)
     assert stage.times_s("JoinGroup") == [0.0, 11.0]
-    assert stage.actor.is_joined
+    assert stage.scripted.is_joined
 
 
 def test_a_zombie_goes_on_as_who_it_was() -> None:
@@ -309,17 +309,17 @@ def test_a_zombie_goes_on_as_who_it_was() -> None:
     stage.errors = {HeartbeatRequest: [ErrorCode.UNKNOWN_MEMBER_ID]}
     stage.run(12_500)
     assert len(stage.times_s("JoinGroup")) == 2
-    assert stage.actor.is_joined
+    assert stage.scripted.is_joined
 
 
 def test_a_zombie_tells_its_member_of_a_lost_connection_in_the_end() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "zombie", 3_000.0))
     stage.run(8_600)
-    stage.actor.connection_lost(START + 8_700)
+    stage.scripted.connection_lost(START + 8_700)
     stage.run(11_400)
-    assert stage.actor.member.state is MemberState.PART_OF_GROUP
+    assert stage.scripted.member.state is MemberState.PART_OF_GROUP
     stage.run(13_000)
-    assert stage.actor.is_joined
+    assert stage.scripted.is_joined
     assert stage.times_s("Heartbeat")[-1] >= 11.5
 
 
@@ -328,22 +328,22 @@ def test_a_lost_connection_is_told_and_mended() -> None:
     stage.mute = (HeartbeatRequest,)
     stage.run(1_100)
     stage.mute = ()
-    stage.actor.connection_lost(START + 1_200)
+    stage.scripted.connection_lost(START + 1_200)
     stage.now_ms = START + 1_200
     stage.run(1_500)
     lost = stage.of("Heartbeat")[0]
     assert (lost.lost, lost.latency_us, lost.error, lost.version) == (True, None, None, 4)
-    assert stage.hang_ups == 0
+    assert stage.disconnects == 0
     assert stage.times_s("Heartbeat") == [1.0, 1.3]
 
 
 def test_a_connection_that_could_not_be_made_has_no_version() -> None:
     stage = Stage(START_ACT)
-    stage.actor.tick(START)
-    assert stage.actor.take_discovery() == START
-    stage.actor.discovered(1, "b1", 9092, START)
-    assert isinstance(stage.actor.take_request(), JoinGroupRequest)
-    stage.actor.connection_lost(START + 5)
+    stage.scripted.tick(START)
+    assert stage.scripted.take_discovery() == START
+    stage.scripted.discovered(1, "b1", 9092, START)
+    assert isinstance(stage.scripted.take_request(), JoinGroupRequest)
+    stage.scripted.connection_lost(START + 5)
     (event,) = stage.of("JoinGroup")
     assert (event.version, event.lost, event.sent_us) == (-1, True, (START + 5) * 1000)
 
@@ -352,40 +352,40 @@ def test_a_moved_coordinator_is_looked_for_over_another_connection() -> None:
     stage = Stage(START_ACT)
     stage.errors[HeartbeatRequest] = [ErrorCode.NOT_COORDINATOR]
     stage.run(1_500)
-    assert stage.hang_ups == 1
+    assert stage.disconnects == 1
     assert stage.times_s("Heartbeat") == [1.0, 1.1]
-    assert (stage.actor.node_id, stage.actor.address, stage.actor.is_joined) == (1, ("b1", 9092), True)
+    assert (stage.scripted.node_id, stage.scripted.address, stage.scripted.is_joined) == (1, ("b1", 9092), True)
 
 
 def test_a_failed_discovery_is_tried_again() -> None:
     stage = Stage(START_ACT)
-    stage.actor.tick(START)
-    assert stage.actor.take_discovery() == START
-    assert stage.actor.take_discovery() is None
-    stage.actor.discovery_failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, START + 1)
+    stage.scripted.tick(START)
+    assert stage.scripted.take_discovery() == START
+    assert stage.scripted.take_discovery() is None
+    stage.scripted.discovery_failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, START + 1)
     stage.run(500)
-    assert stage.actor.is_joined
+    assert stage.scripted.is_joined
 
 
 def test_a_member_that_is_refused_for_good_hangs_up() -> None:
     stage = Stage(START_ACT, Act(3_000.0, "leave"))
     stage.errors[JoinGroupRequest] = [ErrorCode.GROUP_MAX_SIZE_REACHED]
     stage.run(1_000)
-    assert (stage.hang_ups, stage.actor.is_joined, stage.actor.is_done) == (1, False, False)
+    assert (stage.disconnects, stage.scripted.is_joined, stage.scripted.is_done) == (1, False, False)
     stage.run(3_000)
-    assert stage.actor.is_done
+    assert stage.scripted.is_done
 
 
 def test_in_a_closed_loop_each_heartbeat_follows_the_answer_to_the_last() -> None:
     stage = Stage(START_ACT, closed_loop=True)
     stage.run(0)
-    stage.now_ms = stage.actor.member.next_heartbeat_ms
-    stage.actor.tick(stage.now_ms)
+    stage.now_ms = stage.scripted.member.next_heartbeat_ms
+    stage.scripted.tick(stage.now_ms)
     for number in range(20):
-        assert isinstance(stage.actor.take_request(), HeartbeatRequest), number
-        stage.actor.sent(4, stage.now_ms)
+        assert isinstance(stage.scripted.take_request(), HeartbeatRequest), number
+        stage.scripted.sent(4, stage.now_ms)
         stage.now_ms += 2
-        stage.actor.answered(HeartbeatResponse(), stage.now_ms)
+        stage.scripted.answered(HeartbeatResponse(), stage.now_ms)
     assert [event.latency_us for event in stage.of("Heartbeat")] == [2_000] * 20
 
 
@@ -393,5 +393,5 @@ def test_an_answer_that_is_owed_at_the_end_is_not_lost() -> None:
     stage = Stage(START_ACT)
     stage.mute = (HeartbeatRequest,)
     stage.run(1_100)
-    stage.actor.finish(START + 2_000)
+    stage.scripted.finish(START + 2_000)
     assert (stage.events[-1].api, stage.events[-1].lost, stage.events[-1].latency_us) == ("Heartbeat", False, None)

@@ -1,4 +1,4 @@
-"""Connections behind one poller: what goes wrong is told, to those whom it concerns."""
+"""Connections behind one poller: losses and timeouts are reported to the users of the connection."""
 
 import socket
 import threading
@@ -43,9 +43,9 @@ class Asker:
         self.losses.append(why)
 
 
-def turn_until(wire: SocketTransport, is_so: Callable[[], object]) -> None:
+def turn_until(transport: SocketTransport, is_so: Callable[[], object]) -> None:
     while not is_so():
-        wire.poll(TIMEOUT_S)
+        transport.poll(TIMEOUT_S)
 
 
 @contextmanager
@@ -75,95 +75,95 @@ def connect_swarm(bootstrap: str) -> None:
 
 
 def test_answers_come_in_order_and_to_whom_they_belong() -> None:
-    wire, one, two = SocketTransport(), Asker(), Asker()
+    transport, one, two = SocketTransport(), Asker(), Asker()
     with FakeCluster(brokers=1, topics={"a": 1, "b": 2}) as cluster:
-        link = wire.connect(addresses(cluster.bootstrap_servers)[0], one, is_shared=True)
+        link = transport.connect(addresses(cluster.bootstrap_servers)[0], one, is_shared=True)
         link.users[two] = None
-        turn_until(wire, lambda: one.open and two.open)
+        turn_until(transport, lambda: one.open and two.open)
         for asker in (one, two, one):
             request = MetadataRequest(topics=[])
-            wire.send(link, request, link.version_for(request), "client", asker)
-        turn_until(wire, lambda: len(one.answers) == 2)
-        wire.close()
+            transport.send(link, request, link.version_for(request), "client", asker)
+        turn_until(transport, lambda: len(one.answers) == 2)
+        transport.close()
     assert len(two.answers) == 1
     assert isinstance(two.answers[0], MetadataResponse)
 
 
 def test_who_has_let_go_gets_no_answer_and_the_others_do() -> None:
-    wire, one, two = SocketTransport(), Asker(), Asker()
+    transport, one, two = SocketTransport(), Asker(), Asker()
     with FakeCluster(brokers=1) as cluster:
-        link = wire.connect(addresses(cluster.bootstrap_servers)[0], one, is_shared=True)
+        link = transport.connect(addresses(cluster.bootstrap_servers)[0], one, is_shared=True)
         link.users[two] = None
-        turn_until(wire, lambda: two.open)
+        turn_until(transport, lambda: two.open)
         for asker in (one, two):
             request = MetadataRequest(topics=[])
-            wire.send(link, request, link.version_for(request), "client", asker)
-        wire.release(link, one)
-        turn_until(wire, lambda: two.answers)
+            transport.send(link, request, link.version_for(request), "client", asker)
+        transport.release(link, one)
+        turn_until(transport, lambda: two.answers)
         assert not one.answers
         assert not link.is_closed
-        wire.release(link, two)
+        transport.release(link, two)
         assert link.is_closed
-        wire.close()
+        transport.close()
 
 
 def test_versions_are_agreed_on_once_a_broker() -> None:
-    wire, asker = SocketTransport(), Asker()
+    transport, asker = SocketTransport(), Asker()
     with FakeCluster(brokers=1) as cluster:
         address = addresses(cluster.bootstrap_servers)[0]
-        wire.connect(address, asker)
-        turn_until(wire, lambda: asker.open)
-        wire.connect(address, asker)
-        turn_until(wire, lambda: len(asker.open) == 2)
+        transport.connect(address, asker)
+        turn_until(transport, lambda: asker.open)
+        transport.connect(address, asker)
+        turn_until(transport, lambda: len(asker.open) == 2)
         assert cluster.count("ApiVersions") == 1
-        wire.close()
+        transport.close()
 
 
 def test_a_lost_connection_is_told_with_the_reason() -> None:
-    wire, asker = SocketTransport(), Asker()
+    transport, asker = SocketTransport(), Asker()
     with FakeCluster(brokers=1) as cluster:
-        wire.connect(addresses(cluster.bootstrap_servers)[0], asker)
-        turn_until(wire, lambda: asker.open)
+        transport.connect(addresses(cluster.bootstrap_servers)[0], asker)
+        turn_until(transport, lambda: asker.open)
         cluster.stop_broker(1)
-        turn_until(wire, lambda: asker.losses)
-        wire.close()
+        turn_until(transport, lambda: asker.losses)
+        transport.close()
     assert asker.losses == ["the broker has closed the connection"]
 
 
 def test_nobody_listens() -> None:
-    wire, asker = SocketTransport(), Asker()
-    wire.connect(("127.0.0.1", 1), asker)
-    turn_until(wire, lambda: asker.losses)
-    wire.close()
+    transport, asker = SocketTransport(), Asker()
+    transport.connect(("127.0.0.1", 1), asker)
+    turn_until(transport, lambda: asker.losses)
+    transport.close()
     assert asker.losses == ["Connection refused"]
 
 
 def test_a_name_without_an_address() -> None:
-    wire, asker = SocketTransport(), Asker()
-    wire.connect(("no-such-host.invalid", 9092), asker)
-    turn_until(wire, lambda: asker.losses)
-    wire.close()
+    transport, asker = SocketTransport(), Asker()
+    transport.connect(("no-such-host.invalid", 9092), asker)
+    turn_until(transport, lambda: asker.losses)
+    transport.close()
     assert len(asker.losses) == 1
 
 
 def test_a_host_with_several_addresses_is_tried_at_each() -> None:
-    wire, asker = SocketTransport(), Asker()
+    transport, asker = SocketTransport(), Asker()
     with FakeCluster(brokers=1) as cluster:
         host, port = addresses(cluster.bootstrap_servers)[0]
-        wire._resolved["both", port] = [(socket.AF_INET, (host, 1)), (socket.AF_INET, (host, port))]
-        wire.connect(("both", port), asker)
-        turn_until(wire, lambda: asker.open)
-        wire.close()
+        transport._resolved["both", port] = [(socket.AF_INET, (host, 1)), (socket.AF_INET, (host, port))]
+        transport.connect(("both", port), asker)
+        turn_until(transport, lambda: asker.open)
+        transport.close()
     assert not asker.losses
 
 
 def test_who_takes_a_connection_and_says_nothing_is_given_up() -> None:
-    wire, asker = SocketTransport(connect_timeout_ms=20), Asker()
+    transport, asker = SocketTransport(connect_timeout_ms=20), Asker()
     with FakeCluster(brokers=1) as cluster:
         cluster.set_broker(1, accept="half_open")
-        wire.connect(addresses(cluster.bootstrap_servers)[0], asker)
-        turn_until(wire, lambda: asker.losses)
-        wire.close()
+        transport.connect(addresses(cluster.bootstrap_servers)[0], asker)
+        turn_until(transport, lambda: asker.losses)
+        transport.close()
     (why,) = asker.losses
     assert why.endswith("no connection with versions agreed on after 20 ms")
 
@@ -221,14 +221,14 @@ def test_no_more_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_request_that_repeats_itself_differs_in_its_correlation_id_alone() -> None:
-    memo, beat = FrameCache(), HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-    first = bytes(memo.frame(beat, 4, 1, "client"))
-    again = bytes(memo.frame(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, 2, "client"))
+    cache, beat = FrameCache(), HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    first = bytes(cache.frame(beat, 4, 1, "client"))
+    again = bytes(cache.frame(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, 2, "client"))
     assert first[:8] + first[12:] == again[:8] + again[12:]
     assert (first[8:12], again[8:12]) == (b"\0\0\0\1", b"\0\0\0\2")
-    other = bytes(memo.frame(HeartbeatRequest(group_id="g", generation_id=2, member_id="m"), 4, 3, "client"))
+    other = bytes(cache.frame(HeartbeatRequest(group_id="g", generation_id=2, member_id="m"), 4, 3, "client"))
     assert other[12:] != again[12:]
-    assert bytes(memo.frame(beat, 3, 4, "client"))[4:8] == b"\0\x0c\0\3"
+    assert bytes(cache.frame(beat, 3, 4, "client"))[4:8] == b"\0\x0c\0\3"
 
 
 def test_an_answer_out_of_order_is_no_answer() -> None:
@@ -250,17 +250,17 @@ def test_the_highest_version_that_both_speak() -> None:
 
 
 def test_what_the_socket_does_not_take_at_once_goes_out_later() -> None:
-    wire, asker = SocketTransport(), Asker()
+    transport, asker = SocketTransport(), Asker()
     request = MetadataRequest(topics=[MetadataRequestTopic(name=f"{index:0>200}") for index in range(3_000)])
     with FakeCluster(brokers=1, config={"auto.create.topics.enable": "false"}) as cluster:
-        link = wire.connect(addresses(cluster.bootstrap_servers)[0], asker)
-        turn_until(wire, lambda: asker.open)
+        link = transport.connect(addresses(cluster.bootstrap_servers)[0], asker)
+        turn_until(transport, lambda: asker.open)
         assert link.socket is not None
         link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         for _ in range(10):
-            wire.send(link, request, link.version_for(request), "client", asker)
+            transport.send(link, request, link.version_for(request), "client", asker)
         assert link.unsent
-        turn_until(wire, lambda: len(asker.answers) == 10)
+        turn_until(transport, lambda: len(asker.answers) == 10)
         assert not link.unsent
-        wire.close()
+        transport.close()
     assert {len(answer.topics) for answer in asker.answers} == {3_000}

@@ -1,4 +1,4 @@
-"""What Spark is told to suit a run: few rows are not worth plans and compilers, many need room."""
+"""Spark settings depend on the size of a run: few rows are not worth compiling plans, many need partitions."""
 
 from pathlib import Path
 from typing import NoReturn

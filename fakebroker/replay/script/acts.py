@@ -72,10 +72,10 @@ def is_static(population: Groups, choose: RandomChoices) -> Column:
     return f.when(f.col("index") < f.col("size"), drawn).otherwise(f.lit(population.grow.how == "static"))
 
 
-def _act(at_ms: Column, deed: str, for_ms: Column | None = None) -> Column:
+def _act(at_ms: Column, action: str, for_ms: Column | None = None) -> Column:
     """Return an array of one act."""
     lasting_ms = f.lit(0.0) if for_ms is None else f.round(for_ms, 3)
-    return f.array(f.struct(f.round(at_ms, 3).alias("at_ms"), f.lit(deed).alias("deed"), lasting_ms.alias("for_ms")))
+    return f.array(f.struct(f.round(at_ms, 3).alias("at_ms"), f.lit(action).alias("deed"), lasting_ms.alias("for_ms")))
 
 
 def _arrival_ms(population: Groups, choose: RandomChoices) -> Column:
@@ -91,21 +91,21 @@ def _arrival_ms(population: Groups, choose: RandomChoices) -> Column:
 def _behaviors(population: Groups, choose: RandomChoices) -> list[Column]:
     """Return the acts of the behaviors; one number is drawn for all, so that no member has two of them."""
     drawn, begins, acts = choose.of_member("behavior"), 0.0, []
-    for deed, behavior in population.behaviors.items():
+    for action, behavior in population.behaviors.items():
         is_one = (drawn >= begins) & (drawn < begins + behavior.share)
-        acts.append(f.when(is_one, _behavior(deed, behavior, choose)).otherwise(f.expr(_NO_ACTS)))
+        acts.append(f.when(is_one, _behavior(action, behavior, choose)).otherwise(f.expr(_NO_ACTS)))
         begins += behavior.share
     return acts
 
 
-def _behavior(deed: str, behavior: Behavior, choose: RandomChoices) -> Column:
-    at_ms = choose.within_ms(behavior.at_s, choose.of_member(f"{deed} at"))
+def _behavior(action: str, behavior: Behavior, choose: RandomChoices) -> Column:
+    at_ms = choose.within_ms(behavior.at_s, choose.of_member(f"{action} at"))
     if (for_s := getattr(behavior, "for_s", None)) is not None:
-        return _act(at_ms, deed, choose.within_ms(for_s, choose.of_member(f"{deed} for")))
+        return _act(at_ms, action, choose.within_ms(for_s, choose.of_member(f"{action} for")))
     if (return_after_s := getattr(behavior, "return_after_s", None)) is None:
-        return _act(at_ms, deed)
-    return_ms = at_ms + choose.within_ms(return_after_s, choose.of_member(f"{deed} return"))
-    return f.concat(_act(at_ms, deed), _act(return_ms, "start"))
+        return _act(at_ms, action)
+    return_ms = at_ms + choose.within_ms(return_after_s, choose.of_member(f"{action} return"))
+    return f.concat(_act(at_ms, action), _act(return_ms, "start"))
 
 
 def _restart(restart: Restart, choose: RandomChoices) -> Column:

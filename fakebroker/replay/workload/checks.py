@@ -139,9 +139,9 @@ def check_population(where: str, population: Groups, duration_s: float, heartbea
 
 def _periods(population: Groups) -> Iterator[tuple[str, Span, float]]:
     """Yield the behaviors: the key, when it begins, and when the last member is done."""
-    for deed, behavior in population.behaviors.items():
-        silent_s = population.session_timeouts_ms[1] / 1000 if deed == "zombie" else 0.0
-        yield deed, behavior.at_s, ends(behavior.at_s)[1] + behavior.lasts_s + silent_s
+    for action, behavior in population.behaviors.items():
+        silent_s = population.session_timeouts_ms[1] / 1000 if action == "zombie" else 0.0
+        yield action, behavior.at_s, ends(behavior.at_s)[1] + behavior.lasts_s + silent_s
     if restart := population.restart:
         yield "restart", restart.at_s, _last_s(restart, population.max_members) + ends(restart.return_after_s)[1]
     if grow := population.grow:
