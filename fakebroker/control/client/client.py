@@ -13,10 +13,10 @@ from urllib.parse import quote, urlencode
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.group_seed import GroupSeed, MemberSeed, Offsets, PlaceName
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName
 from fakebroker.control.client.http import Http, NotThere
 from fakebroker.control.client.json_views import (
     broker_of,
@@ -380,7 +380,7 @@ class Client(JournalQueries):
         offsets: Offsets | None = None,
         lag: int | Offsets | None = None,
         protocol: str = "range",
-        assignment: Mapping[str, Sequence[PlaceName]] | None = None,
+        assignment: Mapping[str, Sequence[PartitionName]] | None = None,
     ) -> None:
         seed = GroupSeed(
             group_id=group_id,

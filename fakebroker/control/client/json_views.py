@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 
-from fakebroker.cluster.group_seed import GroupSeed, PlaceName
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.seed import GroupSeed, PartitionName
 from fakebroker.coordinator.group.history import Moment, Timer
 from fakebroker.errors import ErrorCode
 from fakebroker.server.views import BrokerView, GroupView, MemberView
@@ -67,5 +67,5 @@ def plain_seed(seed: GroupSeed) -> dict[str, Any]:
     return made
 
 
-def _place(place: PlaceName) -> str:
+def _place(place: PartitionName) -> str:
     return place if isinstance(place, str) else f"{place[0]}-{place[1]}"

@@ -113,6 +113,10 @@ class Groups:
         """Whether some offsets partition is being loaded, whose groups are not known yet."""
         return self._partitions.is_loading
 
+    def leads(self, partition: int) -> bool:
+        """Whether the groups of an offsets partition are served here."""
+        return not self._partitions.error(partition)
+
     def led_partitions(self) -> Collection[LedPartition]:
         """The offsets partitions whose groups are served here."""
         return self._partitions.all_led()

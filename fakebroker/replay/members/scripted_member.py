@@ -11,7 +11,9 @@ from typing import Any
 
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import Discover, FetchMetadata, GroupRequest, GroupResponse, Revoked, Send
-from fakebroker.client.member.member import Member, MemberSettings, MemberState
+from fakebroker.client.member.member import Member
+from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -166,7 +168,7 @@ class ScriptedMember:
     @property
     def idle_until(self) -> float:
         """When it does anything besides heartbeats, if those are answered; -inf if it does so now."""
-        return -math.inf if self._is_busy or self._closed_loop else min(self._next_timer_ms, self.member.rests_until())
+        return -math.inf if self._is_busy or self._closed_loop else min(self._next_timer_ms, self.member.idle_until())
 
     @property
     def _is_attentive(self) -> bool:
@@ -184,7 +186,7 @@ class ScriptedMember:
             return None
         if self._consumption is not None:
             self._consumption.advance(self.member.positions, due_ms)
-        return self.member.commit_at_rest(due_ms, until_ms)
+        return self.member.idle_commit(due_ms, until_ms)
 
     def finish(self, now_ms: float) -> None:
         """End the replay: a request in flight is recorded as unanswered."""
@@ -397,7 +399,7 @@ class ScriptedMember:
         self.member.answered(send.request, response, now_ms)
         if type(response) is HeartbeatResponse:
             if self._closed_loop and not response.error_code and not self._queue:
-                self.member.beat(now_ms)
+                self.member.heartbeat_now(now_ms)
         elif self._consumption is not None and isinstance(response, OffsetFetchResponse):
             self._consumption.begin(self.member.positions, now_ms)
         self._execute_effects(now_ms)
@@ -447,8 +449,8 @@ class ScriptedMember:
             self._deferred.append((self.discovered, (node_id, host, port)))
             return
         self.node_id, self.address = node_id, (host, port)
-        self.member.discovered(node_id, host, port, now_ms)
-        self._has_coordinator = self.member.coordinator is not None
+        self.member.discovered(now_ms)
+        self._has_coordinator = self.member.has_coordinator
         self._execute_effects(now_ms)
 
     def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
@@ -483,7 +485,7 @@ class ScriptedMember:
                         self._topics = (effect.topics, effect.scheduled_ms)
                     case Revoked() if self._consumption is not None:
                         self._consumption.give_up(effect.partitions)
-        if self._has_coordinator and member.coordinator is None:  # Queued requests are obsolete.
+        if self._has_coordinator and not member.has_coordinator:  # Queued requests are obsolete.
             self._disconnect(now_ms)
 
     def _enqueue(self, send: Send, now_ms: float) -> None:

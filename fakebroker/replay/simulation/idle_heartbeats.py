@@ -62,12 +62,12 @@ class IdleHeartbeats:
         heartbeat_ms = client.next_heartbeat_ms
         if heartbeat_ms == inf or heartbeat_ms >= until_ms:
             return False
-        if client.session_ends_ms <= heartbeat_ms + _ROUND_TRIP_MS:
+        if client.session_deadline_ms <= heartbeat_ms + _ROUND_TRIP_MS:
             return False
         known = self._valid_member(member)
         if known is None or known.deadline_ms <= heartbeat_ms + LATENCY_MS:
             return False
-        if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.rules):
+        if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.active):
             return False
         member.is_idle, member.planned_ms, known.keeper = True, until_ms, self._session_expires
         if until_ms < inf:
@@ -152,7 +152,7 @@ class IdleHeartbeats:
         at_us = to_us(due_ms)
         sent = SentRequest(at_us, at_us, version, scripted.node_id)
         self._recorder.add(commit_event(sent, to_us(answered_ms) - at_us, request, scripted.script))
-        scripted.member.committed(due_ms)
+        scripted.member.idle_commit_answered(due_ms)
         member.planned_ms = scripted.idle_until
         self._scheduler.schedule_private(member.planned_ms, member.number, self._act, member, member.planned_ms)
         return True
@@ -209,7 +209,7 @@ class IdleHeartbeats:
         latency_us = to_us(due_ms + _ROUND_TRIP_MS) - at_us
         event = heartbeat_event(sent, latency_us, 0, requests.heartbeat(client.identity), scripted.script)
         self._recorder.add_heartbeats(event, count, interval_ms, due_ms)
-        client.beaten(due_ms + count * interval_ms, due_ms + (count - 1) * interval_ms + _ROUND_TRIP_MS)
+        client.heartbeats_skipped(due_ms + count * interval_ms, due_ms + (count - 1) * interval_ms + _ROUND_TRIP_MS)
 
     def _begin_heartbeat(self, member: SimulatedMember, due_ms: float, position: Position) -> None:
         """Put a heartbeat under way that was sent before a position, or its response."""

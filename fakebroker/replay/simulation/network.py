@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, in_shape_of
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message
@@ -53,10 +54,10 @@ class ClientEnd(Peer):
     """
 
     __slots__ = ("_busy_until_ms", "_in_progress", "_waiting", "is_open", "number", "serial", "versions")
-    broker: Broker
+    broker: BrokerNode
     versions: NegotiatedVersions
 
-    def __init__(self, broker: Broker, number: int) -> None:
+    def __init__(self, broker: BrokerNode, number: int) -> None:
         super().__init__(broker, _CLIENT_HOST, number)
         self.number = number
         self.serial = 0
@@ -137,7 +138,7 @@ class Network:
         client.versions = self._versions[node_id]
         client.opened()
 
-    def disconnect_clients(self, broker: Broker) -> None:
+    def disconnect_clients(self, broker: BrokerNode) -> None:
         """Close all connections of a broker; requests that are under way are lost."""
         self._disconnects[broker.node_id] = self._disconnects.get(broker.node_id, 0) + 1
         self._versions.pop(broker.node_id, None)
@@ -199,7 +200,7 @@ class Network:
 
         That is so if it concerns no other member, and no call in between may concern this one.
         """
-        if self._cluster.faults.rules or self._scheduler.position != (now_ms, ACTION, client.number):
+        if self._cluster.faults.active or self._scheduler.position != (now_ms, ACTION, client.number):
             return False
         return end_ms <= self._shortcuts_until_ms and self._scheduler.is_quiet_until(end_ms)
 

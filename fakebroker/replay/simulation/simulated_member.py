@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Protocol
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.cluster import Broker
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.schema import Message
@@ -49,7 +49,7 @@ class SimulatedMember(ClientEnd):
 
     __slots__ = ("_context", "_held", "answer", "is_done", "is_idle", "planned_ms", "scripted")
 
-    def __init__(self, broker: Broker, number: int, scripted: ScriptedMember, context: MemberContext) -> None:
+    def __init__(self, broker: BrokerNode, number: int, scripted: ScriptedMember, context: MemberContext) -> None:
         super().__init__(broker, number)
         self.scripted = scripted
         self.planned_ms = inf

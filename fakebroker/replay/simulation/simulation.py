@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from fakebroker.cluster.cluster import Broker
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.replay.members.admin_load import AdminLoad, groups_of
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.event_recorder import EventRecorder
@@ -123,7 +123,7 @@ class Simulation:
         self._set_up_lookups(scripts, any_broker)
         self._schedule_all()
 
-    def _set_up_lookups(self, scripts: Sequence[Script], any_broker: Broker) -> None:
+    def _set_up_lookups(self, scripts: Sequence[Script], any_broker: BrokerNode) -> None:
         numbers = count(len(self.members))
         transport = VirtualTransport(self.network, self.scheduler, any_broker, numbers, self.process_soon)
         brokers = [(HOST, node_id) for node_id in self._cluster.brokers]
@@ -209,7 +209,7 @@ class Simulation:
         self._cluster.tick(self.clock.moment_ms)  # as the reactor does after each command
         self.network.send_responses(self.clock.moment_ms)
 
-    def _disconnect_clients(self, broker: Broker) -> None:
+    def _disconnect_clients(self, broker: BrokerNode) -> None:
         self.network.disconnect_clients(broker)
 
     def _wake_groups(self, groups: Iterable[str]) -> None:

@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.cluster import Broker
 from fakebroker.protocol.schema import Message
 from fakebroker.replay.members.connection import Address, BrokerConnection, ConnectionUser
 from fakebroker.replay.simulation.network import ClientEnd, Network
@@ -18,7 +18,7 @@ class _ConnectionEnd(ClientEnd):
     __slots__ = ("_after_call", "connection", "users")
 
     def __init__(
-        self, broker: Broker, number: int, connection: BrokerConnection, after_call: Callable[[], None]
+        self, broker: BrokerNode, number: int, connection: BrokerConnection, after_call: Callable[[], None]
     ) -> None:
         super().__init__(broker, number)
         self._after_call = after_call
@@ -57,7 +57,7 @@ class VirtualTransport:
         self,
         network: Network,
         scheduler: Scheduler,
-        any_broker: Broker,
+        any_broker: BrokerNode,
         numbers: Iterator[int],
         after_call: Callable[[], None],
     ) -> None:

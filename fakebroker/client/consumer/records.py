@@ -1,7 +1,4 @@
-"""The records of a Fetch response as an application gets them, from record batches and from message sets.
-
-Knows the formats of protocol/; not who fetched, nor what comes of a damaged batch.
-"""
+"""Consumer records, decoded from the record batches and message sets of Fetch responses."""
 
 import struct
 from collections.abc import Iterator
@@ -9,10 +6,10 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.topics import TopicPartition, format_partitions
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.compression import Compression
-from fakebroker.protocol.message_sets import Message, magic_of, split_messages, unwrap
+from fakebroker.protocol.message_sets import LegacyRecord, magic_of, split_messages, unwrap
 from fakebroker.protocol.records import (
     CorruptBatchError,
     Header,
@@ -24,8 +21,8 @@ from fakebroker.protocol.records import (
 )
 
 _SIZE = struct.Struct(">i")
-_SIZE_AT, _SIZE_END = 8, 12  # The same place in batches and messages; it counts the bytes behind it.
-_CHECKED_FROM = 21  # A batch's CRC covers what comes after it.
+_SIZE_AT, _SIZE_END = 8, 12  # Same offset in batches and messages; counts the bytes after it.
+_CHECKED_FROM = 21  # A batch's CRC covers the bytes from here on.
 _BATCHES = 2
 
 
@@ -34,8 +31,8 @@ class ConsumerRecord:
     """One record of a topic.
 
     Attributes:
-        timestamp_ms: When it was created or appended, in milliseconds since the Unix epoch; -1 for none.
-        value: None is a tombstone.
+        timestamp_ms: Time of creation or appending, in milliseconds since the Unix epoch; -1 for none.
+        value: None for a tombstone.
     """
 
     topic: str
@@ -48,23 +45,23 @@ class ConsumerRecord:
 
 
 class RecordTooLarge(ProtocolError):  # noqa: N818  # named after Kafka's RecordTooLargeException
-    """A broker from before KIP-74 has sent the beginning of a message that is larger than what was asked for."""
+    """A broker from before KIP-74 returned the beginning of a message that is larger than the fetch size."""
 
 
 def decode_fetched(data: bytes, place: TopicPartition, offset: int) -> tuple[list[ConsumerRecord], int]:
-    """The records from an offset on, and the offset after them.
+    """Return the records from an offset on, and the offset after them.
 
-    Batches begin before the offset asked for, for a broker sends them whole: what lies before is left out. So are
-    control batches (the ends of transactions) and an incomplete last batch.
+    Records before the offset are skipped, because brokers return whole batches. Control batches (transaction markers)
+    and an incomplete last batch are skipped, too.
 
     Args:
         data: The bytes of one partition in a Fetch response.
         place: The partition.
-        offset: The offset that was asked for.
+        offset: The fetch offset.
 
     Raises:
-        RecordTooLarge: There is no whole batch or message in it.
-        ProtocolError: It is damaged.
+        RecordTooLarge: The data contains no complete batch or message.
+        ProtocolError: The data is malformed.
     """
     found: list[ConsumerRecord] = []
     next_offset, size_bytes = offset, 0
@@ -78,14 +75,13 @@ def decode_fetched(data: bytes, place: TopicPartition, offset: int) -> tuple[lis
             if record.offset >= offset
         ]
     if data and not size_bytes:
-        raise RecordTooLarge(
-            f"partition {place[0]}-{place[1]} at offset {offset}: {len(data)} bytes fetched, expected a whole record"
-        )
+        name = format_partitions([place])
+        raise RecordTooLarge(f"partition {name} at offset {offset}: {len(data)} bytes fetched, expected a whole record")
     return found, next_offset
 
 
 def _entries(data: bytes) -> Iterator[bytes]:
-    """The batches and messages, whole ones only; a log may hold both."""
+    """Yield the complete batches and messages; a log may contain both."""
     position = 0
     while len(data) - position >= _SIZE_END:
         size = _SIZE.unpack_from(data, position + _SIZE_AT)[0]
@@ -97,7 +93,7 @@ def _entries(data: bytes) -> Iterator[bytes]:
 
 
 def _read(entry: bytes) -> tuple[list[Record], int]:
-    """What is in a batch or message, and the last offset that it takes up."""
+    """Return the records of a batch or message, and its last offset."""
     magic = magic_of(entry)
     if magic is not None and magic < _BATCHES:
         records = [record for message in split_messages(entry) for record in _records_in(message)]
@@ -113,8 +109,8 @@ def _check_crc(batch: RecordBatch) -> None:
         raise CorruptBatchError(f"{batch.label}: CRC {batch.crc:#010x}, expected {computed:#010x}")
 
 
-def _records_in(message: Message) -> Iterator[Record]:
-    """A message, or those in a wrapper: in magic 1 they are numbered from the wrapper's end (KIP-31)."""
+def _records_in(message: LegacyRecord) -> Iterator[Record]:
+    """Yield the records of a message or wrapper; in magic 1 inner offsets are relative to the wrapper's (KIP-31)."""
     if message.compression is Compression.NONE:
         yield Record(message.offset, message.timestamp_ms, message.key, message.value)
         return

@@ -1,4 +1,4 @@
-"""Asking one broker about many things, against a broker written by hand."""
+"""Batched requests to one broker, against a broker written by hand."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,10 +7,10 @@ import pytest
 import trio
 import trio.testing
 
-from fakebroker.client.admin import group_queries, offset_queries
-from fakebroker.client.admin.batching import MOST_REQUESTS_IN_FLIGHT, Asking
-from fakebroker.client.admin.results import AdminError
+from fakebroker.client.admin import group_handlers, offset_handlers
+from fakebroker.client.admin.batched_requests import MAX_REQUESTS_IN_FLIGHT, RequestSender
 from fakebroker.client.connection import Connection
+from fakebroker.client.errors import AdminError
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import (
     Coordinator,
@@ -25,8 +25,8 @@ from fakebroker.protocol.messages.offset_fetch import (
 from tests.client.broker import Broker
 from tests.client.trio_runner import in_trio
 
-FIND = group_queries.find_coordinators("group")
-ASKING = Asking(fall_back=True, request_timeout_ms=1_000)
+FIND = group_handlers.find_coordinators("group")
+SENDER = RequestSender(fall_back=True, request_timeout_ms=1_000)
 
 
 @asynccontextmanager
@@ -46,16 +46,16 @@ def found(key: str, error: int = 0) -> Coordinator:
 
 @in_trio
 async def test_no_more_single_requests_are_sent_than_are_allowed() -> None:
-    keys = [f"g{number}" for number in range(MOST_REQUESTS_IN_FLIGHT + 1)]
+    keys = [f"g{number}" for number in range(MAX_REQUESTS_IN_FLIGHT + 1)]
     async with connected({10: (0, 3)}) as (connection, broker):
         answers: list[str] = []
 
         async def ask() -> None:
-            answers.extend(await ASKING.about(FIND, keys, connection, None))
+            answers.extend(await SENDER.send_batched(FIND, keys, connection, None))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
-            taken = [await broker.take() for _ in range(MOST_REQUESTS_IN_FLIGHT)]
+            taken = [await broker.take() for _ in range(MAX_REQUESTS_IN_FLIGHT)]
             with trio.move_on_after(0.5) as waited:
                 await broker.take()
             assert waited.cancelled_caught
@@ -76,7 +76,7 @@ async def test_what_a_broker_does_not_tell_of_is_an_error() -> None:
             await broker.answer(header, FindCoordinatorResponse(coordinators=[found("a"), found("b", 9_999)]))
 
         nursery.start_soon(serve)
-        answers = await ASKING.about(FIND, ["a", "b", "c"], connection, None)
+        answers = await SENDER.send_batched(FIND, ["a", "b", "c"], connection, None)
         failed = {key: answer for key, answer in answers.items() if isinstance(answer, AdminError)}
         assert {key: error.error for key, error in failed.items()} == dict.fromkeys(
             ["b", "c"], ErrorCode.UNKNOWN_SERVER_ERROR
@@ -90,7 +90,7 @@ async def test_a_broker_that_does_not_answer_in_time_loses_its_connection(releas
     async with connected({10: (0, 4)}) as (connection, broker), trio.open_nursery() as nursery:
         if releases:
             nursery.start_soon(broker.take)
-        (failed,) = (await ASKING.about(FIND, ["a"], connection, None)).values()
+        (failed,) = (await SENDER.send_batched(FIND, ["a"], connection, None)).values()
         assert isinstance(failed, AdminError)
         assert failed.error is ErrorCode.NETWORK_EXCEPTION
         assert str(failed).endswith("the broker has not answered in 1000 ms")
@@ -109,7 +109,7 @@ async def test_a_broker_that_does_not_answer_in_time_loses_its_connection(releas
 async def test_in_old_versions_the_error_of_a_group_stands_in_its_partitions(
     told: list[tuple[int, int]], error: ErrorCode
 ) -> None:
-    question = offset_queries.list_offsets({"g": [("t", 0)]}, require_stable=False)
+    handler = offset_handlers.list_offsets({"g": [("t", 0)]}, require_stable=False)
     partitions = [
         OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=code)
         for index, code in told
@@ -122,6 +122,6 @@ async def test_in_old_versions_the_error_of_a_group_stands_in_its_partitions(
             await broker.answer(header, OffsetFetchResponse(topics=topics))
 
         nursery.start_soon(serve)
-        (failed,) = (await ASKING.about(question, ["g"], connection, None)).values()
+        (failed,) = (await SENDER.send_batched(handler, ["g"], connection, None)).values()
         assert isinstance(failed, AdminError)
         assert failed.error is error

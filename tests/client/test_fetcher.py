@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from fakebroker.client.consumer.consumer_errors import BrokerRefused, OffsetOutOfRange, RecordsUnreadable
+from fakebroker.client.consumer.cluster_metadata import PartitionLeader
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
-from fakebroker.client.consumer.decoding import RecordTooLarge, decode_fetched
-from fakebroker.client.consumer.fetcher import Fetching, Leader
+from fakebroker.client.consumer.fetcher import Fetcher
+from fakebroker.client.consumer.records import RecordTooLarge, decode_fetched
+from fakebroker.client.errors import BrokerRefused, OffsetOutOfRange, RecordsUnreadable
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression, compress
 from fakebroker.protocol.message_sets import encode_message
@@ -21,7 +22,7 @@ from fakebroker.protocol.messages.list_offsets import (
 from fakebroker.protocol.records import Record, TimestampType, encode_batch
 
 P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)
-LEADERS = {P0: Leader(1, 5), P1: Leader(2, 0), P2: Leader(1, 0)}
+LEADERS = {P0: PartitionLeader(1, 5), P1: PartitionLeader(2, 0), P2: PartitionLeader(1, 0)}
 NOW_MS = 1_000.0
 
 
@@ -43,7 +44,7 @@ class Desk:
     """Partitions being read, and the requests for them."""
 
     def __init__(self, **settings: Any) -> None:
-        self.fetching = Fetching(ConsumerSettings(**settings))
+        self.fetching = Fetcher(ConsumerSettings(**settings))
         self.now_ms = NOW_MS
 
     def asks(self) -> list[tuple[int, Any]]:
@@ -55,7 +56,7 @@ class Desk:
         self.fetching.answered(node_id, request, response, self.now_ms)
 
     def offsets(self) -> list[int]:
-        return [record.offset for record in self.fetching.take(100)]
+        return [record.offset for record in self.fetching.take_records(100)]
 
 
 def test_each_leader_is_asked_once_at_a_time_for_all_that_it_leads() -> None:
@@ -78,7 +79,7 @@ def test_each_leader_is_asked_once_at_a_time_for_all_that_it_leads() -> None:
 def test_a_partition_whose_leader_is_not_known_wants_metadata() -> None:
     desk = Desk()
     desk.fetching.start(("else", 0), 0)
-    assert (desk.asks(), desk.fetching.wants_metadata) == ([], True)
+    assert (desk.asks(), desk.fetching.needs_metadata) == ([], True)
 
 
 def test_what_is_paused_is_neither_asked_for_nor_handed_out() -> None:
@@ -104,7 +105,7 @@ def test_an_answer_for_a_partition_that_went_and_came_back_is_dropped() -> None:
     desk = Desk()
     desk.fetching.start(P0, 0)
     ((node_id, request),) = desk.asks()
-    desk.fetching.forget([P0])
+    desk.fetching.remove([P0])
     desk.fetching.start(P0, 0)
     desk.fetching.answered(node_id, request, fetched(0, batch(0, 1)), desk.now_ms)
     assert desk.offsets() == []
@@ -114,7 +115,7 @@ def test_an_answer_for_a_partition_that_went_is_dropped() -> None:
     desk = Desk()
     desk.fetching.start(P0, 0)
     ((node_id, request),) = desk.asks()
-    desk.fetching.forget([P0])
+    desk.fetching.remove([P0])
     desk.fetching.answered(node_id, request, fetched(0, batch(0, 1)), desk.now_ms)
     assert (desk.offsets(), P0 in desk.fetching) == ([], False)
 
@@ -126,7 +127,7 @@ def test_what_passes_is_asked_again_after_a_while(error: int, wants_metadata: bo
     desk = Desk()
     desk.fetching.start(P0, 0)
     desk.answer(fetched(0, error=error))
-    assert (desk.asks(), desk.fetching.wants_metadata) == ([], wants_metadata)
+    assert (desk.asks(), desk.fetching.needs_metadata) == ([], wants_metadata)
     assert desk.fetching.next_deadline() == NOW_MS + 100
     desk.now_ms += 100
     desk.answer(fetched(0, batch(0)))
@@ -138,7 +139,7 @@ def test_a_lost_connection_is_asked_again_after_a_while() -> None:
     desk.fetching.start(P0, 0)
     ((node_id, request),) = desk.asks()
     desk.fetching.unanswered(node_id, request, desk.now_ms)
-    assert (desk.asks(), desk.fetching.wants_metadata) == ([], True)
+    assert (desk.asks(), desk.fetching.needs_metadata) == ([], True)
     desk.now_ms += 100
     assert len(desk.asks()) == 1
 

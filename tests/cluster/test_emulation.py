@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.call import Call, read_call
-from fakebroker.cluster.emulation import Broker, Dialect, dialects
+from fakebroker.cluster.emulation import Broker, EmulatedRelease, emulated_releases
 from fakebroker.errors import ConfigError, ErrorCode, ProtocolError
 from fakebroker.protocol.frames import FrameBuffer, request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -21,7 +21,7 @@ RANGES = {api.key: api.advertised_versions for api in APIS}
 
 
 def spoken(broker: Broker, api: str) -> Versions | None:
-    return Dialect.of(broker).versions.get(API_BY_NAME[api].key)
+    return EmulatedRelease.of(broker).versions.get(API_BY_NAME[api].key)
 
 
 def read(harness: Harness, message: Message, version: int) -> Any:
@@ -30,14 +30,14 @@ def read(harness: Harness, message: Message, version: int) -> Any:
 
 
 def test_a_broker_of_no_certain_release_speaks_all_that_there_is() -> None:
-    assert Dialect.of(Broker()) == Dialect(NEWEST, RANGES)
+    assert EmulatedRelease.of(Broker()) == EmulatedRelease(NEWEST, RANGES)
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=str)
 def test_a_broker_of_a_release_speaks_what_the_table_says(release: Release) -> None:
-    dialect = Dialect.of(Broker(as_version=str(release)))
-    assert dialect.release == release
-    assert dialect.versions == {API_BY_NAME[name].key: versions for name, versions in RELEASES[release].items()}
+    emulated = EmulatedRelease.of(Broker(as_version=str(release)))
+    assert emulated.release == release
+    assert emulated.versions == {API_BY_NAME[name].key: versions for name, versions in RELEASES[release].items()}
 
 
 def test_caps() -> None:
@@ -55,12 +55,12 @@ def test_a_cap_beyond_the_release_is_cut() -> None:
 
 
 def test_brokers_say_for_themselves_what_the_cluster_does_not() -> None:
-    cluster = dialects(
+    cluster = emulated_releases(
         [Broker(), Broker(as_version="2.8"), Broker(api_versions={"JoinGroup": (0, 1)})], "3.9", {"JoinGroup": (0, 2)}
     )
     join = API_BY_NAME["JoinGroup"].key
-    assert [dialect.release for dialect in cluster] == [Release(3, 9), Release(2, 8), Release(3, 9)]
-    assert [dialect.versions[join] for dialect in cluster] == [Versions(0, 2), Versions(0, 2), Versions(0, 1)]
+    assert [each.release for each in cluster] == [Release(3, 9), Release(2, 8), Release(3, 9)]
+    assert [each.versions[join] for each in cluster] == [Versions(0, 2), Versions(0, 2), Versions(0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -84,38 +84,38 @@ def test_brokers_say_for_themselves_what_the_cluster_does_not() -> None:
 )
 def test_what_cannot_be_is_one_sentence(broker: Broker, sentence: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        Dialect.of(broker)
+        EmulatedRelease.of(broker)
     assert str(raised.value).startswith(sentence)
 
 
 @pytest.mark.parametrize("as_version", [None, "4.2", "4.2.1"])
 def test_a_proposal_is_spoken_by_the_newest_release(as_version: str | None) -> None:
-    dialect = Dialect.of(Broker(as_version=as_version), ["batch-join"])
+    emulated = EmulatedRelease.of(Broker(as_version=as_version), ["batch-join"])
     join = API_BY_NAME["JoinGroup"].key
-    assert dialect.versions == {**Dialect.of(Broker(as_version=as_version)).versions, join: Versions(0, 10)}
-    assert dialect.expects_instances
-    assert not Dialect.of(Broker(as_version=as_version)).expects_instances
+    assert emulated.versions == {**EmulatedRelease.of(Broker(as_version=as_version)).versions, join: Versions(0, 10)}
+    assert emulated.supports_batch_join
+    assert not EmulatedRelease.of(Broker(as_version=as_version)).supports_batch_join
 
 
 def test_an_older_release_has_no_proposal_and_caps_hold() -> None:
-    assert Dialect.of(Broker(as_version="4.1"), ["batch-join"]) == Dialect.of(Broker(as_version="4.1"))
-    capped = Dialect.of(Broker(api_versions={"JoinGroup": (2, 9)}), ["batch-join"])
-    assert not capped.expects_instances
-    assert not Dialect.of(Broker(api_versions={"JoinGroup": None}), ["batch-join"]).expects_instances
-    old, new = dialects([Broker(as_version="3.9"), Broker()], None, {}, ["batch-join"])
-    assert [old.expects_instances, new.expects_instances] == [False, True]
+    assert EmulatedRelease.of(Broker(as_version="4.1"), ["batch-join"]) == EmulatedRelease.of(Broker(as_version="4.1"))
+    capped = EmulatedRelease.of(Broker(api_versions={"JoinGroup": (2, 9)}), ["batch-join"])
+    assert not capped.supports_batch_join
+    assert not EmulatedRelease.of(Broker(api_versions={"JoinGroup": None}), ["batch-join"]).supports_batch_join
+    old, new = emulated_releases([Broker(as_version="3.9"), Broker()], None, {}, ["batch-join"])
+    assert [old.supports_batch_join, new.supports_batch_join] == [False, True]
 
 
 def test_an_unknown_proposal_is_one_sentence() -> None:
     with pytest.raises(ConfigError, match=r"^proposals: 'batch', expected some of batch-join$"):
-        dialects(1, None, {}, ["batch"])
+        emulated_releases(1, None, {}, ["batch"])
 
 
 @pytest.mark.parametrize("brokers", [0, -1, 1001, 10**12, []])
 def test_there_cannot_be_so_many_brokers(brokers: Any) -> None:
     count = brokers if isinstance(brokers, int) else 0
     with pytest.raises(ConfigError, match=f"brokers={count}: expected 1 to 1000"):
-        dialects(brokers, None, {})
+        emulated_releases(brokers, None, {})
 
 
 def test_versions_and_apis_that_a_broker_lacks_are_not_read() -> None:

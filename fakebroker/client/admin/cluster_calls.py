@@ -1,7 +1,4 @@
-"""What the admin client asks that needs no coordinator: brokers, topics, and which groups each broker has (trio).
-
-Tries again for a while what fails. Knows nothing of coordinators.
-"""
+"""Calls of the admin client that need no coordinator: brokers, topics, and listing groups (trio)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -10,19 +7,19 @@ from typing import TypeVar
 
 import trio
 
-from fakebroker.client.admin.batching import Asking
+from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, RequestSender
 from fakebroker.client.admin.descriptions import (
     ClusterDescription,
     GroupListing,
     NewTopic,
     Node,
     PartitionDescription,
+    Results,
     TopicDescription,
 )
-from fakebroker.client.admin.driver import ASK_AGAIN, LOOK_UP_AGAIN, Backoff
-from fakebroker.client.admin.results import AdminError, BrokerError, Results, TopicError
-from fakebroker.client.connection import BrokerUnreachable, Connection, ConnectionLost
-from fakebroker.client.member.reactions import error_code
+from fakebroker.client.backoff import Backoff
+from fakebroker.client.connection import Connection
+from fakebroker.client.errors import AdminError, BrokerError, BrokerUnreachable, ConnectionLost, TopicError, error_code
 from fakebroker.client.pool import BrokerPool
 from fakebroker.errors import ErrorCode, FakebrokerError, WaitTimeout
 from fakebroker.protocol.messages.create_topics import (
@@ -46,7 +43,7 @@ _CREATE_AGAIN = (ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
 class _NotYet(FakebrokerError):  # noqa: N818  # a state of affairs
-    """Some of what was asked is still to come."""
+    """The result is incomplete; the call is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +51,23 @@ class ClusterCalls:
     """Calls that need no coordinator.
 
     Attributes:
-        pool: The brokers; it learns where they are.
-        asking: How they are asked.
-        backoff: How long to wait before asking again.
-        timeout_ms: How long a call may take, with all that is asked again.
+        pool: Connections to brokers; their addresses are updated.
+        sender: Sends the requests.
+        backoff: Delays between attempts.
+        timeout_ms: Maximum duration of a call, retries included.
     """
 
     pool: BrokerPool
-    asking: Asking
+    sender: RequestSender
     backoff: Backoff
     timeout_ms: float
 
     async def describe(self) -> ClusterDescription:
-        """The cluster as one of its brokers knows it. Metadata tells that in every version."""
+        """Describe the cluster, as one of its brokers sees it; every version of Metadata contains that."""
         return await self._until_done("Metadata", self._described)
 
     async def topics(self) -> dict[str, TopicDescription]:
-        """All topics; not those that the broker asked has trouble with."""
+        """Return all topics, without those that the broker reports an error for."""
 
         async def attempt() -> dict[str, TopicDescription]:
             metadata = await self._metadata(with_topics=True)
@@ -83,38 +80,38 @@ class ClusterCalls:
         return await self._until_done("Metadata", attempt)
 
     async def create(self, topics: Sequence[NewTopic], *, validate_only: bool) -> Results[None]:
-        """Create topics, at the controller: not every Kafka passes the request on."""
-        left = {topic.name: topic for topic in topics}
+        """Create topics at the controller; not all versions of Kafka forward the request."""
+        pending = {topic.name: topic for topic in topics}
         outcomes: dict[str, AdminError | None] = {}
 
         async def attempt() -> None:
             request = CreateTopicsRequest(
-                topics=[_creatable(topic) for topic in left.values()],
-                timeout_ms=int(self.asking.request_timeout_ms),
+                topics=[_creatable(topic) for topic in pending.values()],
+                timeout_ms=int(self.sender.request_timeout_ms),
                 validate_only=validate_only,
             )
-            response: CreateTopicsResponse = await self.asking.one(await self._controller(), request)
+            response: CreateTopicsResponse = await self.sender.send_one(await self._controller(), request)
             for created in response.topics:
                 error = error_code(created.error_code)
                 if error not in _CREATE_AGAIN:
-                    del left[created.name]
+                    del pending[created.name]
                     failed = error is not ErrorCode.NONE
                     outcomes[created.name] = (
                         TopicError(created.name, "CreateTopics", error, created.error_message) if failed else None
                     )
-            if left:
-                raise _NotYet(f"topics {', '.join(left)} put off by the controller")
+            if pending:
+                raise _NotYet(f"topics {', '.join(pending)} put off by the controller")
 
         try:
             await self._until_done("CreateTopics", attempt)
         except WaitTimeout as late:
             outcomes |= {
-                name: TopicError(name, "CreateTopics", ErrorCode.REQUEST_TIMED_OUT, str(late)) for name in left
+                name: TopicError(name, "CreateTopics", ErrorCode.REQUEST_TIMED_OUT, str(late)) for name in pending
             }
         return Results({topic.name: outcomes[topic.name] for topic in topics})
 
     async def groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[GroupListing, ...]:
-        """The groups of all brokers, broker by broker; one that has moved meanwhile counts once."""
+        """Return the groups of all brokers, by broker; a group that has moved in the meantime is listed once."""
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         listed: dict[int, list[GroupListing]] = {}
 
@@ -143,12 +140,12 @@ class ClusterCalls:
 
     async def _groups_of(self, node: Node, request: ListGroupsRequest) -> list[GroupListing]:
         connection = await self.pool.to(node.node_id)
-        response: ListGroupsResponse = await self.asking.one(connection, request)
+        response: ListGroupsResponse = await self.sender.send_one(connection, request)
         error = error_code(response.error_code)
         if error is ErrorCode.NONE:
             return [_listing(group) for group in response.groups]
         failed = BrokerError(str(node.node_id), "ListGroups", error)
-        raise _NotYet(str(failed)) if error in (*ASK_AGAIN, *LOOK_UP_AGAIN) else failed
+        raise _NotYet(str(failed)) if error in RETRIABLE_ERRORS else failed
 
     async def _described(self) -> ClusterDescription:
         metadata = await self._metadata()
@@ -163,16 +160,16 @@ class ClusterCalls:
 
     async def _metadata(self, *, with_topics: bool = False) -> MetadataResponse:
         request = MetadataRequest(topics=None if with_topics else [])
-        metadata: MetadataResponse = await self.asking.one(await self.pool.any(), request)
+        metadata: MetadataResponse = await self.sender.send_one(await self.pool.any(), request)
         for broker in metadata.brokers:
             self.pool.learn(broker.node_id, broker.host, broker.port)
         return metadata
 
     async def _until_done(self, api: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until it works.
+        """Repeat an attempt until it succeeds.
 
         Raises:
-            WaitTimeout: It has not in the time that a call may take.
+            WaitTimeout: It did not succeed within `timeout_ms`.
         """
         seen: FakebrokerError | None = None
         with trio.move_on_after(self.timeout_ms / 1000):
@@ -181,15 +178,15 @@ class ClusterCalls:
                     return await attempt()
                 except (BrokerUnreachable, ConnectionLost, _NotYet) as error:
                     seen = error
-                await self.backoff.wait(number)
+                await trio.sleep(self.backoff.delay_ms(number) / 1000)
         raise WaitTimeout(f"{api}: not done in {self.timeout_ms:g} ms; last seen: {seen or 'no answer'}")
 
 
 def _raise_one_of(failures: dict[int, FakebrokerError]) -> None:
-    """Raise what will stay, else what may pass; of several that of the first broker."""
+    """Raise the first error by node id; errors that are not retriable come first."""
     in_order = [failures[node_id] for node_id in sorted(failures)]
-    may_pass = (BrokerUnreachable, ConnectionLost, _NotYet)
-    for error in sorted(in_order, key=lambda error: isinstance(error, may_pass)):
+    retriable = (BrokerUnreachable, ConnectionLost, _NotYet)
+    for error in sorted(in_order, key=lambda error: isinstance(error, retriable)):
         raise error
 
 

@@ -1,7 +1,4 @@
-"""One config as Kafka defines it: its type, its default, and which values it takes (Kafka's ConfigDef).
-
-Knows no certain config, and not what any of them does.
-"""
+"""The definition of one config: its type, its default and its valid values (Kafka's ConfigDef)."""
 
 import re
 from dataclasses import dataclass
@@ -30,15 +27,17 @@ _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """What is known about one config.
+    """The definition of one config.
 
     Attributes:
         type: Its type.
-        default: Its value where nobody gives one; None where it has none.
-        low: The least number, where its type has smaller ones.
-        high: The largest number, where its type has larger ones.
-        choices: The only texts it may have, or that the items of a list may have; () for any.
-        about: One sentence about what it does, "" where the fake cluster only keeps it.
+        default: Its default value, None if it has none.
+        low: The smallest valid number, if it is larger than that of the type.
+        high: The largest valid number, if it is smaller than that of the type.
+        choices: The valid values, of a list the valid items; () for any.
+        about: What it does, in one sentence; "" if it is only stored.
+        broker_name: Of a topic config: the broker config with the default for topics, "" if there is none
+            (ServerTopicConfigSynonyms).
     """
 
     type: ConfigType
@@ -47,14 +46,15 @@ class ConfigKey:
     high: float = float("inf")
     choices: tuple[str, ...] = ()
     about: str = ""
+    broker_name: str = ""
 
     @property
     def default_text(self) -> str | None:
-        """The default as Kafka writes it."""
+        """The default in Kafka's notation."""
         return None if self.default is None else config_text(self.default)
 
     def value_fault(self, value: str) -> str | None:
-        """What is expected instead of this value, or None if it is a good one."""
+        """Return what is expected instead of a value, or None if it is valid."""
         text = value.strip()
         if self.type is ConfigType.BOOLEAN:
             return None if text.lower() in ("true", "false") else "expected true or false"
@@ -79,14 +79,14 @@ class ConfigKey:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the largest number, those of its type included."""
+        """The smallest and the largest valid number."""
         if self.type not in _BITS:
             return self.low, self.high
         limit = 1 << _BITS[self.type] - 1
         return max(-limit, self.low), min(limit - 1, self.high)
 
-    def told(self, value: str) -> str:
-        """A good value as DescribeConfigs tells it: read, and written again."""
+    def normalized(self, value: str) -> str:
+        """Return a valid value as DescribeConfigs returns it: parsed and formatted."""
         text = value.strip()
         if self.type is ConfigType.BOOLEAN:
             return text.lower()
@@ -98,22 +98,22 @@ class ConfigKey:
 
 
 def items_of(text: str, type_: ConfigType) -> list[str]:
-    """The items of a list; any other text is the one item."""
+    """Return the items of a list, or the text itself for other types."""
     if type_ is not ConfigType.LIST:
         return [text]
     return [item.strip() for item in text.split(",")] if text else []
 
 
 def config_text(value: Value) -> str:
-    """A config's value as Kafka writes it."""
+    """Return a value in Kafka's notation."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _whole_number(text: str) -> int:
-    """A number as Java reads it, which knows no underscores.
+    """Parse an integer as Java does, which does not allow underscores.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not an integer.
     """
     if not _WHOLE_NUMBER.fullmatch(text):
         raise ValueError(text)

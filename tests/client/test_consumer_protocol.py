@@ -9,13 +9,14 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolSubscription as TheirSubscription,
 )
 
-from fakebroker.client.member.assignors import Subscription, TopicPartition
-from fakebroker.client.member.subscription import (
+from fakebroker.client.member.assignors import Subscription
+from fakebroker.client.member.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
+from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -10,8 +10,8 @@ from crc32c import crc32c
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fakebroker.cluster.logs.compacted_log import DEFAULT_WINDOW_RECORDS, STEP_RECORDS, SWEEP_FACTOR, CompactedLog
-from fakebroker.cluster.logs.partition_log import EpochEndOffset, TimestampAndOffset
+from fakebroker.cluster.logs.compactor import DEFAULT_WINDOW_RECORDS, STEP_RECORDS, SWEEP_FACTOR, Compactor
+from fakebroker.cluster.logs.partition_log import EpochEndOffset, PartitionLog, TimestampAndOffset
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import (
     Record,
@@ -35,11 +35,11 @@ def a_batch(*pairs: Pair, timestamp_ms: int = 0, compression: Compression = Comp
     return encode_batch(records, compression=compression)
 
 
-def batches_of(log: CompactedLog) -> list[RecordBatch]:
+def batches_of(log: PartitionLog) -> list[RecordBatch]:
     return split_batches(log.read(log.log_start_offset, ALL))
 
 
-def records_of(log: CompactedLog) -> list[Record]:
+def records_of(log: PartitionLog) -> list[Record]:
     return [record for batch in batches_of(log) for record in decode_records(batch)]
 
 
@@ -49,7 +49,7 @@ def last_values(records: Iterable[Record]) -> dict[bytes, bytes]:
     return {key: value for key, value in last.items() if key is not None and value is not None}
 
 
-def fill(log: CompactedLog, key: bytes, count: int) -> None:
+def fill(log: PartitionLog, key: bytes, count: int) -> None:
     """Append records of one key, each in a batch of its own."""
     for number in range(count):
         log.append(a_batch((key, b"%d" % number)), leader_epoch=0)
@@ -60,7 +60,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
 
     @initialize(window_records=st.sampled_from([1, 5, 40]), window_bytes=st.sampled_from([1, 300, ALL]))
     def start(self, window_records: int, window_bytes: int) -> None:
-        self.log = CompactedLog(window_records, window_bytes)
+        self.log = PartitionLog(compactor=Compactor(window_records, window_bytes))
         self.window_records = window_records
         self.window_bytes = window_bytes
         self.window_start = 0
@@ -175,7 +175,7 @@ TestCompactedLog = CompactedLogMachine.TestCase
 
 
 def test_a_tombstone_goes_after_what_it_deletes() -> None:
-    log = CompactedLog(window_records=1)
+    log = PartitionLog(compactor=Compactor(window_records=1))
     log.append(a_batch((b"gone", b"1")), leader_epoch=0)
     log.append(a_batch((b"gone", None)), leader_epoch=0)
     seen = []
@@ -188,21 +188,21 @@ def test_a_tombstone_goes_after_what_it_deletes() -> None:
 
 
 def test_a_tombstone_is_there_for_as_long_as_it_is_in_the_window() -> None:
-    log = CompactedLog(window_records=1_000)
+    log = PartitionLog(compactor=Compactor(window_records=1_000))
     log.append(a_batch((b"gone", None)), leader_epoch=0)
     fill(log, b"other", 999)
     assert records_of(log)[0].value is None
 
 
 def test_records_without_a_key_are_not_kept() -> None:
-    log = CompactedLog(window_records=1)
+    log = PartitionLog(compactor=Compactor(window_records=1))
     log.append(a_batch((None, b"1"), (b"a", b"2")), leader_epoch=0)
     fill(log, b"b", 4 * STEP_RECORDS)
     assert records_of(log)[0] == Record(1, 0, b"a", b"2")
 
 
 def test_offsets_stay_and_the_log_start_offset_too() -> None:
-    log = CompactedLog(window_records=1)
+    log = PartitionLog(compactor=Compactor(window_records=1))
     log.append(a_batch((b"first", b"1")), leader_epoch=3)
     fill(log, b"a", 1_000)
     assert (log.log_start_offset, log.log_end_offset) == (0, 1_001)
@@ -225,7 +225,7 @@ def test_a_batch_that_loses_records_keeps_the_rest_of_its_header(compression: Co
         is_transactional=True,
         is_control=True,
     )
-    log = CompactedLog(window_records=1)
+    log = PartitionLog(compactor=Compactor(window_records=1))
     fill(log, b"x", 10)
     log.append(batch, leader_epoch=4)
     fill(log, b"a", 8 * STEP_RECORDS)
@@ -239,7 +239,7 @@ def test_a_batch_that_loses_records_keeps_the_rest_of_its_header(compression: Co
 
 
 def test_truncating_within_the_window_brings_back_what_was_superseded() -> None:
-    log = CompactedLog()
+    log = PartitionLog(compactor=Compactor())
     log.append(a_batch((b"a", b"old")), leader_epoch=0)
     fill(log, b"b", 10_000)
     log.append(a_batch((b"a", b"new")), leader_epoch=1)
@@ -258,7 +258,7 @@ def test_truncating_within_the_window_brings_back_what_was_superseded() -> None:
 def test_a_long_history_with_truncations(seed: int) -> None:
     """Long enough for passes that go on while records are superseded, and are cut off by truncations."""
     chance = random.Random(seed)
-    log = CompactedLog(window_records=50)
+    log = PartitionLog(compactor=Compactor(window_records=50))
     appended: list[Record] = []
     for step in range(8_000):
         key, value = b"%d" % chance.randrange(400), chance.choice([b"1", b"2", None])
@@ -272,7 +272,7 @@ def test_a_long_history_with_truncations(seed: int) -> None:
 
 
 def test_a_batch_is_truncated_as_a_whole() -> None:
-    log = CompactedLog()
+    log = PartitionLog(compactor=Compactor())
     log.append(a_batch((b"a", b"1"), (b"b", b"1")), leader_epoch=0)
     log.append(a_batch((b"a", b"2"), (b"b", b"2")), leader_epoch=0)
     log.truncate_to(3)
@@ -281,7 +281,7 @@ def test_a_batch_is_truncated_as_a_whole() -> None:
 
 
 def test_truncating_to_the_start_leaves_an_empty_log_that_goes_on() -> None:
-    log = CompactedLog(window_records=1)
+    log = PartitionLog(compactor=Compactor(window_records=1))
     fill(log, b"a", 1_000)
     log.truncate_to(0)
     assert (log.log_end_offset, log.size_bytes, records_of(log)) == (0, 0, [])
@@ -291,7 +291,7 @@ def test_truncating_to_the_start_leaves_an_empty_log_that_goes_on() -> None:
 
 
 def test_records_are_not_deleted_from_the_start() -> None:
-    log = CompactedLog()
+    log = PartitionLog(compactor=Compactor())
     fill(log, b"a", 3)
     with pytest.raises(ValueError, match="truncate before offset 1: a compacted log"):
         log.truncate_before(1)
@@ -299,14 +299,14 @@ def test_records_are_not_deleted_from_the_start() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 4])
 def test_truncating_out_of_range_is_an_error(offset: int) -> None:
-    log = CompactedLog()
+    log = PartitionLog(compactor=Compactor())
     fill(log, b"a", 3)
     with pytest.raises(ValueError, match=f"offset {offset}, expected 0 to 3"):
         log.truncate_to(offset)
 
 
 def test_the_window_is_bounded_in_bytes_too() -> None:
-    log = CompactedLog(window_records=1_000_000, window_bytes=10_000)
+    log = PartitionLog(compactor=Compactor(window_records=1_000_000, window_bytes=10_000))
     for _ in range(100):
         log.append(a_batch((b"a", bytes(3_000))), leader_epoch=0)
     # The window, what has left it and waits for a pass, and what a pass leaves for the next one.
@@ -326,22 +326,27 @@ def key_of(number: int) -> int:
 
 
 def test_many_commits_of_a_thousand_keys_are_bounded() -> None:
-    log = CompactedLog()
+    compactor = Compactor()
+    log = PartitionLog(compactor=compactor)
     for number in range(200_000):
         log.append(COMMITS[key_of(number)], leader_epoch=0)
         if number % 500 == 0:
             assert log.size_bytes <= MOST_RECORDS * len(COMMITS[0])
             # Looks inside: what is kept about the records is bounded with them.
             assert len(log._batches) <= MOST_RECORDS
-            assert len(log._superseded) + len(log._dropping) <= 2 * COMMIT_KEYS
+            assert len(compactor._superseded) + len(compactor._dropping) <= 2 * COMMIT_KEYS
     assert log.log_end_offset == 200_000
     assert len(last_values(records_of(log))) == COMMIT_KEYS
 
 
-class CountingLog(CompactedLog):
+class CountingCompactor(Compactor):
     """Counts the records that compaction looks at. Looks inside: nothing outside tells how much is done at a time."""
 
-    looked_at = 0
+    __slots__ = ("looked_at",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_at = 0
 
     def _leave_window(self, batch: RecordBatch) -> None:
         self.looked_at += batch.record_count
@@ -354,32 +359,36 @@ class CountingLog(CompactedLog):
 
 @pytest.mark.parametrize("keys", [10, 1_000, 20_000])
 def test_no_append_does_work_that_grows_with_the_log(keys: int) -> None:
-    log = CountingLog()
+    compactor = CountingCompactor()
+    log = PartitionLog(compactor=compactor)
     most = 0
     for number in range(3 * keys + 5_000):
-        before = log.looked_at
+        before = compactor.looked_at
         log.append(a_batch((b"%d" % (number % keys), b"")), leader_epoch=0)
-        most = max(most, log.looked_at - before)
+        most = max(most, compactor.looked_at - before)
     assert 0 < most <= (1 + SWEEP_FACTOR) * STEP_RECORDS
 
 
 def test_a_small_append_behind_a_large_batch_does_the_work_of_that_batch_at_most() -> None:
-    log = CountingLog()
+    compactor = CountingCompactor()
+    log = PartitionLog(compactor=compactor)
     large = a_batch(*[(b"%d" % number, b"") for number in range(2_000)])
     most = 0
     for round_ in range(20):
         log.append(large, leader_epoch=0)
         for number in range(1_000):
-            before = log.looked_at
+            before = compactor.looked_at
             log.append(a_batch((b"%d" % (number * (round_ + 1) % 2_000), b"")), leader_epoch=0)
-            most = max(most, log.looked_at - before)
+            most = max(most, compactor.looked_at - before)
     assert most <= 2 * 2_000 + (1 + SWEEP_FACTOR) * STEP_RECORDS
 
 
-def held_bytes(log: CompactedLog) -> int:
+def held_bytes(log: PartitionLog) -> int:
     """The memory of a log's records and of what it keeps about them. Looks inside: it is not to be had otherwise."""
-    held: list[object] = [log._batches, log._last_offsets, log._superseded, log._dropping]
-    held += [*log._last_offsets, *log._last_offsets.values(), *log._superseded, *log._dropping]
+    compactor = log._compactor
+    assert compactor is not None
+    held: list[object] = [log._batches, compactor._last_offsets, compactor._superseded, compactor._dropping]
+    held += [*compactor._last_offsets, *compactor._last_offsets.values(), *compactor._superseded, *compactor._dropping]
     for batch in log._batches:
         held += [batch, *(getattr(batch, field.name) for field in fields(batch))]
     return sum(map(sys.getsizeof, held))
@@ -388,7 +397,7 @@ def held_bytes(log: CompactedLog) -> int:
 @pytest.mark.slow
 def test_a_million_commits_of_a_thousand_keys_stay_under_50_megabytes() -> None:
     partitions = 50
-    logs = [CompactedLog() for _ in range(partitions)]
+    logs = [PartitionLog(compactor=Compactor()) for _ in range(partitions)]
     most_bytes = 0
     for number in range(1_000_000):
         key = key_of(number)

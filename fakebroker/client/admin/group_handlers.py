@@ -1,18 +1,20 @@
-"""What the admin client asks coordinators: each question with its request, and how its answers are read.
-
-Knows messages in their newest shapes and plain values; no connections.
-"""
+"""The admin client's requests about groups to coordinators: building them, and reading the responses."""
 
 from collections.abc import Iterator, Sequence
 
-from fakebroker.client.admin.batching import NoBatchedFindCoordinators, Question
-from fakebroker.client.admin.descriptions import GroupDescription, MemberDescription, Node
-from fakebroker.client.admin.driver import ASK_AGAIN, LOOK_UP_AGAIN
-from fakebroker.client.admin.results import AdminError, GroupError, MemberError, Results, TransactionError
-from fakebroker.client.member.assignors import TopicPartition
-from fakebroker.client.member.reactions import error_code
+from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, AdminApiHandler
+from fakebroker.client.admin.descriptions import GroupDescription, MemberDescription, Node, Results
+from fakebroker.client.errors import (
+    AdminError,
+    GroupError,
+    MemberError,
+    NoBatchedFindCoordinators,
+    TransactionError,
+    error_code,
+)
+from fakebroker.client.member.consumer_protocol import decode_assignment
 from fakebroker.client.member.requests import PROTOCOL_TYPE
-from fakebroker.client.member.subscription import decode_assignment
+from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import (
@@ -31,13 +33,13 @@ from fakebroker.protocol.messages.join_group import (
 )
 
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
-"""What coordinators are looked up for (Kafka's `FindCoordinatorRequest.CoordinatorType`)."""
+"""Types of coordinators (Kafka's `FindCoordinatorRequest.CoordinatorType`)."""
 
 _DEAD = "Dead"
 
 
-def find_coordinators(key_type: str) -> Question[Node]:
-    """Who coordinates groups, or transactions; any broker knows."""
+def find_coordinators(key_type: str) -> AdminApiHandler[Node]:
+    """Look up the coordinators of groups or transactions; any broker answers."""
     fails = TransactionError if key_type == "transaction" else GroupError
 
     def read(
@@ -50,7 +52,7 @@ def find_coordinators(key_type: str) -> Question[Node]:
             else:
                 yield found.key, fails(found.key, "FindCoordinator", error, found.error_message)
 
-    return Question(
+    return AdminApiHandler(
         api="FindCoordinator",
         request=lambda keys: FindCoordinatorRequest(coordinator_keys=list(keys), key_type=KEY_TYPES[key_type]),
         read=read,
@@ -60,8 +62,8 @@ def find_coordinators(key_type: str) -> Question[Node]:
     )
 
 
-def describe_groups() -> Question[GroupDescription]:
-    """Groups with their members. One that is not there is an error in every version, not only from 6 on (KIP-1043)."""
+def describe_groups() -> AdminApiHandler[GroupDescription]:
+    """Describe groups. A missing group is an error in every version, not only since version 6 (KIP-1043)."""
 
     def read(
         response: DescribeGroupsResponse, _groups: Sequence[str], coordinator: Node | None
@@ -76,7 +78,7 @@ def describe_groups() -> Question[GroupDescription]:
             else:
                 yield group.group_id, GroupError(group.group_id, "DescribeGroups", error, group.error_message)
 
-    return Question(
+    return AdminApiHandler(
         api="DescribeGroups",
         request=lambda groups: DescribeGroupsRequest(groups=list(groups)),
         read=read,
@@ -109,7 +111,7 @@ def _member(member: DescribedGroupMember, protocol_type: str) -> MemberDescripti
 
 
 def _assignment(data: bytes, protocol_type: str) -> tuple[TopicPartition, ...] | None:
-    """No bytes are no partitions: those of a member that was given none, or has yet to be told."""
+    """Decode an assignment: no bytes are no partitions; None if the bytes are not those of consumers."""
     if not data:
         return ()
     try:
@@ -118,8 +120,8 @@ def _assignment(data: bytes, protocol_type: str) -> tuple[TopicPartition, ...] |
         return None
 
 
-def delete_groups() -> Question[None]:
-    """Groups to be deleted, with all that they have committed (KIP-229)."""
+def delete_groups() -> AdminApiHandler[None]:
+    """Delete groups with their committed offsets (KIP-229)."""
 
     def read(
         response: DeleteGroupsResponse, _groups: Sequence[str], _coordinator: Node | None
@@ -129,7 +131,7 @@ def delete_groups() -> Question[None]:
             failed = error is not ErrorCode.NONE
             yield result.group_id, GroupError(result.group_id, "DeleteGroups", error) if failed else None
 
-    return Question(
+    return AdminApiHandler(
         api="DeleteGroups",
         request=lambda groups: DeleteGroupsRequest(groups_names=list(groups)),
         read=read,
@@ -139,8 +141,8 @@ def delete_groups() -> Question[None]:
 
 def add_members(
     instance_ids: Sequence[str], session_timeout_ms: int, rebalance_timeout_ms: int
-) -> Question[Results[str]]:
-    """Static members that a group is to expect, in one JoinGroup: they have no protocols (proposal "batch-join")."""
+) -> AdminApiHandler[Results[str]]:
+    """Register the static members that a group expects, in one JoinGroup without protocols (proposal "batch-join")."""
 
     def request(groups: Sequence[str]) -> JoinGroupRequest:
         (group,) = groups
@@ -150,17 +152,17 @@ def add_members(
         response: JoinGroupResponse, groups: Sequence[str], _: Node | None
     ) -> Iterator[tuple[str, Results[str] | AdminError]]:
         (group,) = groups
-        told = {each.member.group_instance_id: each for each in response.member_join_response_list}
-        outcomes = {instance_id: _added(instance_id, told.get(instance_id)) for instance_id in instance_ids}
+        results = {each.member.group_instance_id: each for each in response.member_join_response_list}
+        outcomes = {instance_id: _added(instance_id, results.get(instance_id)) for instance_id in instance_ids}
         yield group, _group_error(group, list(outcomes.values())) or Results(outcomes)
 
-    return Question(api="JoinGroup", request=request, read=read, fails=GroupError, most=1)
+    return AdminApiHandler(api="JoinGroup", request=request, read=read, fails=GroupError, max_keys=1)
 
 
 def add_members_request(
     group: str, instance_ids: Sequence[str], session_timeout_ms: int, rebalance_timeout_ms: int
 ) -> JoinGroupRequest:
-    """Registers static members that a group is to expect."""
+    """Return the JoinGroup that registers the static members that a group expects."""
     return JoinGroupRequest(
         group_id=group,
         session_timeout_ms=session_timeout_ms,
@@ -173,19 +175,19 @@ def add_members_request(
     )
 
 
-def _added(instance_id: str, told: JoinGroupResponseResult | None) -> str | AdminError:
-    if told is None:
+def _added(instance_id: str, result: JoinGroupResponseResult | None) -> str | AdminError:
+    if result is None:
         return MemberError(instance_id, "JoinGroup", ErrorCode.UNKNOWN_SERVER_ERROR, "the broker does not tell of it")
-    error = error_code(told.error_code)
+    error = error_code(result.error_code)
     if error is ErrorCode.NONE:
-        return told.member.member_id
-    known = told.member.member_id
+        return result.member.member_id
+    known = result.member.member_id
     return MemberError(instance_id, "JoinGroup", error, f"its member id is {known!r}" if known else None)
 
 
 def _group_error(group: str, outcomes: Sequence[str | AdminError]) -> AdminError | None:
-    """The error that the coordinator has for every one of them, if it cannot act for the group now."""
+    """Return the error of the whole group, if the coordinator cannot serve it now: then all members have it."""
     errors = [outcome.error for outcome in outcomes if isinstance(outcome, AdminError)]
-    if len(errors) == len(outcomes) and all(error in (*ASK_AGAIN, *LOOK_UP_AGAIN) for error in errors):
+    if len(errors) == len(outcomes) and all(error in RETRIABLE_ERRORS for error in errors):
         return GroupError(group, "JoinGroup", errors[0])
     return None

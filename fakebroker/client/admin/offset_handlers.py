@@ -1,18 +1,12 @@
-"""What the admin client asks about committed offsets: each question with its request, and how its answers are read.
-
-Knows messages in their newest shapes and plain values; no connections.
-"""
+"""The admin client's requests about committed offsets: building them, and reading the responses."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fakebroker.client.admin.batching import NoBatchedOffsetFetch, Question
+from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, AdminApiHandler
 from fakebroker.client.admin.descriptions import Node, OffsetAndMetadata
-from fakebroker.client.admin.driver import ASK_AGAIN, LOOK_UP_AGAIN
-from fakebroker.client.admin.results import AdminError, GroupError
-from fakebroker.client.member.assignors import TopicPartition
-from fakebroker.client.member.reactions import error_code
-from fakebroker.client.member.requests import by_topic
+from fakebroker.client.errors import AdminError, GroupError, NoBatchedOffsetFetch, error_code
+from fakebroker.client.topics import TopicPartition, by_topic, format_partitions
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -36,20 +30,22 @@ from fakebroker.protocol.messages.offset_fetch import (
 from fakebroker.protocol.schema import Message
 
 Offsets = dict[TopicPartition, OffsetAndMetadata | None]
-"""A group's committed offsets; None where it has none."""
+"""The committed offsets of a group; None for partitions without one."""
 
 
-def list_offsets(wanted: Mapping[str, Collection[TopicPartition] | None], require_stable: bool) -> Question[Offsets]:
-    """Groups' committed offsets.
+def list_offsets(
+    wanted: Mapping[str, Collection[TopicPartition] | None], require_stable: bool
+) -> AdminApiHandler[Offsets]:
+    """Fetch committed offsets of groups.
 
     Args:
-        wanted: For each group the partitions; None is all for which it has offsets.
-        require_stable: Whether offsets of transactions that are not over are waited for (KIP-447).
+        wanted: The partitions of each group; None for all with committed offsets.
+        require_stable: Whether to wait for offsets in open transactions (KIP-447).
     """
 
     def request(groups: Sequence[str]) -> OffsetFetchRequest:
-        asked = [_asked(group, wanted[group]) for group in groups]
-        return OffsetFetchRequest(groups=asked, require_stable=require_stable)
+        requested = [_fetch_group(group, wanted[group]) for group in groups]
+        return OffsetFetchRequest(groups=requested, require_stable=require_stable)
 
     def read(
         response: OffsetFetchResponse, _groups: Sequence[str], _coordinator: Node | None
@@ -57,7 +53,7 @@ def list_offsets(wanted: Mapping[str, Collection[TopicPartition] | None], requir
         for group in response.groups:
             yield group.group_id, _offsets(group, wanted[group.group_id] or ())
 
-    return Question(
+    return AdminApiHandler(
         api="OffsetFetch",
         request=request,
         read=read,
@@ -67,7 +63,7 @@ def list_offsets(wanted: Mapping[str, Collection[TopicPartition] | None], requir
     )
 
 
-def _asked(group: str, partitions: Collection[TopicPartition] | None) -> OffsetFetchRequestGroup:
+def _fetch_group(group: str, partitions: Collection[TopicPartition] | None) -> OffsetFetchRequestGroup:
     topics = None
     if partitions is not None:
         topics = [
@@ -77,26 +73,26 @@ def _asked(group: str, partitions: Collection[TopicPartition] | None) -> OffsetF
     return OffsetFetchRequestGroup(group_id=group, topics=topics)
 
 
-def _offsets(group: OffsetFetchResponseGroup, asked: Collection[TopicPartition]) -> Offsets | AdminError:
-    """A group's offsets, or its error: in version 1 that is in each partition, or no partitions are told of at all."""
+def _offsets(group: OffsetFetchResponseGroup, requested: Collection[TopicPartition]) -> Offsets | AdminError:
+    """Return a group's offsets or error. In version 1 the error is in each partition, or partitions are missing."""
     error = error_code(group.error_code)
     if error is not ErrorCode.NONE:
         return GroupError(group.group_id, "OffsetFetch", error)
-    told = {(topic.name, each.partition_index): each for topic in group.topics for each in topic.partitions}
-    if any(partition not in told for partition in asked):
+    found = {(topic.name, each.partition_index): each for topic in group.topics for each in topic.partitions}
+    if any(partition not in found for partition in requested):
         why = "the broker does not tell of all partitions asked for"
         return GroupError(group.group_id, "OffsetFetch", ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
-    codes = ((partition, each.error_code) for partition, each in told.items())
+    codes = ((partition, each.error_code) for partition, each in found.items())
     return _failed(group.group_id, "OffsetFetch", codes) or {
         partition: OffsetAndMetadata(each.committed_offset, each.metadata or "", each.committed_leader_epoch)
         if each.committed_offset >= 0
         else None
-        for partition, each in told.items()
+        for partition, each in found.items()
     }
 
 
-def alter_offsets(wanted: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]) -> Question[None]:
-    """Offsets to be committed for groups without members."""
+def alter_offsets(wanted: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]) -> AdminApiHandler[None]:
+    """Commit offsets for groups without members."""
 
     def request(group: str) -> OffsetCommitRequest:
         topics = [
@@ -122,8 +118,8 @@ def _committed(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPart
     )
 
 
-def delete_offsets(wanted: Mapping[str, Collection[TopicPartition]]) -> Question[None]:
-    """Offsets to be forgotten, of topics that the group does not subscribe to (KIP-496)."""
+def delete_offsets(wanted: Mapping[str, Collection[TopicPartition]]) -> AdminApiHandler[None]:
+    """Delete offsets of topics that the group does not subscribe to (KIP-496)."""
 
     def request(group: str) -> OffsetDeleteRequest:
         topics = [
@@ -145,13 +141,15 @@ def delete_offsets(wanted: Mapping[str, Collection[TopicPartition]]) -> Question
 
 def _of_one_group(
     api: str, request: Callable[[str], Message], read: Callable[[str, Any], AdminError | None]
-) -> Question[None]:
-    """A question whose request and answer are about one group, which the answer does not name."""
+) -> AdminApiHandler[None]:
+    """Return the handler of an API with one group per request, which the response does not name."""
 
     def read_one(response: Any, groups: Sequence[str], _: Node | None) -> Iterator[tuple[str, AdminError | None]]:
         yield groups[0], read(groups[0], response)
 
-    return Question(api=api, request=lambda groups: request(groups[0]), read=read_one, fails=GroupError, most=1)
+    return AdminApiHandler(
+        api=api, request=lambda groups: request(groups[0]), read=read_one, fails=GroupError, max_keys=1
+    )
 
 
 def _codes(response: OffsetCommitResponse | OffsetDeleteResponse) -> Iterator[tuple[TopicPartition, int]]:
@@ -160,13 +158,13 @@ def _codes(response: OffsetCommitResponse | OffsetDeleteResponse) -> Iterator[tu
 
 
 def _failed(group: str, api: str, codes: Iterable[tuple[TopicPartition, int]]) -> GroupError | None:
-    """The error of a group of which partitions failed; one that concerns the whole group goes before the others."""
+    """Return the error of a group with failed partitions, if any; retriable errors of the whole group come first."""
     errors = {partition: error_code(code) for partition, code in codes if code}
     if not errors:
         return None
-    general = [error for error in errors.values() if error in (*ASK_AGAIN, *LOOK_UP_AGAIN)]
+    general = [error for error in errors.values() if error in RETRIABLE_ERRORS]
     if general:
         return GroupError(group, api, general[0])
-    (topic, index), first = next(iter(errors.items()))
-    why = f"partition {topic}-{index}" + (f" and {len(errors) - 1} more" if len(errors) > 1 else "")
+    partition, first = next(iter(errors.items()))
+    why = f"partition {format_partitions([partition])}" + (f" and {len(errors) - 1} more" if len(errors) > 1 else "")
     return GroupError(group, api, first, why, errors)

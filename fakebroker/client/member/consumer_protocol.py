@@ -1,14 +1,14 @@
-"""Subscriptions and assignments as the bytes that members of a `consumer` group exchange, and back.
+"""Encoding and decoding of subscriptions and assignments in groups of type `consumer` (Kafka's `ConsumerProtocol`).
 
-Written in version 3, read in any; sorted, because a coordinator compares the bytes of a rejoin. Knows the assignors'
-plain data and the messages; nothing of members or generations.
+Written in version 3, read in any version. Sorted, because coordinators compare the bytes of a rejoin.
 """
 
 import struct
 from collections.abc import Iterable
 from typing import TypeVar, cast
 
-from fakebroker.client.member.assignors import Subscription, TopicPartition
+from fakebroker.client.member.assignors import Subscription
+from fakebroker.client.topics import TopicPartition, by_topic
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, decoder_for, encode
 from fakebroker.protocol.messages.consumer_protocol import (
@@ -27,12 +27,12 @@ _VERSION = struct.Struct(">h")
 def encode_subscription(
     subscription: Subscription, *, previous: tuple[tuple[TopicPartition, ...], int] | None = None
 ) -> bytes:
-    """A member's subscription as JoinGroup metadata.
+    """Encode a member's subscription as JoinGroup metadata.
 
     Args:
-        subscription: Of it the ids are not written: JoinGroup has them itself.
-        previous: The partitions that a member under `sticky` held last, with their generation. They go into the user
-            data, which is where that assignor looks for them. `None` if there are none, and under other assignors.
+        subscription: Its member id and instance id are not encoded: JoinGroup has fields for them.
+        previous: Only for the assignor `sticky`: the partitions owned last, and their generation. Encoded as user
+            data, where that assignor expects them. None if there are none.
     """
     user_data = None
     if previous is not None:
@@ -50,46 +50,46 @@ def encode_subscription(
 
 
 def decode_subscription(data: bytes, assignor: str, member_id: str, instance_id: str | None) -> Subscription:
-    """A member's subscription as its leader sees it.
+    """Decode a member's JoinGroup metadata, as the leader does.
 
     Args:
-        data: The metadata that the member joined with.
-        assignor: The protocol chosen; `sticky` looks for owned partitions in the user data, as Kafka's does.
+        data: The metadata.
+        assignor: The selected protocol; `sticky` reads owned partitions from the user data, as Kafka does.
         member_id: The member's id, for the result.
         instance_id: Its `group.instance.id`, for the result.
 
     Raises:
         ProtocolError: The bytes are not a subscription.
     """
-    told = _without_version(ConsumerProtocolSubscription, data)
-    owned, generation_id = told.owned_partitions, told.generation_id
+    decoded = _without_version(ConsumerProtocolSubscription, data)
+    owned, generation_id = decoded.owned_partitions, decoded.generation_id
     if assignor == "sticky":
-        owned, generation_id = _sticky_claim(told.user_data)
+        owned, generation_id = _sticky_claim(decoded.user_data)
     return Subscription(
         member_id=member_id,
         instance_id=instance_id,
-        topics=tuple(told.topics),
+        topics=tuple(decoded.topics),
         owned_partitions=_flat(owned),
         generation_id=generation_id,
     )
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """A member's partitions as the bytes of its SyncGroup assignment."""
+    """Encode a member's partitions as a SyncGroup assignment."""
     return _with_version(ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions)))
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of a SyncGroup assignment.
+    """Decode a SyncGroup assignment.
 
     Raises:
-        ProtocolError: The bytes are not an assignment; no bytes at all are not one either.
+        ProtocolError: The bytes are not an assignment, or there are none.
     """
     return _flat(_without_version(ConsumerProtocolAssignment, data).assigned_partitions)
 
 
 def _sticky_claim(user_data: bytes | None) -> tuple[list[ConsumerTopicPartitions], int]:
-    """What `StickyAssignor` left in the user data; unreadable data claims nothing, as in Kafka."""
+    """Decode the user data of `StickyAssignor`; malformed data counts as no partitions, as in Kafka."""
     for version in (1, 0) if user_data else ():
         try:
             last = decode(StickyAssignorUserData, user_data or b"", version)
@@ -105,7 +105,7 @@ def _with_version(message: Message) -> bytes:
 
 
 def _without_version(cls: type[M], data: bytes) -> M:
-    """Read a message behind its version; one newer than ours is read as our newest, and what follows is left."""
+    """Decode a message after its version. A newer version is read as our newest; trailing bytes are ignored."""
     try:
         (version,) = _VERSION.unpack_from(data)
         message, _ = decoder_for(cls, min(version, cls.VERSIONS.last))(data, _VERSION.size)
@@ -117,9 +117,7 @@ def _without_version(cls: type[M], data: bytes) -> M:
 
 
 def _grouped(partitions: Iterable[TopicPartition]) -> list[ConsumerTopicPartitions]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
+    topics = by_topic(sorted(partitions))
     return [ConsumerTopicPartitions(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
 
 

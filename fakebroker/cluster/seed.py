@@ -1,31 +1,47 @@
-"""Groups that are to be there without any client ever having been: what one can say of them, and what that comes to.
+"""Seeded groups: groups that exist without any client having created them.
 
-What a seed leaves open is filled in as consumers of Kafka would have it. Changes nothing.
+A `GroupSeed` describes a group; what it leaves open is filled in as Kafka's consumers would. `seed_groups` writes
+groups to the log, lets their coordinators load them, and brings them to their states.
 """
 
+import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 from fakebroker.cluster.cluster import Cluster, uuid_text
-from fakebroker.cluster.consumer_protocol import Place, assignment_bytes, share_out, subscription_bytes
 from fakebroker.cluster.topics import Partition
+from fakebroker.coordinator.group import controls, records as log
 from fakebroker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.codec import encode
+from fakebroker.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerTopicPartitions,
+)
+from fakebroker.protocol.schema import Message
 
-PlaceName = str | Place
-"""A partition as a test may write it: "orders-0" or ("orders", 0)."""
+TopicPartition = tuple[str, int]
+"""A topic and a partition number."""
 
-Offsets = Mapping[str, int] | Mapping[Place, int]
+PartitionName = str | TopicPartition
+"""A partition as users write it: "orders-0" or ("orders", 0)."""
+
+Offsets = Mapping[str, int] | Mapping[TopicPartition, int]
 """A number for each of some partitions."""
 
 MAX_MEMBERS = 100_000
-"""How many members one group may begin with."""
+"""The largest number of members of a seeded group."""
 
 _STATES = {state.value: state for state in GroupState}
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
+_VERSION = struct.Struct(">h")
+_CACHED_ENCODINGS = 1024
+"""Similar groups share most subscriptions and assignments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +49,9 @@ class MemberSeed:
     """One member of a seeded group.
 
     Attributes:
-        client_id: What it calls itself; by default `consumer-` and the group's id and its place in the group.
-        member_id: By default as Kafka makes them, out of the instance id or client id and a UUID.
-        instance_id: `group.instance.id` of a static member.
+        client_id: By default `consumer-`, the group id and the number of the member in the group.
+        member_id: By default as Kafka generates it, from the instance id or client id and a UUID.
+        instance_id: The `group.instance.id` of a static member.
     """
 
     client_id: str | None = None
@@ -48,19 +64,19 @@ class MemberSeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSeed:
-    """One group to be.
+    """A group to create.
 
     Attributes:
-        members: How many; or a seed or client id for each, the leader first. Their sessions begin when they are seeded,
-            and run out unless a client goes on under a member's id.
-        topics: What all members subscribe to; by default the topics of `assignment` and of the offsets.
-        generation: The generation that the group is in; one being completed is the 2nd at least, by default.
-        state: Kafka's name; by default Stable with members, Empty without. Dead is a group that has been deleted.
-        offsets: What it has committed, by partition.
-        lag: How far the committed offsets are behind the ends of the logs as they are: one number for all partitions of
-            `topics`, or one for each partition. `offsets` goes before it.
-        protocol: The name of the assignor: `range` gives each member a run of each topic's partitions, with any other
-            they are dealt out in turn.
+        members: Their number; or a seed or client id for each, the leader first. Their sessions start when the group is
+            seeded, and expire unless a client continues under a member's id.
+        topics: The topics that all members subscribe to; by default those of `assignment` and of the offsets.
+        generation: The generation of the group; by default 1, or 2 in state CompletingRebalance.
+        state: The state by Kafka's name; by default Stable with members, Empty without. Dead is a deleted group.
+        offsets: Its committed offsets, by partition.
+        lag: How far the committed offsets are behind the current ends of the logs: one number for all partitions of
+            `topics`, or one for each partition. `offsets` takes precedence.
+        protocol: The name of the assignor: `range` gives each member consecutive partitions of each topic, any other
+            name distributes them round-robin.
         assignment: The partitions of members by client id, instance id or member id; by default all of `topics`.
     """
 
@@ -72,14 +88,14 @@ class GroupSeed:
     offsets: Offsets | None = None
     lag: int | Offsets | None = None
     protocol: str = "range"
-    assignment: Mapping[str, Sequence[PlaceName]] | None = None
+    assignment: Mapping[str, Sequence[PartitionName]] | None = None
 
 
 class SeedPlan:
-    """A seed that has been found to be possible, and what it leaves open.
+    """A seed that was checked against the cluster and completed. Does not change the cluster.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: The group cannot be created like this.
     """
 
     def __init__(self, cluster: Cluster, seed: GroupSeed) -> None:
@@ -90,9 +106,11 @@ class SeedPlan:
         self._members = _member_seeds(seed)
         self.state = self._checked_state()
         self.generation = self._checked_generation()
-        self._check_place()
+        self._check_coordinator()
         self._check_ids()
-        assigned = {name: [self._place(each) for each in names] for name, names in (seed.assignment or {}).items()}
+        assigned = {
+            name: [self._topic_partition(each) for each in names] for name, names in (seed.assignment or {}).items()
+        }
         self.offsets = self._offsets()
         topics = seed.topics
         if topics is None:
@@ -124,7 +142,7 @@ class SeedPlan:
             raise self._fault(f"generation {generation} in state {self.state.value}: expected {lowest} or more")
         return generation
 
-    def _check_place(self) -> None:
+    def _check_coordinator(self) -> None:
         if not self.group_id and self._members:
             raise self._fault("members: expected a group id that is not empty")
         broker = self._cluster.leader_of(self.partition)
@@ -141,9 +159,9 @@ class SeedPlan:
         if twice:
             raise self._fault(f"id {twice[0]!r}: expected each member id and instance id once")
 
-    # What is open
+    # Offsets
 
-    def _offsets(self) -> dict[Place, int]:
+    def _offsets(self) -> dict[TopicPartition, int]:
         lag = self._seed.lag
         if isinstance(lag, int):
             if self._seed.topics is None:
@@ -151,11 +169,11 @@ class SeedPlan:
             partitions = [each for name in self._seed.topics for each in self._topic_partitions(name)]
             lags = {(each.topic.name, each.index): lag for each in partitions}
         else:
-            lags = {self._place(name): behind for name, behind in (lag or {}).items()}
+            lags = {self._topic_partition(name): behind for name, behind in (lag or {}).items()}
         found = {place: self._behind_end(place, behind) for place, behind in lags.items()}
-        return found | {self._place(name): offset for name, offset in (self._seed.offsets or {}).items()}
+        return found | {self._topic_partition(name): offset for name, offset in (self._seed.offsets or {}).items()}
 
-    def _behind_end(self, place: Place, lag: int) -> int:
+    def _behind_end(self, place: TopicPartition, lag: int) -> int:
         end = self._topic_partitions(place[0])[place[1]].log.log_end_offset
         if not 0 <= lag <= end:
             raise self._fault(f"lag={lag} of {place[0]}-{place[1]}: expected 0 to {end}, the end of its log")
@@ -168,7 +186,7 @@ class SeedPlan:
             raise self._fault(f"no topic {name!r}: expected one of {known}")
         return topic.partitions
 
-    def _place(self, name: PlaceName) -> Place:
+    def _topic_partition(self, name: PartitionName) -> TopicPartition:
         topic, _, number = name.rpartition("-") if isinstance(name, str) else (name[0], "", str(name[1]))
         if not topic or not number.isdecimal():
             raise self._fault(f"partition {name!r}: expected a topic and a number, such as 'orders-0'")
@@ -179,8 +197,8 @@ class SeedPlan:
 
     # Members
 
-    def _assign(self, assigned: Mapping[str, list[Place]]) -> list[list[Place]]:
-        """The partitions of each member, in their order."""
+    def _assign(self, assigned: Mapping[str, list[TopicPartition]]) -> list[list[TopicPartition]]:
+        """Return the partitions of each member, in the order of the members."""
         names = [_names_of(member) for member in self._members]
         for name in assigned:
             if sum(name in each for each in names) != 1:
@@ -188,12 +206,12 @@ class SeedPlan:
         if assigned:
             return [[place for name in each for place in assigned.get(name, ())] for each in names]
         counts = {name: len(self._topic_partitions(name)) for name in self._topics}
-        return share_out(self._seed.protocol, counts, len(self._members))
+        return assign_partitions(self._seed.protocol, counts, len(self._members))
 
-    # What is written
+    # Records
 
     def records(self, now_ms: float) -> Iterable[Record]:
-        """The group as the log is to have it."""
+        """Return the records of the group."""
         is_empty = self.state in _WITHOUT_MEMBERS
         members = tuple(self._member_values())
         generation = self.generation - (self.state is GroupState.COMPLETING_REBALANCE)
@@ -226,6 +244,52 @@ class SeedPlan:
             )
 
 
+def seed_groups(cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: float) -> None:
+    """Create groups: write one batch to each partition of __consumer_offsets, and bring the groups to their states.
+
+    Raises:
+        ConfigError: A group cannot be created like this, or exists already; then none of them is created.
+    """
+    planned = [SeedPlan(cluster, seed) for seed in seeds]
+    taken: dict[str, None] = {}
+    for plan in planned:
+        if plan.group_id in taken:
+            raise ConfigError(f"group {plan.group_id!r}: it is seeded twice")
+        taken[plan.group_id] = None
+    batches: dict[int, list[Record]] = {}
+    for plan in planned:
+        batches.setdefault(plan.partition.index, []).extend(plan.records(now_ms))
+    cluster.now_ms = now_ms
+    for index, records in batches.items():
+        _load(cluster, cluster.offsets_partition(index), records, now_ms)
+    for plan in planned:
+        _finish(cluster, plan, now_ms)
+
+
+def _load(cluster: Cluster, partition: Partition, records: list[Record], now_ms: float) -> None:
+    """Write records, and load them into the coordinator, unless it is still loading the whole log."""
+    cluster.append_records(partition, records)
+    broker = cluster.leader_of(partition)
+    if broker is not None and not broker.coordinator.error_for(records[0].group_id):
+        broker.coordinator.add_groups(log.replay(records), now_ms)
+
+
+def _finish(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
+    """Bring a group that was loaded to its state, as clients and administrators would."""
+    if plan.state in (GroupState.STABLE, GroupState.EMPTY):
+        return
+    broker = cluster.leader_of(plan.partition)
+    assert broker is not None, "checked by the plan"
+    coordinator = broker.coordinator
+    if plan.state is GroupState.DEAD:
+        coordinator.delete_group(plan.group_id, now_ms)
+        return
+    group = controls.group_of(coordinator, plan.group_id)
+    controls.force_rebalance(coordinator, group, now_ms)
+    if plan.state is GroupState.COMPLETING_REBALANCE:
+        controls.rejoin_all(coordinator, group, now_ms)
+
+
 def _member_seeds(seed: GroupSeed) -> list[MemberSeed]:
     members: list[MemberSeed] = []
     count = seed.members if isinstance(seed.members, int) else len(seed.members)
@@ -243,23 +307,75 @@ def _member_seeds(seed: GroupSeed) -> list[MemberSeed]:
     return members
 
 
-def _member_of(told: object, where: str) -> MemberSeed:
-    """A member as JSON and TOML tell it.
+def _member_of(table: object, where: str) -> MemberSeed:
+    """Read a member from JSON or TOML.
 
     Raises:
-        ConfigError: It is not told like this.
+        ConfigError: It is no table, or a key or value is not valid.
     """
-    if not isinstance(told, Mapping):
-        raise ConfigError(f"{where}={told!r}, expected a client id or a table")
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where}={table!r}, expected a client id or a table")
     kinds = {each.name: int if each.name.endswith("_ms") else str for each in fields(MemberSeed)}
-    for name, value in told.items():
+    for name, value in table.items():
         if name not in kinds:
             raise ConfigError(f"{where}: unknown {name}={value!r}, expected one of {', '.join(kinds)}")
         if type(value) is not kinds[name]:
             expected = "a whole number" if kinds[name] is int else "text"
             raise ConfigError(f"{where}: {name}={value!r}, expected {expected}")
-    return MemberSeed(**told)
+    return MemberSeed(**table)
 
 
 def _names_of(member: MemberSeed) -> list[str]:
     return [name for name in (member.client_id, member.instance_id, member.member_id) if name is not None]
+
+
+def assign_partitions(protocol: str, counts: Mapping[str, int], members: int) -> list[list[TopicPartition]]:
+    """Assign the partitions of topics to members that all subscribe to them.
+
+    Args:
+        protocol: "range" gives each member consecutive partitions, as `RangeAssignor` does to members in this order;
+            any other name distributes them round-robin.
+        counts: The number of partitions of each topic.
+        members: The number of members.
+    """
+    if not members:
+        return []
+    return _range(counts, members) if protocol == "range" else _round_robin(counts, members)
+
+
+def _range(counts: Mapping[str, int], members: int) -> list[list[TopicPartition]]:
+    assigned: list[list[TopicPartition]] = [[] for _ in range(members)]
+    for topic, count in counts.items():
+        size, extra = divmod(count, members)
+        start = 0
+        for rank, partitions in enumerate(assigned):
+            stop = start + size + (rank < extra)
+            partitions += [(topic, index) for index in range(start, stop)]
+            start = stop
+    return assigned
+
+
+def _round_robin(counts: Mapping[str, int], members: int) -> list[list[TopicPartition]]:
+    partitions = [(topic, index) for topic, count in counts.items() for index in range(count)]
+    return [partitions[rank::members] for rank in range(members)]
+
+
+@lru_cache(_CACHED_ENCODINGS)
+def subscription_bytes(topics: tuple[str, ...]) -> bytes:
+    """Return the encoded subscription of a member."""
+    return _with_version(ConsumerProtocolSubscription(topics=sorted(topics)))
+
+
+@lru_cache(_CACHED_ENCODINGS)
+def assignment_bytes(places: tuple[TopicPartition, ...]) -> bytes:
+    """Return the encoded assignment of a member."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(places):
+        topics.setdefault(topic, []).append(index)
+    assigned = [ConsumerTopicPartitions(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
+    return _with_version(ConsumerProtocolAssignment(assigned_partitions=assigned))
+
+
+def _with_version(message: Message) -> bytes:
+    version = message.VERSIONS.last
+    return _VERSION.pack(version) + encode(message, version)
