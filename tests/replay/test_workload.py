@@ -138,7 +138,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     shops, tills = workload.groups
     assert shops.members == Sizes(zipf=1.2, max=50)
     assert shops.arrival == Arrival(at_s=1, bursts=3, every_s=2, by="group")
-    assert (shops.arrived_s, shops.most_members, tills.most_members, tills.member_count) == (5, 50, 5, 2)
+    assert (shops.arrived_s, shops.max_members, tills.max_members, tills.member_count) == (5, 50, 5, 2)
     assert shops.behaviors == {
         "leave": Leave(share=0.1, at_s=(10, 20), return_after_s=3),
         "crash": Crash(share=0.1, at_s=10),

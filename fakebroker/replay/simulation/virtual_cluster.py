@@ -20,7 +20,7 @@ from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
-from fakebroker.replay.simulation.late_log import PostponedAppends
+from fakebroker.replay.simulation.postponed_appends import PostponedAppends
 from fakebroker.replay.workload.timeline import Outcome
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 
