@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from fakebroker.cluster.cluster import Cluster, uuid_text
 from fakebroker.cluster.consumer_protocol import Place, assignment_bytes, share_out, subscription_bytes
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, GroupState
+from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ConfigError, ErrorCode

@@ -94,7 +94,7 @@ def _leader_epoch(partition: Partition, former: Partition) -> int:
 
 def _let_go(cluster: Cluster, now_ms: float) -> None:
     """Answer everybody who waits, and end holds, delays and faults."""
-    cluster.wishes.clear()
+    cluster.group_controls.clear()
     cluster.faults.rules.clear()
     for broker in cluster.brokers.values():
         for index in dict.fromkeys(group.partition for group in broker.coordinator.groups()):

@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from fakebroker.coordinator.group import controls
-from fakebroker.coordinator.group.classic.group import Group, GroupState
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.holds import Wishes
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.errors import ConfigError
 from fakebroker.server.lifecycle import RunningCluster
 
@@ -57,8 +58,8 @@ class Scripting(RunningCluster):
 
         def hold() -> None:
             broker = self.cluster.coordinator_of(group_id)
-            wishes = self.cluster.wishes.setdefault(group_id, Wishes())
-            controls.hold(broker.coordinator if broker else None, group_id, wishes, held)
+            wanted = self.cluster.group_controls.setdefault(group_id, GroupControls())
+            controls.hold(broker.coordinator if broker else None, group_id, wanted, held)
 
         self._call(hold)
         return Hold(lambda: self._call(lambda: self._release(group_id, [held])))
@@ -73,12 +74,12 @@ class Scripting(RunningCluster):
         Raises:
             ConfigError: It is not held.
         """
-        states = controls.HOLDABLE if state is None else [controls.holdable_state(state)]
+        states = controls.HOLDABLE_STATES if state is None else [controls.holdable_state(state)]
 
         def release() -> None:
-            wishes = self.cluster.wishes
-            if group_id not in wishes or not any(each in wishes[group_id].holds for each in states):
-                held = [f"{key!r} in {each.value}" for key, value in wishes.items() for each in value.holds]
+            wanted = self.cluster.group_controls
+            if group_id not in wanted or not any(each in wanted[group_id].held_states for each in states):
+                held = [f"{key!r} in {each.value}" for key, value in wanted.items() for each in value.held_states]
                 where = f" in {state}" if state else ""
                 raise ConfigError(f"group {group_id!r} is not held{where}: held are {', '.join(held) or 'none'}")
             self._release(group_id, states)
@@ -86,9 +87,9 @@ class Scripting(RunningCluster):
         self._call(release)
 
     def _release(self, group_id: str, states: "list[GroupState] | tuple[GroupState, ...]") -> None:
-        wishes = self.cluster.wishes.get(group_id, Wishes())
+        wanted = self.cluster.group_controls.get(group_id, GroupControls())
         for state in states:
-            wishes.holds.pop(state, None)
+            wanted.held_states.pop(state, None)
         # An old coordinator that still answers has the group as well.
         for broker in self.cluster.brokers.values():
             group = broker.coordinator.group(group_id)
@@ -114,7 +115,7 @@ class Scripting(RunningCluster):
         self._script(
             group_id,
             lambda coordinator, group, now_ms: controls.choose_leader(
-                group, self.cluster.wishes.setdefault(group_id, Wishes()), member
+                group, self.cluster.group_controls.setdefault(group_id, GroupControls()), member
             ),
         )
 

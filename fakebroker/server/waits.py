@@ -14,7 +14,8 @@ import trio
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.journal_filters import Filters, described
-from fakebroker.coordinator.group.classic.group import Group, GroupState
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout
 from fakebroker.server.explaining import Explaining

@@ -6,7 +6,8 @@ from typing import TypedDict
 
 from fakebroker.cluster.inspect.timeline import short_names, with_names, without_zombies
 from fakebroker.control.clusters import Served
-from fakebroker.coordinator.group.classic.group import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.history import DEAD, Moment
 from fakebroker.server.explaining import explain
 from fakebroker.server.views import GroupView, MemberView, find_group, view_group

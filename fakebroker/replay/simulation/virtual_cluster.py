@@ -8,8 +8,7 @@ from typing import Any
 
 from fakebroker.cluster.cluster import Broker
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.history import History
+from fakebroker.coordinator.group.history import ChangedGroup, History
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
@@ -27,8 +26,8 @@ HOST = "memory"
 class _NoHistory(History):
     """Keeps nothing: nobody looks at the timelines of a million groups."""
 
-    def note(self, group: Group, now_ms: float, coordinator_id: int) -> None:
-        group.step.clear()
+    def record(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
+        group.change.clear()
 
 
 class VirtualClock:
