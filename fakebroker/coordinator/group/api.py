@@ -99,7 +99,7 @@ class OffsetToCommit:
         leader_epoch: -1 if none was given.
         metadata: `None` is stored as "".
         commit_timestamp_ms: Set by version 1 only; `None` means now.
-        expire_timestamp_ms: When this offset expires, whatever the retention of the broker; versions 2 to 4 only.
+        expire_timestamp_ms: When this offset expires, regardless of the retention of the broker; versions 2 to 4 only.
     """
 
     topic: str

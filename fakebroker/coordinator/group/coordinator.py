@@ -104,7 +104,7 @@ class Coordinator:
         self._runtime.start_loading(partition)
 
     def finish_loading(self, partition: int, records: Iterable[Record], now_ms: float) -> None:
-        """Lead the partition with the groups that its log holds. All sessions start anew.
+        """Lead the partition with the groups that its log holds. All sessions start over.
 
         A group that has too many members rebalances at once.
 
@@ -243,7 +243,7 @@ class Coordinator:
             self.run(group, self.and_store_new(group, procedure, now_ms), now_ms)
 
     def and_store_new(self, group: Group, procedure: Procedure[None], now_ms: float) -> Procedure[None]:
-        """Run the first join of a group, then store that the group exists, whatever the result of the join.
+        """Run the first join of a group, then store that the group exists; the result of the join does not matter.
 
         Only a join that is parked waits for that, as in Kafka; if it fails, the group is dropped.
         """
@@ -272,7 +272,7 @@ class Coordinator:
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
-        """Keep a member's session alive: two look-ups and one number stored. Faults are told apart afterwards."""
+        """Keep a member's session alive: two look-ups and one number stored. Faults are distinguished afterwards."""
         group = self._groups.get(group_id)
         if group is None:
             error = self._error_without_group(group_id)

@@ -1,4 +1,4 @@
-"""What always holds of a group between two calls, whatever the clients do. For tests; never changes a group."""
+"""Invariants of a group between two calls. For tests; never changes a group."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """OffsetCommit, OffsetFetch, OffsetDelete, deleted topics and expired offsets: the answers, and the records to append.
 
-Changes nothing. Who may commit is the group's to decide, and when to look for expired offsets the coordinator's.
+Changes nothing. The group decides which commits are accepted, the coordinator when to look for expired offsets.
 """
 
 from collections.abc import Sequence

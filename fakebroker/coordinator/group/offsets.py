@@ -1,4 +1,4 @@
-"""The committed offsets of one group, and when an offset expires. Who may commit is the group's to decide."""
+"""The committed offsets of one group, and when an offset expires. The group decides which commits are accepted."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class CommittedOffset:
         offset: As committed; any number, -1 included.
         leader_epoch: -1 if none was given.
         commit_timestamp_ms: When it was committed, on the coordinator's clock.
-        expire_timestamp_ms: When it expires whatever the retention of the broker, or `None`.
+        expire_timestamp_ms: When it expires regardless of the retention of the broker, or `None`.
     """
 
     offset: int

@@ -111,7 +111,7 @@ def replay(records: Iterable[Record]) -> LoadedGroups:
 def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:
     """Fill a group that was just created: it is Stable if the value has members, else Empty.
 
-    No rebalance is in progress, and all sessions start anew, in full (Kafka's `GroupMetadataManager.replay` and
+    No rebalance is in progress, and all sessions start over, in full (Kafka's `GroupMetadataManager.replay` and
     `onLoaded`).
     """
     group.offsets = offsets

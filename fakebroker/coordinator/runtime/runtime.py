@@ -11,14 +11,16 @@ from typing import Generic, Protocol, TypeVar
 
 from fakebroker.coordinator.runtime.partitions import LedPartition, Partitions
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.coordinator.runtime.timer_queue import TimerEntry, TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 from fakebroker.errors import ErrorCode
 
 
-class PartitionEntry(TimerEntry, Protocol):
-    """A timer entry that belongs to a partition."""
+class PartitionEntry(Protocol):
+    """A timer entry (see `TimerEntry`) that belongs to a partition."""
 
     partition: int
+    scheduled_ms: float
+    timer_number: int
 
 
 R = TypeVar("R")

@@ -1,4 +1,4 @@
-"""A queue of deadlines, for whatever a coordinator keeps. Does not depend on a clock."""
+"""A queue of deadlines. Does not depend on a clock."""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush

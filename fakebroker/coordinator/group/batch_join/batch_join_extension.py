@@ -225,7 +225,7 @@ class BatchJoinExtension:
         return (yield from join_together(self.group, joins, cause, now_ms))
 
     def _restart_session(self, member_id: str, now_ms: float) -> None:
-        """Start the session of a member anew: it may have expired while the answer to its waiting join was pending."""
+        """Restart the session of a member: it may have expired while the answer to its waiting join was pending."""
         if member := self.group.members.get(member_id):
             self.group.arm_session(member, member.session_timeout_ms, now_ms)
 
@@ -292,7 +292,7 @@ class BatchJoinExtension:
         return tuple(StoredInstance(each.instance_id, each.member_id, each.rebalance_timeout_ms) for each in instances)
 
     def restore(self, values: Iterable[object], now_ms: float) -> None:
-        """Expect the stored instances, as many as have a place in the group. Their time starts anew.
+        """Expect the stored instances, as many as have a place in the group. Their time starts over.
 
         An instance that left and was registered again before the next generation was stored is a member again.
         """

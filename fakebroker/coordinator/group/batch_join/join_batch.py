@@ -64,7 +64,7 @@ def _handle(
 def _refuse(
     batch: Batch, request: BatchJoin, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
 ) -> list[tuple[BatchToken, BatchMember]]:
-    """Set the results of members that are rejected whatever the state of the group; return the others.
+    """Set the results of members that are rejected in every state of the group; return the others.
 
     Args:
         error: Why the whole request is rejected, or NONE.

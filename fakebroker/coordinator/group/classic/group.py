@@ -1,8 +1,8 @@
 """The state of one classic group: its members, requests that wait, and deadlines, and the changes that keep them
 consistent.
 
-Below the procedures (`rebalance`, `join`, `sync`, `leave`), which decide. Does not know other groups, who leads its
-partition, or what its tokens are.
+Below the procedures (`rebalance`, `join`, `sync`, `leave`), which decide. Does not know other groups, the leader
+of its partition, or what its tokens are.
 """
 
 from collections.abc import Callable
@@ -391,7 +391,7 @@ class Group:
         return max([1, *(member.rebalance_timeout_ms for member in self.members.values())])
 
     def arm_session(self, member: Member, timeout_ms: float, now_ms: float) -> None:
-        """Start the session of a member anew; the other `arm_` methods start the other timers."""
+        """Restart the session of a member; the other `arm_` methods start the other timers."""
         member.deadline_ms = now_ms + timeout_ms
         self.deadline_ms = min(self.deadline_ms, member.session_ends_ms)
 

@@ -25,7 +25,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 def refuse(
     group_id: str, request: JoinGroup, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
 ) -> JoinResult | None:
-    """Return the answer to a JoinGroup that is rejected whatever the state of the group, or None.
+    """Return the answer to a JoinGroup that is rejected in every state of the group, or None.
 
     Args:
         error: Why the coordinator does not serve the group, or NONE.
@@ -170,7 +170,7 @@ def replace_static_member(
 
 
 def _revert_replacement(group: Group, member: Member, former: Member, former_ids: list[str], now_ms: float) -> None:
-    """Restore the former member, as the replacement could not be stored; but its session starts anew."""
+    """Restore the former member, as the replacement could not be stored; but its session starts over."""
     group.replace_static_member(former.instance_id or "", former.member_id)
     group.update(member, former)
     group.members = {member_id: group.members[member_id] for member_id in former_ids}
@@ -183,7 +183,7 @@ def _replacement_result(
     """Return the result of a static member that was replaced without a rebalance.
 
     Clients that cannot skip the assignment get the former leader, even if it was this member: else they would assign
-    anew (KIP-814).
+    again (KIP-814).
     """
     is_leader = group.leader_id == member_id
     result = group.join_result(member_id, with_members=is_leader and supports_skip_assignment)

@@ -64,7 +64,7 @@ def _abandon_generation(group: Group, now_ms: float) -> None:
 def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
     """Answer every parked sync, in order of arrival, with the member's assignment or with `error`.
 
-    The sessions of these members start anew: one that expired meanwhile was left alone, because an answer was pending
+    The sessions of these members start over: one that expired meanwhile was left alone, because an answer was pending
     (Kafka's `propagateAssignment`).
     """
     for member_id in list(group.parked_syncs):

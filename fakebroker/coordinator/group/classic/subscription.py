@@ -14,7 +14,7 @@ _BYTES_LENGTH = struct.Struct(">i")
 def parse_subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
     """Return the topics of a `ConsumerProtocolSubscription`, or `None` if `metadata` is not one.
 
-    Read as version 0, which every later version starts with, whatever version the bytes claim (Kafka's
+    Read as version 0, which every later version starts with, regardless of the version in the bytes (Kafka's
     `ClassicGroup.computeSubscribedTopics`): topics, then the nullable user data.
     """
     try:
