@@ -38,12 +38,13 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
             else:
                 accepted.append((asked, partition))
                 offsets.append(_offset(call, topic.name, partition, now_ms))
-    if call.api_version == 0 or not offsets:
+    version = call.api_version
+    if version == 0 or not offsets:
         # Version 0 means offsets in ZooKeeper, which a cluster without one does not know.
         return _response(refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
     request: OffsetCommitRequest = call.request
     late: LateResponse[list[ErrorCode]] = LateResponse(
-        cluster, call, lambda errors: _response(refused, accepted, _in_version(errors, call.api_version))
+        cluster, call, lambda errors: _response(refused, accepted, _in_version(errors, version))
     )
     call.broker.coordinator.commit_offsets(
         request.group_id,

@@ -1,7 +1,7 @@
 """Which partitions of an internal topic a coordinator leads or loads. Does not know what the partitions hold."""
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -16,7 +16,8 @@ class LedPartition:
         partition: Its index in the internal topic.
         led_since_ms: When the partition was taken over; periodic work is due at full intervals from then on.
         scheduled_ms, timer_number: See `TimerQueue`.
-        pending: The append that has not completed yet, or None.
+        pending: What continues when the append in progress has completed, or None.
+        run_waiting: Runs the waiting operations after the append in progress; None if it may still complete at once.
         waiting: Operations that run when it has, in order of arrival.
     """
 
@@ -24,8 +25,24 @@ class LedPartition:
     led_since_ms: float
     scheduled_ms: float = inf
     timer_number: int = 0
-    pending: object = None
+    pending: Callable[[ErrorCode], None] | None = None
+    run_waiting: "Callable[[LedPartition], None] | None" = None
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
+
+    def complete(self, error: ErrorCode) -> None:
+        """Complete the append in progress; ignored if the partition was resigned since."""
+        done = self.pending
+        if done is None:
+            return
+        self.pending = None
+        if self.run_waiting is None:
+            done(error)
+            return
+        run_waiting, self.run_waiting = self.run_waiting, None
+        try:
+            done(error)
+        finally:
+            run_waiting(self)
 
     @property
     def is_blocked(self) -> bool:
@@ -38,17 +55,15 @@ class LedPartition:
 
 
 class Partitions:
-    """All partitions of an internal topic: each is led, is being loaded, or is refused."""
+    """All partitions of an internal topic: each is led, is being loaded, or is refused.
+
+    Attributes:
+        led: The partitions that are led, by their index.
+    """
 
     def __init__(self) -> None:
-        self._led: dict[int, LedPartition] = {}
+        self.led: dict[int, LedPartition] = {}
         self._loading: dict[int, None] = {}
-
-    def led(self, index: int) -> LedPartition | None:
-        return self._led.get(index)
-
-    def all_led(self) -> Collection[LedPartition]:
-        return self._led.values()
 
     @property
     def is_loading(self) -> bool:
@@ -57,16 +72,16 @@ class Partitions:
 
     def error(self, index: int) -> ErrorCode:
         """NONE if the partition is led, else COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
-        if index in self._led:
+        if index in self.led:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if index in self._loading else ErrorCode.NOT_COORDINATOR
 
     def lead(self, index: int, now_ms: float) -> None:
         self._loading.pop(index, None)
-        self._led.setdefault(index, LedPartition(index, now_ms))
+        self.led.setdefault(index, LedPartition(index, now_ms))
 
     def start_loading(self, index: int) -> None:
-        if index in self._led:
+        if index in self.led:
             raise RuntimeError(f"offsets partition {index} is led; it has to be resigned before it can be loaded")
         self._loading[index] = None
 
@@ -78,4 +93,4 @@ class Partitions:
     def resign(self, index: int) -> LedPartition | None:
         """Stop leading or loading a partition; returns it if it was led."""
         self._loading.pop(index, None)
-        return self._led.pop(index, None)
+        return self.led.pop(index, None)

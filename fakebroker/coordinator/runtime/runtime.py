@@ -65,6 +65,7 @@ class CoordinatorRuntime(Generic[R, E]):
         self._append = append
         self._expire = expire
         self._partitions = Partitions()
+        self._led = self._partitions.led
         self._timers: TimerQueue[E | LedPartition] = TimerQueue()
 
     # Partitions
@@ -83,10 +84,10 @@ class CoordinatorRuntime(Generic[R, E]):
         return self._partitions.is_loading
 
     def led_partition(self, index: int) -> LedPartition | None:
-        return self._partitions.led(index)
+        return self._led.get(index)
 
     def led_partitions(self) -> Collection[LedPartition]:
-        return self._partitions.all_led()
+        return self._led.values()
 
     def lead(self, index: int, now_ms: float) -> None:
         """Serve a partition that starts out empty."""
@@ -115,8 +116,9 @@ class CoordinatorRuntime(Generic[R, E]):
             unload: Drops the state of the partition.
         """
         partition = self._partitions.resign(index)
-        if partition is not None and isinstance(partition.pending, _PendingAppend):
-            partition.pending.cancel()
+        if partition is not None and (done := partition.pending) is not None:
+            partition.pending = None
+            done(ErrorCode.NOT_COORDINATOR)
         unload()
         if partition is not None:
             partition.scheduled_ms = inf
@@ -135,7 +137,7 @@ class CoordinatorRuntime(Generic[R, E]):
 
     def submit_to(self, index: int, operation: Callable[[], None]) -> None:
         """Run an operation on the state of a partition: now, or after those that came earlier."""
-        partition = self._partitions.led(index) if self.is_busy else None
+        partition = self._led.get(index) if self.is_busy else None
         if partition is not None and partition.is_blocked:
             partition.waiting.append(operation)
         else:
@@ -163,20 +165,21 @@ class CoordinatorRuntime(Generic[R, E]):
 
     def append(self, index: int, records: tuple[R, ...], done: Callable[[ErrorCode], None]) -> None:
         """Append records to a partition; `done` is called with NONE or the error, at once or later."""
-        partition = self._partitions.led(index)
+        partition = self._led.get(index)
         if partition is None:
             done(ErrorCode.NOT_COORDINATOR)
             return
-        pending = partition.pending = _PendingAppend(self, partition, done)
+        partition.pending = done
         try:
-            self._append(index, records, pending)
+            self._append(index, records, partition.complete)
         except BaseException:
             partition.pending = None
             raise
-        if partition.pending is pending:
-            pending.is_late = self.is_busy = True
+        if partition.pending is done:
+            partition.run_waiting = self._run_waiting
+            self.is_busy = True
 
-    def run_waiting(self, partition: LedPartition) -> None:
+    def _run_waiting(self, partition: LedPartition) -> None:
         """Run the waiting operations of a partition, up to the first one with a pending append."""
         try:
             while partition.waiting and partition.pending is None:
@@ -185,11 +188,11 @@ class CoordinatorRuntime(Generic[R, E]):
             if (
                 partition.waiting and partition.pending is None
             ):  # An operation has raised; it is not to block the others.
-                self.run_waiting(partition)
+                self._run_waiting(partition)
             self._update_busy()
 
     def _update_busy(self) -> None:
-        self.is_busy = any(partition.is_blocked for partition in self._partitions.all_led())
+        self.is_busy = any(partition.is_blocked for partition in self._led.values())
 
     # Timers
 
@@ -200,7 +203,7 @@ class CoordinatorRuntime(Generic[R, E]):
     def tick(self, now_ms: float) -> None:
         """Expire all entries that are due, in order of their deadlines; those of blocked partitions wait."""
         for entry, deadline_ms in self._timers.expired(now_ms):
-            partition = self._partitions.led(entry.partition) if self.is_busy else None
+            partition = self._led.get(entry.partition) if self.is_busy else None
             if partition is not None and partition.is_blocked:
                 entry.scheduled_ms = deadline_ms
                 partition.waiting.append(partial(self._expire_late, entry, deadline_ms, now_ms))
@@ -215,35 +218,6 @@ class CoordinatorRuntime(Generic[R, E]):
     def next_deadline(self) -> float | None:
         """When to call `tick` next, or None without timers. May be early, never late."""
         return self._timers.next_deadline()
-
-
-class _PendingAppend:
-    """An append that has not completed yet. Calling it completes it; a call after `cancel` is ignored."""
-
-    __slots__ = ("_done", "_partition", "_runtime", "is_late")
-
-    def __init__(
-        self, runtime: CoordinatorRuntime[R, E], partition: LedPartition, done: Callable[[ErrorCode], None]
-    ) -> None:
-        self._runtime = runtime
-        self._partition = partition
-        self._done = done
-        self.is_late = False
-
-    def __call__(self, error: ErrorCode) -> None:
-        partition = self._partition
-        if partition.pending is self:
-            partition.pending = None
-            try:
-                self._done(error)
-            finally:
-                if self.is_late:
-                    self._runtime.run_waiting(partition)
-
-    def cancel(self) -> None:
-        """Complete the append with NOT_COORDINATOR, for its partition is not led any more."""
-        self._partition.pending = None
-        self._done(ErrorCode.NOT_COORDINATOR)
 
 
 class _OperationStep:
