@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fakebroker.client.consumer.consumer import Consumer
     from fakebroker.cluster.emulation import Broker
     from fakebroker.cluster.faults.rule import Fault
-    from fakebroker.cluster.group_seed import GroupSeed, MemberSeed
+    from fakebroker.cluster.seed import GroupSeed, MemberSeed
     from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, ListenError, ProtocolError, WaitTimeout
     from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
@@ -30,8 +30,8 @@ _HOMES = {
     "ListenError": "fakebroker.errors",
     "ProtocolError": "fakebroker.errors",
     "WaitTimeout": "fakebroker.errors",
-    "GroupSeed": "fakebroker.cluster.group_seed",
-    "MemberSeed": "fakebroker.cluster.group_seed",
+    "GroupSeed": "fakebroker.cluster.seed",
+    "MemberSeed": "fakebroker.cluster.seed",
     "Scaled": "fakebroker.server.clock",
 }
 

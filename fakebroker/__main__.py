@@ -1,6 +1,6 @@
-"""`python -m fakebroker` is the command `fakebroker`."""
+"""`python -m fakebroker` runs the command `fakebroker`."""
 
-from fakebroker.cli import main
+from fakebroker.cli.main import main
 
 if __name__ == "__main__":
     main()

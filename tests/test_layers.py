@@ -30,7 +30,7 @@ ON_TRIO_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",
     "client/consumer/consumer.py",
-    *(f"client/admin/{name}.py" for name in ("admin", "batching", "cluster_queries", "driver")),
+    *(f"client/admin/{name}.py" for name in ("admin", "batched_requests", "cluster_calls", "driver")),
 }
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
 EXTRAS = {

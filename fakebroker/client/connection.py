@@ -1,68 +1,28 @@
-"""One connection to a broker: requests go out as they come, answers come back in their order (trio).
-
-Knows the versions that both sides speak and matches answers to requests; nothing of what they mean.
-"""
+"""A connection to a broker: negotiates versions, sends requests, and matches responses to them (trio)."""
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import trio
 
-from fakebroker.client.member.reactions import error_code
+from fakebroker.client.errors import BrokerUnreachable, ConnectionLost, UnsupportedVersion, error_code
 from fakebroker.client.versions import in_newest_shape, in_shape_of, versions_needed, versions_of
-from fakebroker.errors import ErrorCode, FakebrokerError, ProtocolError
+from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES, FrameBuffer, read_response, request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message, Versions
 
 DEFAULT_CONNECT_TIMEOUT_MS = 10_000
-"""Kafka's default of `socket.connection.setup.timeout.ms`; here the exchange of versions is in it."""
+"""Kafka's default of `socket.connection.setup.timeout.ms`; here it includes version negotiation."""
 
 _CHUNK_BYTES = 65_536
 _ID_BYTES = 4
 
 
-class BrokerUnreachable(FakebrokerError):  # noqa: N818  # a state of affairs, named as Kafka names such
-    """No connection could be made, or what answers there is no broker.
-
-    Args:
-        broker: Which one; such as "broker 127.0.0.1:9092".
-        why: The reason.
-    """
-
-    def __init__(self, broker: str, why: str) -> None:
-        super().__init__(f"{broker} cannot be reached: {why}")
-        self.broker, self.why = broker, why
-
-    @classmethod
-    def of_all(cls, reasons: "Sequence[BrokerUnreachable]") -> "BrokerUnreachable":
-        """None of several can be reached."""
-        brokers = ", ".join(each.broker.removeprefix("broker ") for each in reasons)
-        return cls(f"none of the brokers {brokers}", "; ".join(dict.fromkeys(each.why for each in reasons)))
-
-
-class ConnectionLost(FakebrokerError):  # noqa: N818  # a state of affairs, named as Kafka names such
-    """The connection is gone; whether the broker has acted on what was sent is not known."""
-
-
-class UnsupportedVersion(FakebrokerError):  # noqa: N818  # Kafka's name for it
-    """The broker does not have the API, or no version of it that this client speaks and that can do what is asked.
-
-    Attributes:
-        hint: What its sentence ends with.
-    """
-
-    hint: ClassVar[str] = ""
-
-    def __init__(self, api: str, theirs: Versions | None, ours: Versions, broker: str = "the broker") -> None:
-        super().__init__(f"{api}: {broker} speaks {theirs or 'no version'}, this client {ours}{self.hint}")
-        self.api, self.theirs, self.ours, self.broker = api, theirs, ours, broker
-
-
-class Sent:
-    """A request that has been sent. Where nobody waits for its answer, that is read and dropped."""
+class SentRequest:
+    """A request that was sent. Its response is read and dropped unless `answer` is called."""
 
     __slots__ = ("_answer", "_answered", "_lost_because", "_message", "correlation_id", "response_type", "version")
 
@@ -77,14 +37,14 @@ class Sent:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is neither an answer yet nor the certainty that there will be none."""
+        """Whether the response is pending: it has not arrived, and the connection is not lost."""
         return not self._answered.is_set()
 
     async def answer(self) -> Any:
-        """Wait for the answer; see `Connection.request`.
+        """Wait for the response and return it; see `Connection.request`.
 
         Raises:
-            ConnectionLost: The connection is gone before there was one.
+            ConnectionLost: The connection was lost before the response arrived.
         """
         if self.is_open:
             await self._answered.wait()
@@ -93,25 +53,25 @@ class Sent:
         return in_newest_shape(self._message, self._answer)
 
     def deliver(self, answer: Message) -> None:
-        """There is the answer."""
+        """Set the response."""
         self._answer = answer
         self._answered.set()
 
     def lose(self, why: str) -> None:
-        """There will be none."""
+        """Fail: the connection was lost."""
         self._lost_because = why
         self._answered.set()
 
 
 class Connection(trio.abc.AsyncResource):
-    """A connection on which any number of tasks may have requests in flight.
+    """A connection for requests of any number of tasks.
 
-    A task in the nursery reads it. It never raises: what goes wrong closes the connection, and every request on it, now
-    and later, gets `ConnectionLost` with the reason.
+    A task in the nursery reads responses. It raises nothing: an error closes the connection, and all its requests,
+    pending and later ones, raise `ConnectionLost` with the reason.
 
     Attributes:
-        versions: The versions that the broker speaks, by API key.
-        broker: Where the broker is, for people: "broker HOST:PORT".
+        versions: The versions that the broker supports, by API key.
+        broker: The broker in error messages: "broker HOST:PORT".
     """
 
     def __init__(
@@ -123,8 +83,8 @@ class Connection(trio.abc.AsyncResource):
         self._client_id = client_id
         self._frames = FrameBuffer(max_frame_bytes)
         self._sending = trio.Lock()
-        self._room = trio.Semaphore(max_in_flight)
-        self._pending: deque[Sent] = deque()
+        self._slots = trio.Semaphore(max_in_flight)
+        self._pending: deque[SentRequest] = deque()
         self._next_correlation_id = 0
         self._lost_because: str | None = None
 
@@ -140,19 +100,19 @@ class Connection(trio.abc.AsyncResource):
         max_in_flight: int = 1_000,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
     ) -> "Connection":
-        """Connect to a broker and agree on versions.
+        """Connect to a broker and negotiate versions.
 
         Args:
-            host: Where it listens.
-            port: Its port.
-            client_id: What the broker is told in each request.
-            nursery: Where the reading task runs; when it is cancelled, the connection closes.
-            connect_timeout_ms: How long connecting and agreeing may take together.
-            max_in_flight: How many requests may be unanswered; further ones wait before they are sent.
-            max_frame_bytes: The largest answer accepted.
+            host: The broker's host name or address.
+            port: The broker's port.
+            client_id: The client id in each request.
+            nursery: Runs the reading task; when it is cancelled, the connection is closed.
+            connect_timeout_ms: Maximum duration of connecting, version negotiation included.
+            max_in_flight: Maximum number of pending requests; further ones wait before they are sent.
+            max_frame_bytes: Maximum size of a response.
 
         Raises:
-            BrokerUnreachable: That did not work, or took too long.
+            BrokerUnreachable: Connecting failed or took too long.
         """
         try:
             with trio.fail_after(connect_timeout_ms / 1000):
@@ -182,16 +142,16 @@ class Connection(trio.abc.AsyncResource):
         max_in_flight: int = 1_000,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
     ) -> "Connection":
-        """Agree on versions over a stream that is there; see `open`.
+        """Negotiate versions over an existing stream; see `open`.
 
         Raises:
-            ConnectionLost: The stream ended, or what came is no answer of a broker.
-            ProtocolError: The broker refuses to tell its versions.
+            ConnectionLost: The stream ended, or the response is malformed.
+            ProtocolError: The broker returned an error.
         """
         connection = cls(stream, client_id, broker, max_in_flight, max_frame_bytes)
         try:
             nursery.start_soon(connection._read)
-            await connection._agree()
+            await connection._negotiate_versions()
         except BaseException:
             connection._lose("no versions agreed on")
             await trio.aclose_forcefully(stream)
@@ -200,57 +160,57 @@ class Connection(trio.abc.AsyncResource):
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is gone: nothing more is answered on it."""
+        """Whether the connection is closed: requests on it raise `ConnectionLost`."""
         return self._lost_because is not None
 
     def version_for(self, request: type[Message]) -> int:
-        """The version that requests of this class travel in, as a rule: the highest that both sides speak.
+        """Return the version for requests of this class without special needs: the highest that both sides support.
 
         Raises:
-            UnsupportedVersion: There is none.
+            UnsupportedVersion: There is no common version.
         """
         return self._highest_of(request, versions_of(request))
 
     async def request(self, message: Message) -> Any:
-        """Send a request and wait for its answer.
+        """Send a request and return its response.
 
-        A caller that is cancelled while it waits leaves the connection as it is; one that is cancelled while its
-        request is being written closes it, as half a request may be out.
+        Cancellation while waiting does not affect the connection; cancellation while the request is being written
+        closes it, because half of the request may have been sent.
 
         Args:
-            message: The request in its newest shape; it is put into that of the version that both sides speak.
+            message: The request in the layout of the newest version; it is converted to the negotiated version.
 
         Returns:
-            The answer, of the response class that belongs to the request; in its newest shape, as the request was.
+            The response message, in the layout of the newest version.
 
         Raises:
-            ConnectionLost: The connection is gone, before or while this waited.
-            UnsupportedVersion: There is no version that both sides speak and that can do what is asked.
-            ProtocolError: The version that both speak cannot carry the request.
+            ConnectionLost: The connection was lost before the response arrived.
+            UnsupportedVersion: No common version supports what the request needs.
+            ProtocolError: The negotiated version cannot represent the request.
         """
         (sent,) = await self.send([message])
         return await sent.answer()
 
-    async def send(self, messages: Sequence[Message]) -> list[Sent]:
-        """Send requests in one write, as far as so many may be in flight, and leave waiting for answers to the caller.
+    async def send(self, messages: Sequence[Message]) -> list[SentRequest]:
+        """Send requests in one write, as far as `max_in_flight` allows, without waiting for responses.
 
         Raises:
-            UnsupportedVersion: As `request` does; nothing is sent then.
-            ProtocolError: As `request` does; nothing is sent then.
+            UnsupportedVersion: As `request` does; nothing is sent.
+            ProtocolError: As `request` does; nothing is sent.
         """
         return await self._send([(message, self.version_of(message)) for message in messages])
 
     def version_of(self, message: Message) -> int:
-        """The version that a request travels in.
+        """Return the version in which a request would be sent.
 
         Raises:
-            UnsupportedVersion: There is none that both sides speak and that can do what is asked.
+            UnsupportedVersion: No common version supports what the request needs.
         """
         needed = versions_needed(message)
         return self.version_for(type(message)) if needed is None else self._highest_of(type(message), needed)
 
     async def aclose(self) -> None:
-        """Close it; requests in flight get `ConnectionLost`."""
+        """Close the connection; pending requests raise `ConnectionLost`."""
         self._lose("closed by this client")
         await self._stream.aclose()
 
@@ -261,42 +221,42 @@ class Connection(trio.abc.AsyncResource):
             raise UnsupportedVersion(api.name, theirs, ours, self.broker)
         return min(ours.last, theirs.last)
 
-    async def _agree(self) -> None:
-        """Ask for the broker's versions; one that does not know ours of the question answers in version 0 (KIP-511)."""
+    async def _negotiate_versions(self) -> None:
+        """Request the broker's versions; a broker that does not support our ApiVersions answers in version 0."""
         version = ApiVersionsRequest.VERSIONS.last
         while True:
-            question = ApiVersionsRequest(client_software_name="fakebroker", client_software_version="unknown")
-            (sent,) = await self._send([(question, version)])
-            told: ApiVersionsResponse = await sent.answer()
-            if told.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
-                known = {api.api_key: api.max_version for api in told.api_keys}
+            request = ApiVersionsRequest(client_software_name="fakebroker", client_software_version="unknown")
+            (sent,) = await self._send([(request, version)])
+            response: ApiVersionsResponse = await sent.answer()
+            if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
+                known = {api.api_key: api.max_version for api in response.api_keys}
                 version = max(0, min(known.get(ApiVersionsRequest.API_KEY, 0), version - 1))
                 continue
-            if told.error_code:
-                raise ProtocolError(f"ApiVersions was answered {error_code(told.error_code).name}")
-            self.versions = {api.api_key: Versions(api.min_version, api.max_version) for api in told.api_keys}
+            if response.error_code:
+                raise ProtocolError(f"ApiVersions was answered {error_code(response.error_code).name}")
+            self.versions = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
             return
 
-    async def _send(self, messages: Sequence[tuple[Message, int]]) -> list[Sent]:
+    async def _send(self, messages: Sequence[tuple[Message, int]]) -> list[SentRequest]:
         async with self._sending:
             framed = [self._framed(message, version) for message, version in messages]
             unwritten = b""
             for sent, frame in framed:
                 try:
-                    self._room.acquire_nowait()
+                    self._slots.acquire_nowait()
                 except trio.WouldBlock:
                     await self._write(unwritten)
                     unwritten = b""
-                    await self._room.acquire()
+                    await self._slots.acquire()
                 self._pending.append(sent)
                 unwritten += frame
             await self._write(unwritten)
         return [sent for sent, _ in framed]
 
-    def _framed(self, message: Message, version: int) -> tuple[Sent, bytes]:
+    def _framed(self, message: Message, version: int) -> tuple[SentRequest, bytes]:
         correlation_id = self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         frame = request_frame(in_shape_of(version, message), version, correlation_id, self._client_id)
-        return Sent(message, correlation_id, version), frame
+        return SentRequest(message, correlation_id, version), frame
 
     async def _write(self, frame: bytes) -> None:
         try:
@@ -331,20 +291,20 @@ class Connection(trio.abc.AsyncResource):
         sent = self._pending[0]
         _, answer = read_response(sent.response_type, _version_of(frame, sent), frame)
         self._pending.popleft()
-        self._room.release()
+        self._slots.release()
         sent.deliver(answer)
 
     def _lose(self, why: str) -> None:
-        """From here on nothing is answered; only the first reason counts."""
+        """Fail pending and later requests; only the first reason counts."""
         if self._lost_because is None:
             self._lost_because = why
         while self._pending:
             self._pending.popleft().lose(self._lost_because)
-            self._room.release()
+            self._slots.release()
 
 
-def _version_of(frame: bytes, sent: Sent) -> int:
-    """The version of an answer; a broker that does not know a version of ApiVersions says so in version 0 (KIP-511)."""
+def _version_of(frame: bytes, sent: SentRequest) -> int:
+    """Return the version of a response: 0 if it says that the ApiVersions version is unsupported (KIP-511)."""
     error_code = int.from_bytes(frame[_ID_BYTES : _ID_BYTES + 2], "big", signed=True)
     is_refusal = sent.response_type is ApiVersionsResponse and error_code == ErrorCode.UNSUPPORTED_VERSION
     return 0 if is_refusal else sent.version

@@ -1,13 +1,11 @@
-"""Connections to the brokers of one cluster, opened when they are first needed (trio).
-
-Knows where brokers are, as far as it was told; nothing of what is asked of them. It never asks by itself.
-"""
+"""Connections to the brokers of one cluster, opened on first use (trio)."""
 
 from collections.abc import Sequence
 
 import trio
 
-from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS, BrokerUnreachable, Connection
+from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS, Connection
+from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import ConfigError
 
 Address = tuple[str, int]
@@ -15,14 +13,14 @@ Address = tuple[str, int]
 
 
 def addresses(bootstrap_servers: str | Sequence[str], setting: str = "bootstrap_servers") -> list[Address]:
-    """The addresses in Kafka's `bootstrap.servers`; each counts once.
+    """Parse Kafka's `bootstrap.servers`; duplicates are removed.
 
     Args:
-        bootstrap_servers: HOST:PORT, or several with commas, or a list of such; IPv6 addresses stand in brackets.
-        setting: What an error calls it.
+        bootstrap_servers: "HOST:PORT", several separated by commas, or a list of them; IPv6 addresses in brackets.
+        setting: The setting's name in errors.
 
     Raises:
-        ConfigError: It is none of that.
+        ConfigError: The value is malformed.
     """
     parts = [bootstrap_servers] if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
     found: dict[Address, None] = {}
@@ -37,16 +35,16 @@ def addresses(bootstrap_servers: str | Sequence[str], setting: str = "bootstrap_
 class BrokerPool:
     """Connections to the brokers of one cluster, opened on first use, by node id.
 
-    A broker's first connection, the one on the lane "", is shared with whoever asks for any broker.
+    A broker has one connection per lane; connections of the lane "" are also used for requests to any broker.
 
     Args:
-        bootstrap_servers: Where to begin; see `addresses`.
-        client_id: What the brokers are told in each request.
-        nursery: Where the connections are read.
-        connect_timeout_ms: How long connecting to one broker may take.
+        bootstrap_servers: The brokers known initially; see `addresses`.
+        client_id: The client id in each request.
+        nursery: Runs the connections' reading tasks.
+        connect_timeout_ms: Maximum duration of connecting to one broker.
 
     Raises:
-        ConfigError: `bootstrap_servers` is no HOST:PORT.
+        ConfigError: `bootstrap_servers` is malformed.
     """
 
     def __init__(
@@ -65,12 +63,12 @@ class BrokerPool:
         self._opening: dict[tuple[Address, str], trio.Lock] = {}
 
     async def any(self) -> Connection:
-        """A connection to some broker: the first that there is, else one to the first broker that answers.
+        """Return a connection to any broker: the first open one, or one to the first broker that can be reached.
 
-        Known ones come before bootstrap ones, and those that a connection to was lost after the others.
+        Known brokers are tried before bootstrap servers, and brokers whose connection was lost last.
 
         Raises:
-            BrokerUnreachable: None answers; it says why each does not.
+            BrokerUnreachable: No broker can be reached; the message contains the reason for each.
         """
         for (_, lane), connection in self._connections.items():
             if not (lane or connection.is_lost):
@@ -86,21 +84,21 @@ class BrokerPool:
         raise reasons[0] if len(reasons) == 1 else BrokerUnreachable.of_all(reasons)
 
     async def to(self, node_id: int, *, lane: str = "") -> Connection:
-        """The connection to a broker; a lost one is opened anew.
+        """Return the connection to a broker; a lost one is reopened.
 
         Args:
-            node_id: The broker; where it is must have been learned.
-            lane: Each has a connection of its own, so that what waits on one holds up nothing on another.
+            node_id: The broker, whose address was passed to `learn`.
+            lane: Lanes have separate connections, so that parked requests of one do not delay those of another.
 
         Raises:
-            BrokerUnreachable: It does not answer, or it is not known where it is.
+            BrokerUnreachable: The broker cannot be reached, or its address is unknown.
         """
         if node_id not in self._known:
             raise BrokerUnreachable(f"broker {node_id}", "it is not known where it is")
         return await self._connected(self._known[node_id], lane)
 
     def learn(self, node_id: int, host: str, port: int) -> None:
-        """Take note of where a broker is; connections to where it was before are closed."""
+        """Set the address of a broker; connections to its previous address are closed."""
         before, now = self._known.get(node_id), (host, port)
         self._known[node_id] = now
         if before is not None and before != now and before not in self._known.values():

@@ -1,6 +1,6 @@
-"""Messages whose fields moved between versions: requests into the shape of a version, answers back out of it.
+"""Versions of requests, and conversion of messages whose layout differs between versions.
 
-What only came or went, the codec leaves out by itself. Knows no connection and no member.
+Callers use the layout of the newest version. Fields that were only added or removed are handled by the codec.
 """
 
 from typing import TypeVar
@@ -35,29 +35,29 @@ LAST_VERSION_WITH_TOPIC_NAMES: dict[type[Message], int] = {
     OffsetCommitRequest: 9,
     OffsetFetchRequest: 9,
 }
-"""Later versions name topics by id (KIP-516, KIP-848), which this client does not keep."""
+"""Later versions identify topics by id (KIP-516, KIP-848), which this client does not support."""
 
 
 LAST_VERSION_WITH_ONE_MEMBER = 9
-"""The last JoinGroup of Kafka; version 10, for a batch of members, only a broker with that proposal has."""
+"""Kafka's latest version of JoinGroup; version 10, for several members, exists only in the batch-join proposal."""
 
 _DEFAULT = -1
-"""What a topic's partitions and replicas are said to be where the broker is to choose."""
+"""The number of partitions or replicas in CreateTopics that means the broker's default."""
 
 
 def versions_of(request: type[Message]) -> Versions:
-    """The versions that this client speaks, unless a request needs some of its own."""
+    """Return the versions that this client supports for requests without special needs."""
     api = api_of(request)
     if request is JoinGroupRequest:
         return Versions(api.versions.first, LAST_VERSION_WITH_ONE_MEMBER)
-    # Old brokers speak versions that the newest ones do not any more (KIP-896).
+    # Includes versions that only old brokers support (KIP-896).
     return Versions(request.VERSIONS.first, LAST_VERSION_WITH_TOPIC_NAMES.get(request, api.versions.last))
 
 
 def versions_needed(request: Message) -> Versions | None:
-    """The versions that alone can do what a request asks for; None where any can."""
+    """Return the versions that support what a request needs; None if all do."""
     if type(request) is HeartbeatRequest:
-        return None  # There are so many of these that it counts.
+        return None  # The most frequent request by far.
     match request:
         case JoinGroupRequest() if request.join_group_members:
             first_of_batches = LAST_VERSION_WITH_ONE_MEMBER + 1
@@ -82,14 +82,14 @@ def _counts(topic: CreatableTopic) -> tuple[int, ...]:
 
 
 def in_shape_of(version: int, request: Message) -> Message:
-    """The request as this version asks for it; itself where that makes no difference.
+    """Convert a request to the layout of a version; returns the request itself if they are the same.
 
     Args:
-        version: The version that it will be sent in.
-        request: In its newest shape: with lists of groups, members or keys, where there are such.
+        version: The version in which it will be sent.
+        request: In the layout of the newest version, with lists of groups, members or keys.
 
     Raises:
-        ProtocolError: The version takes one group, member or key a request, and there are more.
+        ProtocolError: The version supports one group, member or key per request, and there are more.
     """
     match request:
         case FindCoordinatorRequest() if version < 4 and request.coordinator_keys:
@@ -103,11 +103,11 @@ def in_shape_of(version: int, request: Message) -> Message:
 
 
 def in_newest_shape(request: Message, response: Message) -> Message:
-    """An answer of any version as one of the newest would be; itself where that makes no difference.
+    """Convert a response to the layout of the newest version; returns the response itself if they are the same.
 
     Args:
-        request: What it answers. One that was made in an old shape is answered in it.
-        response: The answer.
+        request: Its request. If that has an old layout, the response is not converted.
+        response: The response, in the layout of its version.
     """
     match request, response:
         case FindCoordinatorRequest(coordinator_keys=[key]), FindCoordinatorResponse(coordinators=[]):
@@ -155,7 +155,7 @@ def _fetch_of_one_group(version: int, request: OffsetFetchRequest) -> OffsetFetc
     topics = None
     if group.topics is not None:
         topics = [OffsetFetchRequestTopic(name=t.name, partition_indexes=t.partition_indexes) for t in group.topics]
-    # Before version 7 there is no asking for stable offsets; Kafka's consumer then goes without.
+    # Before version 7 there is no `require_stable`; Kafka's consumer omits it then, too.
     return OffsetFetchRequest(
         group_id=group.group_id, topics=topics, require_stable=request.require_stable and version >= 7
     )

@@ -1,62 +1,86 @@
-"""One request on its way to its answer: read from a frame, carried through the handlers, kept by the journal.
+"""One request and its response: read from a frame, carried through the handlers, kept by the journal.
 
-Knows frames and messages; not what a request means, and no socket.
+Depends on frames, messages and `BrokerNode`; not on handlers, `Cluster` or sockets.
 """
 
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from fakebroker.cluster.exchange import Exchange
-from fakebroker.errors import ProtocolError
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.faults.rule import Fault
+from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.frames import read_request_header
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.registry import API_BY_KEY, Api
-from fakebroker.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Broker
-    from fakebroker.cluster.faults.rule import Fault
+from fakebroker.protocol.schema import Field, Message, Struct
 
 _START = struct.Struct(">hhi")
 _MEMO_BYTES = 1024
+_GROUP = 0
+"""FindCoordinator's key type of groups (FindCoordinatorRequest.CoordinatorType)."""
 
 
 class Peer:
-    """The client at the other end of one connection, as the cluster sees it.
+    """The client side of one connection, as the cluster sees it.
 
-    It remembers the last small request read: a client that repeats itself (heartbeats, polls) is not decoded again.
-    That is why nobody may change a request.
+    It caches the last small request: identical frames (heartbeats, polls) are not decoded again. So requests must not
+    be modified.
+
+    Attributes:
+        broker: The broker that the client is connected to; not set on the peer of a call that was read from a file.
+        client_host: The client's address.
+        connection_id: A number that identifies the connection.
     """
 
     __slots__ = ("broker", "client_host", "connection_id", "memo_call", "memo_head", "memo_tail")
 
-    def __init__(self, broker: "Broker", client_host: str, connection_id: int) -> None:
+    def __init__(self, broker: BrokerNode, client_host: str, connection_id: int) -> None:
         self.broker = broker
         self.client_host = client_host
         self.connection_id = connection_id
         self.memo_head = self.memo_tail = b""
         self.memo_call: Call | None = None
 
+    @classmethod
+    def recorded(cls, client_host: str, connection_id: int) -> "Peer":
+        """Return the peer of a call that was read from a file, which has no broker."""
+        peer = cls.__new__(cls)
+        peer.client_host, peer.connection_id = client_host, connection_id
+        return peer
 
-class Call(Exchange):
+
+class CallSummary(NamedTuple):
+    """What a journal keeps of the messages of a call that it does not keep."""
+
+    node_id: int
+    group_ids: tuple[str, ...]
+    member_ids: tuple[str, ...]
+    has_response: bool
+    errors: tuple[ErrorCode, ...]
+
+
+class Call:
     """One request, and its response once there is one.
 
     Attributes:
-        peer: The connection it came on.
-        api: The API asked.
-        api_version: The version asked.
-        correlation_id: The client's number for it.
-        client_id: The client's name for itself, "" where it gives none.
-        request: The decoded request; nobody may change it.
-        size: The bytes of its frame.
-        received_ms: When it came, in milliseconds since the epoch.
-        response: The response; None while it is owed, and where none is due (Produce with acks=0).
-        response_version: The version it is answered in: that of the request, where that is one we know.
-        answered_ms: When its answer was known, None while it is owed.
-        answered_after: How many calls had come when it was answered; 0 if it was at once.
-        fault: What went wrong with it on purpose; None if nothing did.
-        closes_connection: Whether its connection is to be closed, as Kafka does when a Produce with acks=0 fails.
+        peer: The connection on which it was received.
+        api: The requested API.
+        api_version: The requested version.
+        correlation_id: The client's number for the request.
+        client_id: The client's name, "" if none was sent.
+        request: The decoded request, which must not be modified; None if only a summary was kept.
+        size: The size of the frame in bytes.
+        received_ms: When the request was received, by the brokers' time, in milliseconds since the epoch.
+        response: The response; None while it is pending, where none is due (Produce with acks=0), and if only a summary
+            was kept.
+        response_version: The version of the response: that of the request, if it is supported.
+        answered_ms: When the response was known, None while it is pending.
+        answered_after: How many calls had been received when it was answered; 0 if it was answered at once.
+        fault: The fault that was injected into it, if any.
+        closes_connection: Whether its connection is closed, as Kafka does when a Produce with acks=0 fails.
+        summary: What was kept of a recorded call whose messages may be missing; None for a live call.
     """
 
     __slots__ = (
@@ -74,6 +98,7 @@ class Call(Exchange):
         "response",
         "response_version",
         "size",
+        "summary",
     )
 
     def __init__(
@@ -93,10 +118,17 @@ class Call(Exchange):
         self.answered_after = 0
         self.closes_connection = False
         self.fault: Fault | None = None
+        self.summary: CallSummary | None = None
 
     @property
-    def broker(self) -> "Broker":
+    def broker(self) -> BrokerNode:
+        """The broker that received the request. A call that was read from a file has a `node_id` only."""
         return self.peer.broker
+
+    @property
+    def node_id(self) -> int:
+        """The node id of the broker that received the request."""
+        return self.peer.broker.node_id if self.summary is None else self.summary.node_id
 
     @property
     def connection_id(self) -> int:
@@ -104,22 +136,66 @@ class Call(Exchange):
 
     @property
     def is_supported(self) -> bool:
-        """Whether its version is one that its broker answers; only an ApiVersions request gets here with another."""
+        """Whether the broker supports the version; only ApiVersions requests get here with one that it does not."""
         return self.api_version in self.peer.broker.versions[self.api.key]
 
+    @property
+    def group_ids(self) -> tuple[str, ...]:
+        """The groups that the request names, in its order."""
+        if self.summary is not None:
+            return self.summary.group_ids
+        find = _GROUP_IDS.get(type(self.request).__name__)
+        return tuple(find(self.request)) if find else ()
+
+    @property
+    def member_ids(self) -> tuple[str, ...]:
+        """The members that the request names; for a JoinGroup without member ids those that its response assigns."""
+        if self.summary is not None:
+            return self.summary.member_ids
+        find = _MEMBER_IDS.get(type(self.request).__name__)
+        found = [member_id for member_id in find(self.request) if member_id] if find else []
+        if type(self.response).__name__ == "JoinGroupResponse":
+            found = found or [self.response.member_id]
+            found += [each.member.member_id for each in self.response.member_join_response_list]
+        return tuple(dict.fromkeys(member_id for member_id in found if member_id))
+
+    @property
+    def has_response(self) -> bool:
+        """Whether it was answered with a response: a Produce with acks=0 is answered without one."""
+        return self.response is not None if self.summary is None else self.summary.has_response
+
+    @property
+    def errors(self) -> tuple[ErrorCode, ...]:
+        """The distinct errors anywhere in the response, in its order."""
+        if self.summary is not None:
+            return self.summary.errors
+        if self.response is None:
+            return ()
+        return tuple(dict.fromkeys(ErrorCode(number) for number in _error_codes(self.response) if number))
+
+    @property
+    def latency_ms(self) -> float | None:
+        """How long the answer took by the brokers' time, in milliseconds; None while it is pending."""
+        return None if self.answered_ms is None else self.answered_ms - self.received_ms
+
+    def summarize(self) -> CallSummary:
+        """Return the summary that stands in for the messages."""
+        return CallSummary(self.node_id, self.group_ids, self.member_ids, self.has_response, self.errors)
+
     def __repr__(self) -> str:
-        return f"<{self.api.name} v{self.api_version} from {self.client_id!r} at broker {self.broker.node_id}>"
+        return f"<{self.api.name} v{self.api_version} from {self.client_id!r} at broker {self.node_id}>"
 
 
 def read_call(peer: Peer, frame: bytes) -> Call:
-    """Read a request.
+    """Decode a request.
 
     Args:
-        peer: Who sent it.
-        frame: Its frame, without the size.
+        peer: The connection on which the frame was received.
+        frame: The frame, without its size.
 
     Raises:
-        ProtocolError: The API or its version is unknown, or the frame is malformed. Kafka closes such a connection.
+        ProtocolError: The API or its version is not supported, or the frame is malformed. Kafka closes such a
+            connection.
     """
     if len(frame) < 8:
         raise ProtocolError(f"request of {len(frame)} bytes, expected a header of 10 or more")
@@ -136,9 +212,79 @@ def read_call(peer: Peer, frame: bytes) -> Call:
     header, position = read_request_header(frame, api_version in api.request.FLEXIBLE)
     request: Message = ApiVersionsRequest()
     if is_supported:
-        # As Kafka does: what follows the message is not looked at.
+        # As in Kafka, bytes behind the message are ignored.
         request = decode(api.request, frame, api_version, position, fills_data=False)
     call = Call(peer, api, api_version, correlation_id, header.client_id or "", request, len(frame))
     if len(frame) <= _MEMO_BYTES:
         peer.memo_head, peer.memo_tail, peer.memo_call = head, tail, call
     return call
+
+
+def _error_codes(value: Struct) -> Iterator[int]:
+    for field in _error_fields(type(value)):
+        held = getattr(value, field.name)
+        for item in held or () if field.is_array else (held,):
+            if isinstance(item, Struct):
+                yield from _error_codes(item)
+            elif item is not None:
+                yield item
+
+
+_known_error_fields: dict[type[Struct], tuple[Field, ...]] = {}
+
+
+def _error_fields(cls: type[Struct]) -> tuple[Field, ...]:
+    """The fields of a struct that are error codes or contain some."""
+    if cls not in _known_error_fields:
+        _known_error_fields[cls] = tuple(field for field in cls.FIELDS if is_error_code(field) or _has_errors(field))
+    return _known_error_fields[cls]
+
+
+def _has_errors(field: Field) -> bool:
+    return isinstance(field.type, type) and bool(_error_fields(field.type))
+
+
+def is_error_code(field: Field) -> bool:
+    """Whether a field of a message is one of Kafka's error codes."""
+    return field.name.endswith("error_code")
+
+
+def _group_id(request: Any) -> list[str]:
+    return [request.group_id]
+
+
+def _member_id(request: Any) -> list[str]:
+    return [request.member_id]
+
+
+def _found_groups(request: Any) -> list[str]:
+    """The keys of a FindCoordinator; before version 4 there is one."""
+    return (request.coordinator_keys or [request.key]) if request.key_type == _GROUP else []
+
+
+_GROUP_IDS: Mapping[str, Callable[[Any], list[str]]] = {
+    "OffsetCommitRequest": _group_id,
+    # Before version 8 there is one group.
+    "OffsetFetchRequest": lambda request: [group.group_id for group in request.groups] or [request.group_id],
+    "FindCoordinatorRequest": _found_groups,
+    "JoinGroupRequest": _group_id,
+    "HeartbeatRequest": _group_id,
+    "LeaveGroupRequest": _group_id,
+    "SyncGroupRequest": _group_id,
+    "DescribeGroupsRequest": lambda request: request.groups,
+    "DeleteGroupsRequest": lambda request: request.groups_names,
+    "OffsetDeleteRequest": _group_id,
+}
+
+_MEMBER_IDS: Mapping[str, Callable[[Any], list[str]]] = {
+    "OffsetCommitRequest": _member_id,
+    "OffsetFetchRequest": lambda request: [group.member_id for group in request.groups],
+    # From version 10 on there are many.
+    "JoinGroupRequest": lambda request: (
+        [member.member_id for member in request.join_group_members] or [request.member_id]
+    ),
+    "HeartbeatRequest": _member_id,
+    # Before version 3 there is one member.
+    "LeaveGroupRequest": lambda request: [member.member_id for member in request.members] or [request.member_id],
+    "SyncGroupRequest": _member_id,
+}

@@ -1,20 +1,21 @@
-"""The state of the fake cluster, and where each request finds its handler.
+"""The simulated cluster: its state and services, and the dispatch of requests to their handlers.
 
-Pure: a call and the time go in, answered calls come out, now or later. Knows no sockets, clocks or random sources; ids
-come from a maker handed in, so that the same inputs give the same run.
+Calls and the time go in, answered calls come out, at once or later. Does not depend on sockets, clocks or random
+sources: ids and random numbers are passed in, so that the same inputs give the same run.
 """
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 
 from fakebroker.cluster import handlers
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.controller import Controller, Failover
-from fakebroker.cluster.emulation import Dialect
+from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
-from fakebroker.cluster.faults.injection import Faults
+from fakebroker.cluster.faults.injection import FaultInjector
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
@@ -39,57 +40,43 @@ from fakebroker.coordinator.group.history import History
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode
-from fakebroker.protocol.releases import Release
-from fakebroker.protocol.schema import Message, Versions
+from fakebroker.protocol.schema import Message
 
 TRANSACTIONS_TOPIC_PARTITIONS = 50
 INTERNAL_REPLICATION_FACTOR = 3
-"""Kafka's `offsets.topic.replication.factor`; a smaller cluster has as many replicas as brokers."""
+"""Kafka's `offsets.topic.replication.factor`; at most the number of brokers."""
 
 _HANDLERS = handlers.BY_NAME
 
 
-@dataclass(slots=True, eq=False)
-class Broker:
-    """One broker: where clients reach it, and the groups it coordinates.
-
-    Attributes:
-        release: The release of Kafka that it behaves as.
-        versions: The versions that it answers, by the key of the API.
-        configs: What it was altered to.
-    """
-
-    node_id: int
-    host: str
-    port: int
-    coordinator: Coordinator
-    fetch_sessions: FetchSessions
-    release: Release
-    versions: Mapping[int, Versions]
-    up: bool = True
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-
 class Cluster:
-    """Brokers, topics, groups and the journal.
+    """Brokers, topics and groups; the services that change them; and the journal.
 
     Args:
-        dialects: For each broker what it speaks; their node ids are 1, 2, 3 ...
-        topics: Names and partition counts of the topics that exist from the start.
+        releases: The emulated release of each broker; their node ids are 1, 2, 3 ...
+        topics: Names and partition counts of the initial topics.
         config: The brokers' settings.
-        new_id: Makes 16 bytes that are not made twice.
-        random: Gives numbers from 0 to below 1, the same ones in each run.
+        new_id: Returns 16 bytes that are unique.
+        random: Returns numbers from 0 to below 1.
         journal: Keeps the calls.
-        now_ms: The brokers' time at the start.
+        now_ms: The brokers' time at the start, in milliseconds since the epoch.
+
+    Attributes:
+        brokers: The brokers by node id. Changed in place, because services refer to it.
+        broker_configs: The dynamic configs of all brokers.
+        placed_topics: How many topics were placed by requests: each starts at the next broker.
+        wire_ms: The clients' time, by which Fetch requests wait, in milliseconds since the epoch.
+        offsets_topic_is_used: Whether __consumer_offsets is visible to clients.
+        answered: The calls that were answered later than at once; the server takes them out.
 
     Raises:
-        ConfigError: A topic cannot be.
+        ConfigError: A topic is not valid.
     """
 
     def __init__(
         self,
         *,
-        dialects: Sequence[Dialect],
+        releases: Sequence[EmulatedRelease],
         topics: Mapping[str, int],
         config: Config,
         new_id: Callable[[], bytes],
@@ -102,69 +89,65 @@ class Cluster:
         self.new_id = new_id
         # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
-        self.broker_configs: Mapping[str, str] = {}  # What all brokers were altered to.
+        self.broker_configs: Mapping[str, str] = {}
+        self.brokers: dict[int, BrokerNode] = {}
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
-        self.controller = Controller(self)
-        self.faults = Faults(self, random)
+        self.controller = Controller(self.brokers, self.topics, self.purgatory)
+        self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.group_controls: dict[str, GroupControls] = {}  # What tests want of the rebalances of groups.
         self.sync_delays = SyncDelays()
-        self.history = History()  # Of all groups, those that are gone too.
+        self.history = History()  # Of all groups, including deleted ones.
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
         self.offsets_topic_is_used = False
         self.answered: list[Call] = []
-        self.brokers = {node_id: self.new_broker(node_id, dialect) for node_id, dialect in enumerate(dialects, 1)}
+        for node_id, emulated in enumerate(releases, 1):
+            self.brokers[node_id] = self.new_broker(node_id, emulated)
         offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
         for partition in offsets_topic.partitions:
             self.brokers[partition.leader_id].coordinator.lead(partition.index, now_ms)
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
 
-    def new_broker(self, node_id: int, dialect: Dialect) -> Broker:
-        """A broker that nobody knows yet."""
+    def new_broker(self, node_id: int, emulated: EmulatedRelease) -> BrokerNode:
+        """Return a new broker that is not added to the cluster."""
         coordinator = Coordinator(
-            self.config.coordinator(dialect.release, dialect.expects_instances),
+            self.config.coordinator(emulated.release, emulated.supports_batch_join),
             lambda: uuid_text(self.new_id()),
             lambda partition, records, done: self._append(node_id, partition, records, done),
             controls=self.group_controls,
             on_change=lambda group, now_ms: self.history.record(group, now_ms, node_id),
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
-        return Broker(node_id, "", -1, coordinator, sessions, dialect.release, dialect.versions)
+        return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions)
 
     def _append(self, node_id: int, index: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
         """Write what a coordinator decides to its partition of __consumer_offsets, before it takes effect."""
-        partition = self.offsets_partition(index)
+        partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
             self.append_records(partition, records)
         # Else it is a zombie, which does not know that nobody reads any more what it writes.
         done(ErrorCode.NONE)
 
     def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
-        """Write what is said of groups to a partition of __consumer_offsets."""
+        """Append the records of groups to a partition of __consumer_offsets."""
         self.offsets_topic_is_used = True
         size_bytes = partition.log.size_bytes
         append_records(partition.log, records, partition.leader_epoch, self.now_ms)
         fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
 
     def offsets_partition(self, index: int) -> Partition:
-        """A partition of __consumer_offsets."""
-        topic = self.topics.get(OFFSETS_TOPIC)
-        assert topic is not None
-        return topic.partitions[index]
+        """Return a partition of __consumer_offsets."""
+        return self.topics.offsets_partition(index)
 
     def visible_topics(self) -> list[Topic]:
-        """All topics that clients see: Kafka makes __consumer_offsets when a coordinator is first looked up."""
+        """Return the topics that clients see. Kafka creates __consumer_offsets when a coordinator is looked up."""
         return [topic for topic in self.topics if self.offsets_topic_is_used or topic.name != OFFSETS_TOPIC]
 
-    def partitions_led_by(self, node_id: int) -> list[Partition]:
-        """The partitions of all topics that a broker leads, or that nobody does."""
-        return [each for topic in self.topics for each in topic.partitions if each.leader_id == node_id]
-
-    def leader_of(self, partition: Partition) -> "Broker | None":
-        """The broker that leads a partition, if there is one and it is up."""
+    def leader_of(self, partition: Partition) -> BrokerNode | None:
+        """Return the broker that leads a partition, if there is one and it is up."""
         broker = self.brokers.get(partition.leader_id)
         return broker if broker is not None and broker.up else None
 
@@ -182,19 +165,19 @@ class Cluster:
         return min(self.config.number("default.replication.factor"), len(self.brokers))
 
     def create_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
-        """Create a topic spread evenly over the brokers, from the first that is up on.
+        """Create a topic whose partitions are distributed evenly, starting at the first broker that is up.
 
         By default it has `default.replication.factor` replicas.
         """
         return self.topics.create(name, self._spread(partitions, replication_factor or self.default_replication_factor))
 
     def place_topic(self, partitions: int, replication_factor: int) -> Assignment:
-        """Brokers for a topic that a request creates: each begins one broker further, where Kafka draws lots."""
+        """Choose the brokers of a topic that a request creates, starting one further each time (Kafka: at random)."""
         first, self.placed_topics = self.placed_topics, self.placed_topics + 1
         return self._spread(partitions, replication_factor, first)
 
     def place_partitions(self, topic: Topic, count: int) -> Assignment:
-        """Brokers for more partitions of a topic: they begin after the preferred leader of its last one."""
+        """Choose the brokers of new partitions, starting after the preferred leader of the topic's last partition."""
         last = topic.partitions[-1].replicas[0]
         before = sum(broker.up and node_id <= last for node_id, broker in self.brokers.items())
         return self._spread(count, len(topic.partitions[0].replicas), before)
@@ -205,18 +188,18 @@ class Cluster:
         return spread(partitions, replication_factor, up, down, first)
 
     def in_sync(self, partition: Partition) -> list[int]:
-        """The in-sync replicas: those that are up, for each has every record at once.
+        """Return the in-sync replicas: those that are up, because replication is immediate.
 
-        If none is up, the last leader is the last one in sync, as in Kafka.
+        If none is up, the last leader remains in sync, as in Kafka.
         """
         up = [node_id for node_id in partition.replicas if self.brokers[node_id].up]
         return up or [node_id for node_id in partition.replicas if node_id == partition.last_leader_id]
 
     def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
-        """Create a topic that somebody names outside of a request.
+        """Check the arguments and create a topic, outside of a request.
 
         Raises:
-            ConfigError: It is there already, or cannot be.
+            ConfigError: The topic exists, or an argument is not valid.
         """
         fault = name_fault(name)
         if fault is None and name in self.topics:
@@ -230,10 +213,10 @@ class Cluster:
         return self.create_topic(name, partitions, replication_factor)
 
     def create_partitions(self, name: str, total: int) -> None:
-        """Give a topic more partitions, spread as those it has.
+        """Add partitions to a topic, outside of a request, until it has `total`.
 
         Raises:
-            ConfigError: There is no such topic, or it has as many already, or it is one of Kafka's own.
+            ConfigError: The topic does not exist, has as many partitions, or is internal.
         """
         topic = self._existing(name)
         fault = growth_fault(topic, total)
@@ -242,10 +225,10 @@ class Cluster:
         self.topics.grow(topic, self.place_partitions(topic, total - len(topic.partitions)))
 
     def delete_named_topic(self, name: str) -> None:
-        """Delete a topic that somebody names outside of a request.
+        """Delete a topic, outside of a request.
 
         Raises:
-            ConfigError: There is no such topic, or it is one of Kafka's own.
+            ConfigError: The topic does not exist or is internal.
         """
         topic = self._existing(name)
         if topic.is_internal:
@@ -258,37 +241,37 @@ class Cluster:
             raise ConfigError(f"no topic {name!r}: expected one of {', '.join(each.name for each in self.topics)}")
         return topic
 
-    def add_broker(self, dialect: Dialect) -> Broker:
-        """Add a broker. It leads nothing yet."""
-        broker = self.new_broker(max(self.brokers) + 1, dialect)
+    def add_broker(self, emulated: EmulatedRelease) -> BrokerNode:
+        """Add a broker, which has no replicas yet."""
+        broker = self.new_broker(max(self.brokers) + 1, emulated)
         self.brokers[broker.node_id] = broker
         return broker
 
-    def speak(self, broker: Broker, dialect: Dialect) -> None:
-        """Let a broker be of another release, from its next connection on."""
-        broker.release, broker.versions = dialect.release, dialect.versions
-        broker.coordinator.config = self.config.coordinator(dialect.release, dialect.expects_instances)
+    def upgrade_broker(self, broker: BrokerNode, emulated: EmulatedRelease) -> None:
+        """Change the release that a broker emulates, from its next connection on."""
+        broker.release, broker.versions = emulated.release, emulated.versions
+        broker.coordinator.config = self.config.coordinator(emulated.release, emulated.supports_batch_join)
 
-    def remove_broker(self, broker: Broker, now_ms: float, how: Failover) -> None:
-        """Take a broker away for good; its replicas move to others."""
+    def remove_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
+        """Remove a broker and move its replicas to others."""
         if broker.up:
             self.controller.stop_broker(broker, now_ms, how)
         self.controller.evacuate(broker, now_ms, how)
         del self.brokers[broker.node_id]
 
     def forget(self, peer: Peer) -> None:
-        """A connection is over: nobody waits for its answers any more."""
+        """Drop the pending Fetch of a connection that was closed."""
         self.purgatory.discard(peer)
 
     def auto_create_topic(self, name: str) -> Topic:
-        """Create a topic because it is asked for, as big as the settings say (Kafka's AutoTopicCreationManager)."""
+        """Create a topic that a request refers to, with the default number of partitions (AutoTopicCreationManager)."""
         if name == TRANSACTIONS_TOPIC:
             return self._create_internal(name, TRANSACTIONS_TOPIC_PARTITIONS)
         assignment = self.place_topic(self.config.number("num.partitions"), self.default_replication_factor)
         return self.topics.create(name, assignment)
 
     def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic with its records, and what groups have committed for it; `tick` answers who waits for it."""
+        """Delete a topic with its records and committed offsets. Delayed Fetch requests are answered by `tick`."""
         self.topics.delete(topic)
         for partition in topic.partitions:
             self.purgatory.release(partition)
@@ -296,22 +279,22 @@ class Cluster:
             broker.coordinator.delete_topic_offsets(topic.name)
 
     def offsets_partition_of(self, group_id: str) -> Partition:
-        """The partition of __consumer_offsets that a group belongs to."""
+        """Return the partition of __consumer_offsets that has the records of a group."""
         return self._partition_for(OFFSETS_TOPIC, group_id)
 
-    def coordinator_of(self, group_id: str) -> Broker | None:
-        """The broker that coordinates a group, if there is one: the leader of its partition of __consumer_offsets."""
+    def coordinator_of(self, group_id: str) -> BrokerNode | None:
+        """Return the broker that coordinates a group, if there is one: the leader of its offsets partition."""
         return self.leader_of(self.offsets_partition_of(group_id))
 
-    def told_coordinator_of(self, group_id: str) -> Broker | None:
-        """The broker that FindCoordinator names for a group: for a time after a move that may be the old one."""
+    def reported_coordinator_of(self, group_id: str) -> BrokerNode | None:
+        """Return the broker that FindCoordinator returns for a group; for a time after a move it may be the old one."""
         self.offsets_topic_is_used = True
         partition = self.offsets_partition_of(group_id)
         stale = self.controller.stale_leader(partition.index, self.now_ms)
         return self.leader_of(partition) if stale is None else self.brokers.get(stale)
 
-    def transaction_coordinator_of(self, transactional_id: str) -> Broker | None:
-        """The broker that would coordinate a transactional id."""
+    def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
+        """Return the broker that would coordinate a transactional id."""
         if TRANSACTIONS_TOPIC not in self.topics:
             self.auto_create_topic(TRANSACTIONS_TOPIC)
         return self.leader_of(self._partition_for(TRANSACTIONS_TOPIC, transactional_id))
@@ -322,23 +305,24 @@ class Cluster:
         return topic.partitions[partition_for(key, len(topic.partitions))]
 
     def handle(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
-        """Take a request.
+        """Handle a request.
 
         Args:
             call: The request.
-            now_ms: The brokers' time.
-            wire_ms: The time by which a Fetch waits, where it is not the brokers'.
+            now_ms: The brokers' time in milliseconds.
+            wire_ms: The clients' time in milliseconds, by which a Fetch waits, if it differs.
 
         Returns:
-            Whether it has its response now. Else that comes up in `answered`, like all that this request sets free.
+            Whether `call.response` is set. Otherwise the call is added to `answered` when it is answered, as are other
+            calls that this request completes.
         """
         call.received_ms = self.now_ms = now_ms
         self.wire_ms = now_ms if wire_ms is None else wire_ms
         self.journal.add(call)
         handler = _HANDLERS[call.api.name]
         response: Message | None = None
-        if self.faults.rules and self.faults.pick(call):
-            self.faults.handle(call, handler, now_ms)
+        if self.faults.active and self.faults.pick(call):
+            self.faults.handle(call, partial(handler, self), now_ms)
         else:
             response = handler(self, call, now_ms)
         if call.peer.broker.coordinator.answers:
@@ -350,21 +334,25 @@ class Cluster:
         return True
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Answer a call; with None where its request asked for no answer."""
+        """Answer a call, with None if its request asked for no response."""
         if call.fault is not None:
             self.faults.answer(call, response, now_ms)
         else:
-            self.hand_over(call, response, now_ms)
+            self.send(call, response, now_ms)
 
-    def hand_over(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Let an answer go out as it is."""
-        call.response = response
-        call.answered_ms = now_ms
-        call.answered_after = self.journal.added
+    def send(self, call: Call, response: Message | None, now_ms: float) -> None:
+        """Put an answer, with injected faults already applied, into `answered`.
+
+        A call whose answer a fault drops stays unanswered in the journal; the server closes its connection.
+        """
+        if call.fault is None or not call.fault.drop:
+            call.response = response
+            call.answered_ms = now_ms
+            call.answered_after = self.journal.added
         self.answered.append(call)
 
     def tick(self, now_ms: float, wire_ms: float | None = None) -> None:
-        """Do what is due: timers of groups, loads of coordinators, Fetch requests that have waited long enough."""
+        """Process timers: of groups, loading coordinators, delayed answers and Fetch requests."""
         self.now_ms = now_ms
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
@@ -376,13 +364,13 @@ class Cluster:
         self.settle(now_ms)
 
     def next_deadline(self) -> float | None:
-        """When `tick` is due next for the brokers; early perhaps, never late. Fetch waits are the purgatory's."""
+        """Return when `tick` is due by the brokers' time, or earlier. Delayed Fetch requests are not included."""
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
         deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline(), self.faults.next_deadline())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def settle(self, now_ms: float) -> None:
-        """Turn what coordinators have decided about parked joins and syncs into responses."""
+        """Answer the pending joins and syncs that coordinators have completed."""
         for broker in self.brokers.values():
             answers = broker.coordinator.answers
             if answers:
@@ -390,11 +378,11 @@ class Cluster:
                 for token, result in answers:
                     assert isinstance(token, Call)
                     response = handlers.response_to(token, result)
-                    if not self.sync_delays.keeps(token, response, now_ms):
+                    if not self.sync_delays.hold_back(token, response, now_ms):
                         self.answer(token, response, now_ms)
 
 
 def uuid_text(raw: bytes) -> str:
-    """16 bytes in the 36 characters of a UUID."""
+    """Return 16 bytes as the 36 characters of a UUID."""
     digits = raw.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -1,20 +1,22 @@
-"""Who leads what: elections, brokers that stop and start, and coordinators that move with their offsets partitions.
+"""Leaders: elections, reassignments, brokers that stop and start, and coordinators that move with offsets partitions.
 
-Kafka's controller decides, and its brokers act on it; here both are one call. Knows the cluster's state, no requests.
+In Kafka the controller decides and brokers act on it; here both are one call. Depends on brokers, topics and delayed
+Fetch requests; not on `Cluster` or requests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TypeGuard
 
-from fakebroker.cluster.logs.compacted_log import CompactedLog
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.logs.offsets_topic import read_records
-from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition
+from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topics
 from fakebroker.errors import ConfigError
 
-if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Broker, Cluster
+MAX_OPTION_MS = 10**12
+"""The largest value of an option in milliseconds: about thirty years, so that times remain valid dates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +28,12 @@ class Failover:
         load_fails: It cannot read its log: NOT_COORDINATOR until the next move.
         lose_tail: How many of the newest records of the log are lost with the old leader.
         lose_all: The whole log is lost.
-        zombie: The old broker goes on answering, as one cut off from the others does, until `stop_zombies`. What it
-            writes is lost.
+        zombie: The old broker goes on answering, as one cut off from the others does, until `stop_zombies`, or until it
+            stops or leads again. What it writes is lost. No effect if it is down or has not finished loading.
         stale_ms: How long FindCoordinator goes on naming the old broker.
+
+    Raises:
+        ConfigError: An option is out of its range, or of the wrong type.
     """
 
     load_ms: float | None = 0
@@ -39,10 +44,30 @@ class Failover:
     stale_ms: float = 0
 
     def __post_init__(self) -> None:
-        for name in ("load_ms", "lose_tail", "stale_ms"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigError(f"{name}={value}: expected 0 or more")
+        if self.load_ms is not None and not _is_duration(self.load_ms):
+            raise ConfigError(f"load_ms={self.load_ms!r}: expected 0 to {MAX_OPTION_MS}, or None")
+        if not _is_duration(self.stale_ms):
+            raise ConfigError(f"stale_ms={self.stale_ms!r}: expected 0 to {MAX_OPTION_MS}")
+        if not is_integer(self.lose_tail) or self.lose_tail < 0:
+            raise ConfigError(f"lose_tail={self.lose_tail!r}: expected an integer >= 0")
+        for name in ("load_fails", "lose_all", "zombie"):
+            check_flag(name, getattr(self, name))
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise ConfigError unless the value of an option is True or False."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name}={value!r}: expected True or False")
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an int, and not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_duration(value: object) -> bool:
+    """Whether a value is a number of milliseconds in range. NaN is not."""
+    return (isinstance(value, float) or is_integer(value)) and 0 <= value <= MAX_OPTION_MS
 
 
 @dataclass(slots=True)
@@ -52,26 +77,27 @@ class Controller:
     Attributes:
         loading: Offsets partitions that are being loaded, with the time when that ends.
         stale: For offsets partitions whose old leader is still named: its node id, and until when.
-        zombies: For offsets partitions whose old leader goes on answering: its node id.
     """
 
-    cluster: "Cluster"
+    brokers: Mapping[int, BrokerNode]
+    topics: Topics
+    purgatory: FetchPurgatory
     loading: dict[int, tuple[float, bool]] = field(default_factory=dict)
     stale: dict[int, tuple[int, float]] = field(default_factory=dict)
-    zombies: dict[int, int] = field(default_factory=dict)
 
     # Leaders
 
     def set_leader(self, partition: Partition, node_id: int, now_ms: float, how: Failover) -> None:
-        """Give a partition another leader, or none; its leader epoch rises either way."""
+        """Give a partition another leader, or none until its last leader starts; its leader epoch rises either way."""
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
+        partition.awaits_last_leader = node_id == NO_LEADER
         if node_id != NO_LEADER:
             partition.last_leader_id = node_id
             if node_id not in partition.replicas:
                 partition.replicas = (*partition.target_replicas[1:], node_id)
                 partition.adding = partition.removing = ()
-        self.cluster.purgatory.release(partition)
+        self.purgatory.release(partition)
         if partition.topic.name == OFFSETS_TOPIC:
             self._move_coordinator(partition, old_id, now_ms, how)
 
@@ -80,30 +106,34 @@ class Controller:
         self.loading.pop(index, None)
         self.stale.pop(index, None)
         if old_id != NO_LEADER:
-            if how.zombie:
-                self.zombies[index] = old_id
-            else:
-                self.cluster.brokers[old_id].coordinator.resign(index, now_ms)
+            old = self.brokers[old_id].coordinator
+            if not (how.zombie and old.leads(index)):
+                old.resign(index, now_ms)
             if how.stale_ms:
                 self.stale[index] = (old_id, now_ms + how.stale_ms)
         _lose(partition, how)
         if partition.leader_id == NO_LEADER:
             return
-        self.stop_zombie(index, now_ms, at=partition.leader_id)
-        self.cluster.brokers[partition.leader_id].coordinator.start_loading(index)
+        new = self.brokers[partition.leader_id].coordinator
+        new.resign(index, now_ms)  # It may be a zombie.
+        new.start_loading(index)
         self.loading[index] = (inf if how.load_ms is None else now_ms + how.load_ms, how.load_fails)
         if how.load_ms == 0:
             self._finish_loading(index, now_ms)
 
     def elect(self, partition: Partition, now_ms: float, how: Failover) -> None:
-        """Let the first replica lead that is up; none, if there is none."""
-        up = [node_id for node_id in partition.replicas if self.cluster.brokers[node_id].up]
+        """Let the first replica lead that is up. If none is up, the first one that starts will lead."""
+        up = [node_id for node_id in partition.replicas if self.brokers[node_id].up]
         self.set_leader(partition, up[0] if up else NO_LEADER, now_ms, how)
+        partition.awaits_last_leader = False
 
     # Reassignments
 
     def reassign(self, partition: Partition, target: Sequence[int], now_ms: float, how: Failover) -> None:
-        """Move a partition to other brokers: at once, or as soon as all of them are up to copy what is in it."""
+        """Move a partition to other brokers: at once, or as soon as all of them are up to copy what is in it.
+
+        A partition that awaits its last leader is moved when it has that leader again, which the others copy from.
+        """
         current = partition.replicas
         partition.adding = tuple(node_id for node_id in target if node_id not in current or node_id in partition.adding)
         partition.removing = tuple(node_id for node_id in sorted(current) if node_id not in target)
@@ -117,18 +147,26 @@ class Controller:
 
     def _finish_reassignment(self, partition: Partition, now_ms: float, how: Failover) -> None:
         target = partition.target_replicas
-        if all(self.cluster.brokers[node_id].up for node_id in target):
+        if not partition.awaits_last_leader and all(self.brokers[node_id].up for node_id in target):
             self._place(partition, target, now_ms, how)
 
     def _place(self, partition: Partition, replicas: Sequence[int], now_ms: float, how: Failover) -> None:
-        """Let a partition have these replicas. If one is gone that it had, its leader epoch rises, as in Kafka."""
-        is_smaller = not all(node_id in replicas for node_id in partition.replicas)
+        """Let a partition have these replicas. If one is gone that it had, its leader epoch rises, as in Kafka.
+
+        A leader is elected if the partition has none among its replicas. A partition that awaits its last leader elects
+        one only if the last leader is no longer a replica.
+        """
+        gone = [node_id for node_id in partition.replicas if node_id not in replicas]
         partition.replicas, partition.adding, partition.removing = tuple(replicas), (), ()
-        if partition.leader_id not in replicas:
+        if partition.awaits_last_leader:
+            needs_leader = partition.last_leader_id in gone
+        else:
+            needs_leader = partition.leader_id not in replicas
+        if needs_leader:
             self.elect(partition, now_ms, how)
-        elif is_smaller:
+        elif gone:
             partition.leader_epoch += 1
-            self.cluster.purgatory.release(partition)
+            self.purgatory.release(partition)
 
     # Loading
 
@@ -139,8 +177,8 @@ class Controller:
 
     def _finish_loading(self, index: int, now_ms: float) -> None:
         _, fails = self.loading.pop(index)
-        partition = self.cluster.offsets_partition(index)
-        coordinator = self.cluster.brokers[partition.leader_id].coordinator
+        partition = self.topics.offsets_partition(index)
+        coordinator = self.brokers[partition.leader_id].coordinator
         if fails:
             coordinator.fail_loading(index)
         else:
@@ -148,44 +186,60 @@ class Controller:
 
     # Zombies
 
-    def stop_zombies(self, now_ms: float) -> None:
-        """Every old coordinator that still answers gives up."""
-        for index in list(self.zombies):
-            self.stop_zombie(index, now_ms)
+    def zombies(self, index: int) -> list[int]:
+        """The node ids of the brokers that answer for an offsets partition although they do not lead it."""
+        leader_id = self.topics.offsets_partition(index).leader_id
+        return [
+            node_id
+            for node_id, broker in self.brokers.items()
+            if node_id != leader_id and broker.coordinator.leads(index)
+        ]
 
-    def stop_zombie(self, index: int, now_ms: float, at: int | None = None) -> None:
-        """The old coordinator of a partition gives up; with `at`, only if it is that broker."""
-        if index in self.zombies and at in (None, self.zombies[index]):
-            self.cluster.brokers[self.zombies.pop(index)].coordinator.resign(index, now_ms)
+    def stop_zombies(self, now_ms: float) -> None:
+        """Let every broker resign the offsets partitions that it serves although it does not lead them."""
+        for node_id, broker in self.brokers.items():
+            for led in list(broker.coordinator.led_partitions()):
+                if self.topics.offsets_partition(led.partition).leader_id != node_id:
+                    broker.coordinator.resign(led.partition, now_ms)
 
     # Brokers
 
-    def stop_broker(self, broker: "Broker", now_ms: float, how: Failover, *, elect: bool = True) -> None:
-        """Take a broker down. The partitions it leads elect others, or stay without a leader until it is back."""
+    def stop_broker(self, broker: BrokerNode, now_ms: float, how: Failover, *, elect: bool = True) -> None:
+        """Take a broker down. The partitions it leads elect others, or stay without a leader until it is back.
+
+        Its coordinator resigns all offsets partitions, so it is not a zombie afterwards.
+        """
         broker.up = False
-        for partition in self.cluster.partitions_led_by(broker.node_id):
+        for partition in self.topics.led_by(broker.node_id):
             if elect:
                 self.elect(partition, now_ms, how)
             else:
                 self.set_leader(partition, NO_LEADER, now_ms, how)
-        for index in [index for index, node_id in self.zombies.items() if node_id == broker.node_id]:
-            self.stop_zombie(index, now_ms)
+        for led in list(broker.coordinator.led_partitions()):
+            broker.coordinator.resign(led.partition, now_ms)
 
-    def start_broker(self, broker: "Broker", now_ms: float, how: Failover) -> None:
-        """Bring a broker up again. It leads what nobody led; what others took over stays theirs."""
+    def start_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
+        """Bring a broker up again. It leads partitions without a leader, except those that await another broker.
+
+        What others took over stays theirs.
+        """
         broker.up = True
-        for partition in self.cluster.partitions_led_by(NO_LEADER):
-            if broker.node_id in partition.replicas:
+        for partition in self.topics.led_by(NO_LEADER):
+            if broker.node_id not in partition.replicas:
+                continue
+            if not partition.awaits_last_leader:
                 self.elect(partition, now_ms, how)
-        for topic in self.cluster.topics:
+            elif broker.node_id == partition.last_leader_id:
+                self.set_leader(partition, broker.node_id, now_ms, how)
+        for topic in self.topics:
             for partition in topic.partitions:
                 if partition.is_reassigning:
                     self._finish_reassignment(partition, now_ms, how)
 
-    def evacuate(self, broker: "Broker", now_ms: float, how: Failover) -> None:
+    def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Move every replica of a broker elsewhere, for it will not come back."""
-        others = [node_id for node_id in self.cluster.brokers if node_id != broker.node_id]
-        for topic in self.cluster.topics:
+        others = [node_id for node_id in self.brokers if node_id != broker.node_id]
+        for topic in self.topics:
             for partition in topic.partitions:
                 if broker.node_id not in partition.replicas:
                     continue
@@ -216,7 +270,6 @@ class Controller:
 def _lose(partition: Partition, how: Failover) -> None:
     """Drop the records that the old leader takes with it."""
     log = partition.log
-    assert isinstance(log, CompactedLog)
     if how.lose_all:
         log.truncate_to(log.log_start_offset)
     elif how.lose_tail:

@@ -1,6 +1,6 @@
-"""What one broker speaks: the release of Kafka that it passes for, and the versions of each API that it answers.
+"""The Kafka release that a broker emulates, and the versions of each API that it answers.
 
-Knows the tables of the protocol; no broker and no request.
+Depends on the protocol's tables only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ VersionCap = tuple[int, int] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """How one broker of a cluster is to be; brokers of different releases make a cluster that is being upgraded.
+    """A broker that is to be created. Brokers of different releases make a cluster that is being upgraded.
 
     Attributes:
         as_version: A release of Kafka from 0.10.0 on, such as "2.8": the broker answers the versions that this release
-            answers, and behaves as it does. None is the newest behavior, and every version that there is.
-        api_versions: For some APIs by name, the first and last version to answer, or None to lack the API; at most what
-            the release has.
+            answers, and behaves as it does. None is the newest behavior with every version that is implemented.
+        api_versions: For some APIs by name, the first and last version to answer, or None to lack the API; versions
+            that the release lacks are left out.
     """
 
     as_version: str | None = None
@@ -33,28 +33,27 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
-    """What a broker speaks.
+class EmulatedRelease:
+    """The behavior and the API versions of one broker.
 
     Attributes:
-        release: The release that it behaves as.
-        versions: The versions that it tells of, by the key of the API.
+        release: The release whose behavior the broker has.
+        versions: The versions that the broker answers and reports in ApiVersions, by API key.
     """
 
     release: Release
     versions: Mapping[int, Versions]
 
     @classmethod
-    def of(cls, broker: Broker, proposals: Sequence[str] = ()) -> "Dialect":
-        """What a broker that is to be like this speaks.
+    def of(cls, broker: Broker, proposals: Sequence[str] = ()) -> "EmulatedRelease":
+        """Resolve the settings of one broker.
 
         Args:
-            broker: How it is to be.
-            proposals: Names of proposals for Kafka, which it speaks if it is of the newest release, as a broker that
-                has them would be.
+            broker: The settings.
+            proposals: Names of protocol proposals that brokers of the newest release support in addition.
 
         Raises:
-            ConfigError: There is no such release, API, version or proposal.
+            ConfigError: The release, an API, a version or a proposal is unknown.
         """
         named = None if broker.as_version is None else _release(broker.as_version)
         ranges = {api.name: _range(api, named) for api in APIS} | _proposed(named or NEWEST, proposals)
@@ -62,18 +61,41 @@ class Dialect:
             if name not in API_BY_NAME:
                 raise ConfigError(f"api_versions: unknown API {name!r}, expected one of {', '.join(API_BY_NAME)}")
             ranges[name] = _capped(API_BY_NAME[name], ranges[name], cap)
-        versions = {api.key: spoken for api in APIS if (spoken := ranges[api.name]) is not None}
+        versions = {api.key: answered for api in APIS if (answered := ranges[api.name]) is not None}
         return cls(named or NEWEST, versions)
 
     @property
-    def expects_instances(self) -> bool:
-        """Whether it has the proposal `batch-join`."""
+    def supports_batch_join(self) -> bool:
+        """Whether the broker supports the proposal `batch-join` (KAFKA-8397)."""
         api = API_BY_NAME["JoinGroup"]
         return PROPOSALS["batch-join"][api.name].last in self.versions.get(api.key, NO_VERSIONS)
 
 
+def emulated_releases(
+    brokers: int | Sequence[Broker],
+    as_version: str | None,
+    api_versions: Mapping[str, VersionCap],
+    proposals: Sequence[str] = (),
+) -> list[EmulatedRelease]:
+    """Resolve the settings of all brokers of a new cluster. A broker's own settings override the cluster's.
+
+    Raises:
+        ConfigError: A release, API, version or proposal is unknown, or the number of brokers is out of range.
+    """
+    count = brokers if isinstance(brokers, int) else len(brokers)
+    if not 1 <= count <= MAX_BROKERS:
+        raise ConfigError(f"brokers={count}: expected 1 to {MAX_BROKERS}")
+    if isinstance(brokers, int):
+        return [EmulatedRelease.of(Broker(as_version=as_version, api_versions=api_versions), proposals)] * count
+    merged = [
+        Broker(as_version=each.as_version or as_version, api_versions={**api_versions, **each.api_versions})
+        for each in brokers
+    ]
+    return [EmulatedRelease.of(each, proposals) for each in merged]
+
+
 def _proposed(named: Release, proposals: Sequence[str]) -> dict[str, Versions | None]:
-    """The versions that proposals give APIs."""
+    """The API versions that proposals add to a release; only the newest one gets any."""
     for name in proposals:
         if name not in PROPOSALS:
             raise ConfigError(f"proposals: {name!r}, expected some of {', '.join(PROPOSALS)}")
@@ -83,56 +105,32 @@ def _proposed(named: Release, proposals: Sequence[str]) -> dict[str, Versions | 
 
 
 def _release(as_version: str) -> Release:
-    if not isinstance(as_version, str):  # 3.10 would come as 3.1
+    if not isinstance(as_version, str):  # The number 3.10 would arrive as 3.1.
         raise ConfigError(f"as_version={as_version!r}: expected a string, such as '2.8'")
     return release(as_version)
 
 
 def _range(api: Api, named: Release | None) -> Versions | None:
-    """What a release has of an API, as far as its messages are known here."""
+    """The versions of an API in a release, as far as they are implemented here."""
     if named is None:
         return api.advertised_versions
-    had = RELEASES[named].get(api.name)
-    return None if had is None else _both(had, api.request.VERSIONS)
+    in_release = RELEASES[named].get(api.name)
+    return None if in_release is None else _intersection(in_release, api.request.VERSIONS)
 
 
-def _both(one: Versions, other: Versions) -> Versions | None:
-    """The versions that are in both ranges."""
+def _intersection(one: Versions, other: Versions) -> Versions | None:
     first, last = max(one.first, other.first), min(one.last, other.last)
     return Versions(first, last) if first <= last else None
 
 
-def _capped(api: Api, spoken: Versions | None, cap: VersionCap) -> Versions | None:
+def _capped(api: Api, available: Versions | None, cap: VersionCap) -> Versions | None:
     if cap is None:
         if api.name == "ApiVersions":
             raise ConfigError("api_versions: ApiVersions=None, expected versions: clients begin with it")
         return None
     wanted = Versions(*cap)
-    capped = None if spoken is None else _both(spoken, wanted)
+    capped = None if available is None else _intersection(available, wanted)
     if capped is None:
-        there = f"versions in {spoken}" if spoken else "None: the release lacks it"
-        raise ConfigError(f"api_versions: {api.name}={wanted}, expected {there}")
+        expected = f"versions in {available}" if available else "None: the release lacks it"
+        raise ConfigError(f"api_versions: {api.name}={wanted}, expected {expected}")
     return capped
-
-
-def dialects(
-    brokers: int | Sequence[Broker],
-    as_version: str | None,
-    api_versions: Mapping[str, VersionCap],
-    proposals: Sequence[str] = (),
-) -> list[Dialect]:
-    """What each broker of a new cluster speaks: what it says itself, and else what the cluster as a whole says.
-
-    Raises:
-        ConfigError: There is no such release, API, version or proposal; or there cannot be so many brokers.
-    """
-    count = brokers if isinstance(brokers, int) else len(brokers)
-    if not 1 <= count <= MAX_BROKERS:
-        raise ConfigError(f"brokers={count}: expected 1 to {MAX_BROKERS}")
-    if isinstance(brokers, int):
-        return [Dialect.of(Broker(as_version=as_version, api_versions=api_versions), proposals)] * count
-    each_like = [
-        Broker(as_version=each.as_version or as_version, api_versions={**api_versions, **each.api_versions})
-        for each in brokers
-    ]
-    return [Dialect.of(like, proposals) for like in each_like]

@@ -1,6 +1,6 @@
-"""Fetch requests that wait for records, each until enough of them are there or its time is up.
+"""Delayed Fetch requests, which wait until there are enough records or their time is over (Kafka's DelayedFetch).
 
-Keeps who waits for what, and until when; reading logs and answering is the Fetch handler's (Kafka's DelayedFetch).
+Logs are read and requests are answered by the Fetch handler.
 """
 
 import heapq
@@ -17,13 +17,13 @@ PartitionKey = tuple[bytes, int]
 
 @dataclass(slots=True, eq=False)
 class DelayedFetch:
-    """One Fetch that waits.
+    """One delayed Fetch.
 
     Attributes:
         call: The request.
-        context: What it asks for.
-        partitions: Those whose records it waits for.
-        deadline_ms: When it is answered with what there is.
+        context: The partitions to read.
+        partitions: The partitions whose records it waits for.
+        deadline_ms: When it is answered with the records that are available, by the clients' time.
         missing_bytes: How many bytes must be appended to its partitions before there can be enough.
     """
 
@@ -43,23 +43,23 @@ def _key(partition: Partition) -> PartitionKey:
 
 
 class FetchPurgatory:
-    """The waiting requests, one for each connection at most, since Kafka takes a connection's requests one by one.
+    """The delayed requests, at most one for each connection because Kafka handles a connection's requests one by one.
 
-    Those that wait for the same partition are woken in the order in which they came; those due at the same time, too.
+    Requests for the same partition, or with the same deadline, are completed in the order in which they were added.
     """
 
     def __init__(self) -> None:
         self._by_peer: dict[Peer, DelayedFetch] = {}
         self._by_partition: dict[PartitionKey, dict[DelayedFetch, None]] = {}
-        # Requests that have been answered stay in the heap until they come up or outnumber the others.
+        # Answered requests stay in the heap until they are at its top or outnumber the others.
         self._deadlines: list[tuple[float, int, DelayedFetch]] = []
         self._entries = 0
 
     def __len__(self) -> int:
         return len(self._by_peer)
 
-    def park(self, delayed: DelayedFetch) -> None:
-        """Let a request wait."""
+    def add(self, delayed: DelayedFetch) -> None:
+        """Add a request."""
         assert delayed.call.peer not in self._by_peer, f"{delayed.call!r}: its connection waits already"
         self._by_peer[delayed.call.peer] = delayed
         for key in delayed.keys:
@@ -67,7 +67,7 @@ class FetchPurgatory:
         self._push(delayed.deadline_ms, delayed)
 
     def remove(self, delayed: DelayedFetch) -> None:
-        """Let a request wait no longer."""
+        """Remove a request."""
         del self._by_peer[delayed.call.peer]
         for key in delayed.keys:
             waiting = self._by_partition[key]
@@ -79,16 +79,16 @@ class FetchPurgatory:
             heapq.heapify(self._deadlines)
 
     def discard(self, peer: Peer) -> None:
-        """Forget what a connection waits for: it is closed."""
+        """Remove the request of a connection that was closed."""
         delayed = self._by_peer.get(peer)
         if delayed is not None:
             self.remove(delayed)
 
     def appended(self, partition: Partition, size_bytes: int) -> list[DelayedFetch]:
-        """Take note of an append.
+        """Count an append of this size.
 
         Returns:
-            The requests that may have enough now; they go on waiting unless they are removed.
+            The requests that may have enough records now. They are not removed.
         """
         waiting = self._by_partition.get(_key(partition), {})
         for delayed in waiting:
@@ -96,12 +96,12 @@ class FetchPurgatory:
         return [delayed for delayed in waiting if delayed.missing_bytes <= 0]
 
     def release(self, partition: Partition) -> None:
-        """Make the requests for a partition due at once: it is deleted, or has another leader."""
+        """Make the requests for a partition due at once: it was deleted, or its leader changed."""
         for delayed in self._by_partition.get(_key(partition), {}):
             self._push(0.0, delayed)
 
     def expired(self, now_ms: float) -> list[DelayedFetch]:
-        """Remove the requests whose time is up."""
+        """Remove and return the requests whose deadline has passed."""
         due = []
         while (deadline_ms := self.next_deadline()) is not None and deadline_ms <= now_ms:
             delayed = heapq.heappop(self._deadlines)[2]
@@ -110,7 +110,7 @@ class FetchPurgatory:
         return due
 
     def next_deadline(self) -> float | None:
-        """When the next request is due."""
+        """Return the earliest deadline."""
         while self._deadlines and not self._is_waiting(self._deadlines[0][2]):
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None

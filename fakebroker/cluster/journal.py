@@ -1,6 +1,6 @@
-"""What was asked and answered, the newest so many of it: decoded, or its headers alone, or nothing.
+"""The newest calls of a cluster, up to a limit: with their messages, with headers only, or none.
 
-Keeps calls; picking some of them out and judging them is for those who look.
+Filtering is done by `cluster/inspect/`.
 """
 
 from collections import deque
@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Literal
 
 from fakebroker.cluster.call import Call
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ConfigError
 
 JournalMode = Literal["off", "headers", "full"]
 
@@ -17,14 +17,16 @@ _SLACK = 8
 
 
 class Journal:
-    """The newest calls of a cluster, in the order in which they came.
+    """The newest calls of a cluster, in the order in which they were received.
 
     Args:
-        max_calls: How many are kept; 0 keeps none.
-        max_bytes: How many bytes of requests are kept, counted as they came over the wire.
+        max_calls: The largest number of calls to keep; 0 keeps none.
+        max_bytes: The largest number of bytes of requests to keep, as measured on the wire.
 
     Attributes:
-        dropped: How many calls it has forgotten, for the limits' sake.
+        mode: Its name in the settings of a cluster.
+        bytes: The bytes of the requests that are kept.
+        dropped: How many calls were dropped because of the limits.
     """
 
     __slots__ = ("_calls", "bytes", "dropped", "max_bytes", "max_calls")
@@ -38,12 +40,12 @@ class Journal:
         self._calls: deque[Call] = deque()
 
     def add(self, call: Call) -> None:
-        """Keep a call, and forget the oldest ones over the limits."""
+        """Keep a call, and drop the oldest ones over the limits."""
         calls = self._calls
         calls.append(call)
         held_bytes = self.bytes + call.size
         if len(calls) > self.max_calls or held_bytes > self.max_bytes:
-            # One goes as one comes, as a rule: then there is nothing more to look at.
+            # Usually one call is dropped for each one added.
             held_bytes -= calls.popleft().size
             self.dropped += 1
             while held_bytes > self.max_bytes:
@@ -52,21 +54,21 @@ class Journal:
         self.bytes = held_bytes
 
     def newest(self, count: int) -> list[Call]:
-        """The newest so many calls, oldest first; all, if there are fewer."""
+        """Return the newest `count` calls, oldest first; all if there are fewer."""
         return list(islice(reversed(self._calls), count))[::-1]
 
     def at(self, number: int) -> Call | None:
-        """The call with this number in the order in which all came, from 1 on; None if it is not here."""
+        """Return the call with this sequence number, counted from 1; None if it is not kept."""
         index = number - self.dropped - 1
         return self._calls[index] if 0 <= index < len(self._calls) else None
 
     def __reversed__(self) -> Iterator[Call]:
-        """The calls, newest first; none must come meanwhile."""
+        """Iterate over the calls, newest first; none may be added meanwhile."""
         return reversed(self._calls)
 
     @property
     def added(self) -> int:
-        """How many calls have come."""
+        """How many calls were added."""
         return self.dropped + len(self._calls)
 
     def __iter__(self) -> Iterator[Call]:
@@ -76,83 +78,62 @@ class Journal:
         return len(self._calls)
 
 
-class Recorded(Call):
-    """A call of which only so much is known as was recorded: it goes nowhere, and its messages may be missing."""
-
-    __slots__ = ("errors", "group_ids", "has_response", "member_ids")
-    group_ids: tuple[str, ...]
-    member_ids: tuple[str, ...]
-    has_response: bool
-    errors: tuple[ErrorCode, ...]
-
-    @classmethod
-    def headers_of(cls, call: Call) -> "Recorded":
-        """A call without its messages, and still without what `note` takes over."""
-        made = cls(call.peer, call.api, call.api_version, call.correlation_id, call.client_id, None, call.size)
-        made.received_ms = call.received_ms
-        return made
-
-    def note(self, call: Call) -> None:
-        """Take over what the messages of a call say, and what has become of it."""
-        self.group_ids, self.member_ids = call.group_ids, call.member_ids
-        self.has_response, self.errors = call.has_response, call.errors
-        self.fault, self.response_version = call.fault, call.response_version
-        self.answered_ms, self.answered_after = call.answered_ms, call.answered_after
-
-
 class HeadersJournal(Journal):
-    """A journal that keeps no messages: each call loses them soon after it is answered, at the latest at a look.
+    """A journal that drops the messages of each call: soon after it is answered, and before the journal is read.
 
-    From then on it counts for the bytes of the names that are kept of it.
+    From then on a call counts with the bytes of the names that its summary keeps.
     """
 
-    __slots__ = ("_look_at", "_owed")
+    __slots__ = ("_pending", "_summarize_at")
     mode = "headers"
 
     def __init__(self, max_calls: int = 10_000, max_bytes: int = 64 * 1024 * 1024) -> None:
         super().__init__(max_calls, max_bytes)
-        # The calls that may be unanswered: how many came before, the call, what is kept of it.
-        self._owed: list[tuple[int, Call, Recorded]] = []
-        self._look_at = _SLACK
+        # Calls that may be unanswered: how many were added before, the call, the copy that the journal keeps.
+        self._pending: list[tuple[int, Call, Call]] = []
+        self._summarize_at = _SLACK
 
     def add(self, call: Call) -> None:
-        if len(self._owed) >= self._look_at:
-            self._note_answers()
-        kept = Recorded.headers_of(call)
-        self._owed.append((self.added, call, kept))
+        if len(self._pending) >= self._summarize_at:
+            self._summarize()
+        kept = Call(call.peer, call.api, call.api_version, call.correlation_id, call.client_id, None, call.size)
+        kept.received_ms = call.received_ms
+        self._pending.append((self.added, call, kept))
         super().add(kept)
 
     def __iter__(self) -> Iterator[Call]:
-        self._note_answers()
+        self._summarize()
         return super().__iter__()
 
     def newest(self, count: int) -> list[Call]:
-        self._note_answers()
+        self._summarize()
         return super().newest(count)
 
     def at(self, number: int) -> Call | None:
-        self._note_answers()
+        self._summarize()
         return super().at(number)
 
     def __reversed__(self) -> Iterator[Call]:
-        self._note_answers()
+        self._summarize()
         return super().__reversed__()
 
-    def _note_answers(self) -> None:
-        """Take note of what has happened since the last time; a call that is forgotten itself is not waited for."""
-        still_owed = []
-        for number, call, kept in self._owed:
+    def _summarize(self) -> None:
+        """Update the kept copies of pending calls, except those that the journal has dropped."""
+        still_pending = []
+        for number, call, kept in self._pending:
             if number < self.dropped:
                 continue
-            kept.note(call)
+            kept.summary = call.summarize()
+            kept.fault, kept.response_version = call.fault, call.response_version
+            kept.answered_ms, kept.answered_after = call.answered_ms, call.answered_after
             if call.answered_ms is None:
-                still_owed.append((number, call, kept))
+                still_pending.append((number, call, kept))
             else:
                 kept.size = sum(map(len, (kept.client_id, *kept.group_ids, *kept.member_ids)))
                 self.bytes -= call.size - kept.size
-        self._owed = still_owed
-        # Twice as many as stay: what looking costs is spread over as many calls.
-        self._look_at = 2 * len(still_owed) + _SLACK
+        self._pending = still_pending
+        # Twice as many as remain, so that the amortized cost per call is constant.
+        self._summarize_at = 2 * len(still_pending) + _SLACK
 
 
 class NoJournal(Journal):
@@ -162,22 +143,22 @@ class NoJournal(Journal):
     mode = "off"
 
     def add(self, call: Call) -> None:
-        """Forget a call at once."""
+        """Do nothing."""
 
 
 _BY_MODE: dict[str, type[Journal]] = {kind.mode: kind for kind in (NoJournal, HeadersJournal, Journal)}
 
 
 def new_journal(mode: str, max_calls: int, max_bytes: int) -> Journal:
-    """An empty journal.
+    """Return an empty journal.
 
     Args:
         mode: "full", "headers" (no messages) or "off".
-        max_calls: How many calls it keeps.
-        max_bytes: How many bytes it keeps.
+        max_calls: The largest number of calls to keep.
+        max_bytes: The largest number of bytes to keep.
 
     Raises:
-        ConfigError: There is no such mode, or a limit is negative.
+        ConfigError: The mode is unknown, or a limit is negative.
     """
     if mode not in _BY_MODE:
         raise ConfigError(f"journal={mode!r}: expected one of {', '.join(map(repr, _BY_MODE))}")

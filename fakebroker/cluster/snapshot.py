@@ -1,14 +1,15 @@
-"""What a cluster is at one moment, kept so that it can be that again.
+"""Snapshots of a cluster, to restore it later.
 
-Record batches are shared between a cluster and its snapshots, since nobody changes them; everything else is copied.
-Knows no sockets: which connections and ports that costs is the caller's business.
+Record batches are shared between a cluster and its snapshots because they are never modified; everything else is
+copied. Connections and ports are handled by the server.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fakebroker.cluster.cluster import Broker, Cluster
-from fakebroker.cluster.emulation import Dialect
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic
 from fakebroker.coordinator.group.records import OffsetRecord, Record
@@ -17,16 +18,16 @@ from fakebroker.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A cluster at one moment; to be given to `restore`, as often as one likes, and not to be looked into.
+    """The state of a cluster at one moment. Opaque to callers; can be restored more than once.
 
     Attributes:
-        brokers: As they were; their coordinators and fetch sessions do not count.
-        topics: Clones that nobody else has.
-        records: What the partitions of __consumer_offsets say, by their number; read when it is needed first.
+        brokers: The brokers; their coordinators and fetch sessions are not used.
+        topics: Independent copies of the topics.
+        records: The records of the partitions of __consumer_offsets by number; read when they are first needed.
     """
 
     cluster_id: str
-    brokers: Mapping[int, Broker]
+    brokers: Mapping[int, BrokerNode]
     broker_configs: Mapping[str, str]
     topics: list[Topic]
     placed_topics: int
@@ -36,7 +37,7 @@ class Snapshot:
 
 
 def take(cluster: Cluster) -> Snapshot:
-    """Keep what a cluster is now."""
+    """Take a snapshot of a cluster."""
     return Snapshot(
         cluster_id=cluster.cluster_id,
         brokers={node_id: replace(broker) for node_id, broker in cluster.brokers.items()},
@@ -49,20 +50,22 @@ def take(cluster: Cluster) -> Snapshot:
 
 
 def check(cluster: Cluster, snapshot: Snapshot) -> None:
-    """Raises ConfigError if a snapshot is another cluster's."""
+    """Raise ConfigError if a snapshot belongs to another cluster."""
     if snapshot.cluster_id != cluster.cluster_id:
         raise ConfigError(f"snapshot of cluster {snapshot.cluster_id}: expected one of cluster {cluster.cluster_id}")
 
 
 def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
-    """Let a cluster be again what it was.
+    """Restore a cluster.
 
-    Whoever waits for an answer gets one. Groups come back as loaded from their log, whatever leader their partition of
-    __consumer_offsets had: rounds under way do not, and sessions start anew. Time, ids, and the ids of producers do not
-    go back, and nor do leader epochs of partitions that clients may know.
+    Pending requests are answered. Groups are loaded from their log: rebalances in progress are lost, and session
+    timeouts start again. Time, ids, producer ids, and leader epochs that clients may know are not set back.
     """
-    _let_go(cluster, now_ms)
-    cluster.brokers = {node_id: _restored(cluster, broker) for node_id, broker in snapshot.brokers.items()}
+    _release_all(cluster, now_ms)
+    brokers = {node_id: _restored(cluster, broker) for node_id, broker in snapshot.brokers.items()}
+    if list(brokers) != list(cluster.brokers):
+        cluster.brokers.clear()
+        cluster.brokers.update(brokers)
     cluster.broker_configs = snapshot.broker_configs
     cluster.placed_topics = snapshot.placed_topics
     cluster.next_producer_id = max(cluster.next_producer_id, snapshot.next_producer_id)
@@ -77,25 +80,25 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
 
 
 def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
-    """Let a cluster be as one that has just been made: nothing of what happened is known, and ids begin anew."""
+    """Reset a cluster to the state of a new one, with an empty journal and history and the same ids again."""
     restore(cluster, take(fresh), now_ms)
     cluster.next_producer_id = fresh.next_producer_id
     cluster.new_id = fresh.new_id
     cluster.journal, cluster.history = fresh.journal, fresh.history
-    cluster.faults.start_over(fresh.faults)
+    cluster.faults.reset(fresh.faults)
 
 
 def _leader_epoch(partition: Partition, former: Partition) -> int:
-    """That of the snapshot, or a new one if there has been another since: clients ignore one older than they know."""
+    """Return that of the snapshot, or a newer one if it changed since: clients ignore older ones than they know."""
     if former.leader_epoch == partition.leader_epoch:
         return partition.leader_epoch
     return max(former.leader_epoch, partition.leader_epoch) + 1
 
 
-def _let_go(cluster: Cluster, now_ms: float) -> None:
-    """Answer everybody who waits, and end holds, delays and faults."""
+def _release_all(cluster: Cluster, now_ms: float) -> None:
+    """Answer pending requests, and remove holds, delays and faults."""
     cluster.group_controls.clear()
-    cluster.faults.rules.clear()
+    cluster.faults.active.clear()
     for broker in cluster.brokers.values():
         for index in dict.fromkeys(group.partition for group in broker.coordinator.groups()):
             broker.coordinator.resign(index, now_ms)
@@ -104,14 +107,14 @@ def _let_go(cluster: Cluster, now_ms: float) -> None:
         cluster.answer(call, response, now_ms)
     for topic in cluster.topics:
         for partition in topic.partitions:
-            cluster.purgatory.release(partition)  # They are read anew, from what is there then.
-    for state in (cluster.controller.loading, cluster.controller.stale, cluster.controller.zombies):
-        state.clear()
+            cluster.purgatory.release(partition)  # They are read again after the restore.
+    cluster.controller.loading.clear()
+    cluster.controller.stale.clear()
 
 
-def _restored(cluster: Cluster, kept: Broker) -> Broker:
-    """A broker as it was: the one that there is, which connections know, or a new one in the place of one removed."""
-    fresh = cluster.new_broker(kept.node_id, Dialect(kept.release, kept.versions))
+def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
+    """Restore the existing broker, which connections refer to, or recreate one that was removed."""
+    fresh = cluster.new_broker(kept.node_id, EmulatedRelease(kept.release, kept.versions))
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
     for name in ("release", "versions", "coordinator", "fetch_sessions"):
         setattr(broker, name, getattr(fresh, name))
@@ -120,7 +123,7 @@ def _restored(cluster: Cluster, kept: Broker) -> Broker:
 
 
 def _load(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
-    """Let the coordinators read the partitions of __consumer_offsets that their brokers lead."""
+    """Load the partitions of __consumer_offsets into the coordinators of their leaders."""
     offsets_topic = cluster.topics.get(OFFSETS_TOPIC)
     assert offsets_topic is not None
     for partition in offsets_topic.partitions:
@@ -135,7 +138,7 @@ def _load(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
 
 
 def _newest(records: list[Record]) -> list[Record]:
-    """Of each group and offset the last record; nothing else counts for who reads them all."""
+    """Return the last record of each group and offset, which is enough to load them."""
     newest: dict[tuple[str, str, int], Record] = {}
     for record in records:
         topic, index = (record.topic, record.partition) if isinstance(record, OffsetRecord) else ("", -1)

@@ -1,6 +1,6 @@
-"""Topics, their partitions, and which broker leads each.
+"""Topics and their partitions: replicas, leaders and logs; and the placement of new partitions.
 
-Knows no requests: what a request may ask for, and with which error it is refused, is the handlers' business.
+Does not depend on requests: their checks and errors are in the handlers.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
-from fakebroker.cluster.logs.compacted_log import CompactedLog
+from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.partition_log import PartitionLog
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -19,16 +19,16 @@ NO_LEADER = -1
 INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 Assignment = list[list[int]]
-"""For each partition the brokers of its replicas."""
+"""The replicas of each partition: node ids, the preferred leader first."""
 
 MAX_PARTITIONS = 100_000
-"""The most partitions of one topic: a number in a request must not fill the memory."""
+"""The largest number of partitions of one topic, so that a number in a request cannot exhaust the memory."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def name_fault(name: str) -> str | None:
-    """Why a topic may not have this name, or None (org.apache.kafka.common.internals.Topic)."""
+    """Return why a topic may not have this name, or None (org.apache.kafka.common.internals.Topic)."""
     if name in (".", ".."):
         return f"topic name {name!r} is reserved"
     if not _LEGAL_NAME.fullmatch(name):
@@ -37,9 +37,9 @@ def name_fault(name: str) -> str | None:
 
 
 def growth_fault(topic: "Topic", total: int) -> str | None:
-    """Why a topic may not get so many partitions, or None."""
+    """Return why a topic may not get `total` partitions, or None."""
     if topic.is_internal:
-        # Kafka lets it grow, and its brokers go on with the old number until they are started anew.
+        # Kafka allows it, but its brokers use the old number until they are restarted.
         return f"topic {topic.name!r} is one of Kafka's own: expected another topic"
     low = len(topic.partitions) + 1
     if not low <= total <= MAX_PARTITIONS:
@@ -49,13 +49,16 @@ def growth_fault(topic: "Topic", total: int) -> str | None:
 
 @dataclass(slots=True)
 class Partition:
-    """One partition: its log and the brokers that hold it.
+    """One partition: its log and its replicas.
 
     Attributes:
-        replicas: The first is the preferred leader.
-        last_leader_id: The broker that leads it, or that was the last to do so.
-        adding: The replicas that a reassignment that is not done yet adds (KIP-455).
-        removing: The replicas that it will take away, the last ones of `replicas`.
+        replicas: The node ids of its brokers, the preferred leader first.
+        leader_id: The node id of its leader, NO_LEADER if it has none.
+        last_leader_id: The node id of its last leader, which is the current one if it has one.
+        awaits_last_leader: It has no leader by request. It gets one when the last leader starts or is removed from the
+            replicas, by a move, or by an ElectLeaders request; not when other brokers start.
+        adding: The replicas that a reassignment in progress adds (KIP-455).
+        removing: The replicas that it removes, the last ones of `replicas`.
     """
 
     topic: "Topic"
@@ -65,6 +68,7 @@ class Partition:
     last_leader_id: int
     log: PartitionLog
     leader_epoch: int = 0
+    awaits_last_leader: bool = False
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
 
@@ -74,13 +78,13 @@ class Partition:
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
-        """The replicas that it has when its reassignment is done, or has already."""
+        """The replicas after the reassignment in progress, if there is one."""
         return tuple(node_id for node_id in self.replicas if node_id not in self.removing)
 
 
 @dataclass(slots=True)
 class Topic:
-    """A topic. Its id is 16 bytes, new for each creation (KIP-516); `configs` are its own, whoever gave them."""
+    """A topic. Its id is 16 bytes, new for each creation (KIP-516); `configs` are those that were set on the topic."""
 
     name: str
     topic_id: bytes
@@ -92,7 +96,7 @@ class Topic:
         return self.name in INTERNAL_TOPICS
 
     def clone(self) -> "Topic":
-        """The same topic with the same logs, which goes its own way from here."""
+        """Return an independent copy, logs included."""
         twin = replace(self, partitions=[])
         twin.partitions += [replace(each, topic=twin, log=each.log.clone()) for each in self.partitions]
         return twin
@@ -105,8 +109,8 @@ class Topics:
     """All topics of a cluster, in the order of their creation.
 
     Args:
-        new_id: Makes the 16 bytes of a topic id.
-        is_up: Tells of a broker whether it can lead.
+        new_id: Returns the 16 bytes of a new topic id.
+        is_up: Returns whether a broker is up, by node id.
     """
 
     def __init__(self, new_id: Callable[[], bytes], is_up: Callable[[int], bool]) -> None:
@@ -126,16 +130,29 @@ class Topics:
         return self._by_name.get(name)
 
     def find(self, name: str, topic_id: bytes, *, by_id: bool) -> Topic | None:
-        """The topic that a request names, by its id in the versions that carry ids."""
+        """Return the topic that a request names, by its id in the versions that have ids."""
         return self._by_id.get(topic_id) if by_id else self._by_name.get(name)
 
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with an id."""
+        topic = self._by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def led_by(self, node_id: int) -> list[Partition]:
+        """Return the partitions of all topics that a broker leads; with NO_LEADER those without a leader."""
+        return [each for topic in self for each in topic.partitions if each.leader_id == node_id]
+
+    def offsets_partition(self, index: int) -> Partition:
+        """Return a partition of __consumer_offsets."""
+        return self._by_name[OFFSETS_TOPIC].partitions[index]
+
     def colliding(self, name: str) -> str | None:
-        """The topic whose name differs from this one in dots and underscores alone, which metrics cannot tell apart."""
+        """Return the topic whose name differs only in dots and underscores, so that metrics cannot distinguish them."""
         topic = self._by_metric_name.get(_metric_name(name))
         return None if topic is None else topic.name
 
     def create(self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None) -> Topic:
-        """Create a topic whose partition number i is on the brokers `assignment[i]`; the first that is up leads."""
+        """Create a topic whose partition i is on the brokers `assignment[i]`; the first one that is up leads it."""
         topic = Topic(name, self._new_id(), [], configs or INTERNAL_TOPIC_CONFIGS.get(name, {}))
         self.grow(topic, assignment)
         self._by_name[name] = self._by_id[topic.topic_id] = self._by_metric_name[_metric_name(name)] = topic
@@ -144,16 +161,16 @@ class Topics:
     def grow(self, topic: Topic, assignment: Sequence[Sequence[int]]) -> None:
         """Add partitions, one for each list of brokers in the assignment."""
         for index, replicas in enumerate(assignment, len(topic.partitions)):
-            log = CompactedLog() if topic.name == OFFSETS_TOPIC else PartitionLog()
+            log = PartitionLog(compactor=Compactor() if topic.name == OFFSETS_TOPIC else None)
             leader_id = next(filter(self._is_up, replicas), NO_LEADER)
             topic.partitions.append(Partition(topic, index, tuple(replicas), leader_id, leader_id, log))
 
     def clones(self) -> list[Topic]:
-        """The same topics with the same logs, which go their own way from here."""
+        """Return independent copies of all topics, logs included."""
         return [topic.clone() for topic in self]
 
     def replace_all(self, topics: Sequence[Topic]) -> None:
-        """Have these topics and no others."""
+        """Replace all topics."""
         self._by_name = {topic.name: topic for topic in topics}
         self._by_id = {topic.topic_id: topic for topic in topics}
         self._by_metric_name = {_metric_name(topic.name): topic for topic in topics}
@@ -170,14 +187,14 @@ def _metric_name(name: str) -> str:
 def spread(
     partitions: int, replication_factor: int, up: Sequence[int], down: Sequence[int] = (), first: int = 0
 ) -> Assignment:
-    """Spread partitions over brokers, round-robin (Kafka's StripedReplicaPlacer, which begins anywhere).
+    """Assign partitions to brokers, round-robin (Kafka's StripedReplicaPlacer, which starts at a random broker).
 
     Args:
-        partitions: How many.
-        replication_factor: How many replicas each has, at most as many as there are brokers.
+        partitions: The number of partitions.
+        replication_factor: The number of replicas of each, at most the number of brokers.
         up: The brokers that are up, at least one: they lead in turn, and the next ones have the other replicas.
-        down: The other brokers: they have replicas only where those that are up are too few.
-        first: Which of the brokers that are up leads the first partition.
+        down: The other brokers, which get replicas only if there are too few that are up.
+        first: The index in `up` of the leader of the first partition.
     """
     return [
         [up[(place + step) % len(up)] for step in range(min(replication_factor, len(up)))]

@@ -1,6 +1,7 @@
-"""Control of clusters from outside of their process, over HTTP: the server, its client, and what there is to look at.
+"""HTTP control of fake clusters: the server (`server.py`), its client (`client/`), `fakebroker top` and the web page.
 
-The client needs nothing but the base install, and is imported when it is first asked for.
+Depends on `server`; all but the client need the extra `control`. The client is imported on first use. Start reading in
+`server.py` and `routes/operations.py`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import trio
 
-from fakebroker.cluster.faults.injection import Rule
+from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.stats.census import Census
@@ -50,7 +50,7 @@ class Served:
         self.census = Census(cluster, self.meter)
         self.snapshots: dict[str, Snapshot] = {}
         self.snapshots_taken = 0
-        self._rules: dict[Rule, str] = {}
+        self._rules: dict[ActiveFault, str] = {}
         self._rules_seen = 0
         self._recent = Recent()
         self._waits: list[trio.CancelScope] = []
@@ -111,9 +111,9 @@ class Served:
             raise not_found("snapshot", snapshot_id, known)
         return self.snapshots[snapshot_id]
 
-    def rules(self) -> dict[str, Rule]:
+    def rules(self) -> dict[str, ActiveFault]:
         """The faults in force, each under an id that it keeps; in the cluster's thread."""
-        there = self.cluster.cluster.faults.rules
+        there = self.cluster.cluster.faults.active
         for rule in there:
             if rule not in self._rules:
                 self._rules_seen += 1

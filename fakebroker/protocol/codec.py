@@ -1,7 +1,7 @@
-"""Messages to bytes and back, with one encoder and one decoder per (message, version), compiled once, on first use.
+"""Encoding and decoding of messages, by one encoder and decoder for each message and version, compiled on first use.
 
-Knows declarations (`schema.py`) and nothing of frames, headers or APIs. Errors name the message, its version, the
-field and the byte offset.
+Depends on declarations (`schema.py`), not on frames, headers or APIs. Errors name the message, its version, the field
+and the byte offset.
 """
 
 import struct
@@ -16,7 +16,7 @@ from fakebroker.protocol.schema import Message, Struct
 M = TypeVar("M", bound=Struct)
 
 Decoder = Callable[[bytes, int], tuple[Any, int]]
-"""Reads a message from a buffer at a position; gives it and the position behind it."""
+"""Reads a message from a buffer at a position; returns it and the position behind it."""
 
 Encoder = Callable[[Any, bytearray], None]
 """Appends a message to a buffer."""
@@ -72,7 +72,7 @@ def decode(cls: type[M], data: bytes, version: int, position: int = 0, *, fills_
 
 
 def decoder_for(cls: type[Struct], version: int) -> Decoder:
-    """The compiled decoder; it raises Python's own errors, which `decode` explains."""
+    """Return the compiled decoder. It raises built-in errors, which `decode` converts."""
     decoder = _decoders.get((cls, version))
     if decoder is None:
         decoder = _decoders[cls, version] = _compiled(cls, version, compiler.DecoderWriter)
@@ -80,7 +80,7 @@ def decoder_for(cls: type[Struct], version: int) -> Decoder:
 
 
 def encoder_for(cls: type[Struct], version: int) -> Encoder:
-    """The compiled encoder; it raises Python's own errors, which `encode` explains."""
+    """Return the compiled encoder. It raises built-in errors, which `encode` converts."""
     encoder = _encoders.get((cls, version))
     if encoder is None:
         encoder = _encoders[cls, version] = _compiled(cls, version, compiler.EncoderWriter)
@@ -100,7 +100,7 @@ def _explained(error: Exception, cls: type[Struct], version: int, what: str) -> 
 
 
 def _found(fields: compiler.FieldsOfLine, variables: dict[str, Any]) -> tuple[str, str]:
-    """Which field of a line of compiled code went wrong; and at which byte it starts, or what it holds."""
+    """Return the field of a line of compiled code that failed, and its first byte or its value."""
     if "pos" in variables:
         name, position = _cut(fields, variables["pos"], len(variables["buf"]))
         return name, f" at byte {position}"
@@ -110,7 +110,7 @@ def _found(fields: compiler.FieldsOfLine, variables: dict[str, Any]) -> tuple[st
 
 
 def _cut(fields: compiler.FieldsOfLine, position: int, end: int) -> tuple[str, int]:
-    """The field in which the buffer ends, and where the field starts."""
+    """Return the field in which the buffer ends, and where it starts."""
     for name, code in fields[:-1]:
         if position + struct.calcsize(f">{code}") > end:
             return name, position

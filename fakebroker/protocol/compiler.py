@@ -1,8 +1,8 @@
-"""Writes the source of encoders and decoders, one function for a struct in a version, and compiles it.
+"""Generates the source of encoders and decoders, one function for a struct in a version, and compiles it.
 
-The compiled code is straight-line: which fields a version has, how wide they are and which are compact is decided when
-it is compiled; fixed-width neighbours, and the length in front of a string, share one `struct` call. Each line of it is
-known to belong to a field, so that an error can name the field although the code carries no names around.
+The compiled code is straight-line: which fields a version has, how wide they are and which are compact is decided at
+compile time; adjacent fixed-width fields, and the length before a string, share one `struct` call. Each line is mapped
+to its field, so that errors can name the field although the code contains no names.
 """
 
 import struct
@@ -15,14 +15,14 @@ FieldsOfLine = tuple[tuple[str, str], ...]
 """The fields that one line reads or writes: name and `struct` format, which is empty where the width is not fixed."""
 
 FIELDS_OF_LINE: dict[tuple[str, int], FieldsOfLine] = {}
-"""What a line of compiled code belongs to, by file name and line number."""
+"""The fields of the lines of compiled code, by file name and line number."""
 
 MAX_STRING_BYTES = 0x7FFF
-"""Kafka refuses longer strings even where the length in front of them could be larger (`MessageDataGenerator`)."""
+"""Kafka rejects longer strings even if their length field could hold more (`MessageDataGenerator`)."""
 
 
 class Writer:
-    """Writes the source of one function, a line at a time, and remembers which field each line belongs to."""
+    """Generates the source of one function, line by line, and records the field of each line."""
 
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         self.cls, self.version, self.flexible = cls, version, flexible
@@ -35,7 +35,7 @@ class Writer:
         self.lines.append((((self.field, ""),) if self.field else (), "    " * indent + code))
 
     def gather(self, code: str, expression: str) -> None:
-        """Put a fixed-width value into the run that the next flush reads or writes at once."""
+        """Add a fixed-width value to the run that the next flush reads or writes at once."""
         self.run.append((self.field, code, expression))
 
     def emit_run(self, code: str, indent: int) -> None:
@@ -44,13 +44,13 @@ class Writer:
         self.run.clear()
 
     def constant(self, value: object) -> str:
-        """A name in the compiled code for an object."""
+        """Return a name in the compiled code for an object."""
         name = f"c{len(self.scope)}"
         self.scope[name] = value
         return name
 
     def sub(self, cls: type[Struct]) -> str:
-        """A name in the compiled code for the function of a struct inside this one."""
+        """Return a name in the compiled code for the function of a nested struct."""
         return self.constant(type(self)(cls, self.version, self.flexible).compile())
 
     def compile(self) -> Any:
@@ -74,7 +74,7 @@ class Writer:
         return self.version in field.versions
 
     def is_plain(self, field: Field) -> bool:
-        """Whether the field stands in the body of this version, not in its tagged fields and not nowhere."""
+        """Return whether a field is in the body of this version, not among its tagged fields or missing."""
         return self.present(field) and field.tag is None
 
     def is_nullable(self, field: Field) -> bool:
@@ -82,7 +82,7 @@ class Writer:
 
 
 class DecoderWriter(Writer):
-    """Writes `run(buf, pos) -> (message, pos)`."""
+    """Generates `run(buf, pos) -> (message, pos)`."""
 
     def write(self) -> None:
         self.emit("def run(buf, pos):", 0)
@@ -170,7 +170,7 @@ class DecoderWriter(Writer):
             inner += 1
         primitive = isinstance(field.type, Primitive) and field.type.format
         width = struct.calcsize(f">{field.type.format}") if isinstance(field.type, Primitive) and primitive else 1
-        # Each element takes a byte or more: a count larger than what is left is refused before anything is allocated.
+        # Each element takes at least a byte: a count larger than the rest is rejected before anything is allocated.
         self.emit(f"stop = pos + n * {width}", inner)
         self.check_length("elements", inner)
         if primitive:
@@ -227,7 +227,7 @@ class DecoderWriter(Writer):
 
 
 class EncoderWriter(Writer):
-    """Writes `run(value, out)`, which appends to the bytearray `out`."""
+    """Generates `run(value, out)`, which appends to the bytearray `out`."""
 
     def write(self) -> None:
         self.emit("def run(m, out):", 0)
@@ -256,7 +256,7 @@ class EncoderWriter(Writer):
             self.append_array(field, value, indent)
         elif isinstance(field.type, Primitive) and field.type.format:
             if field.type is UUID:
-                # `struct` would pad or cut it.
+                # `struct` would pad or truncate it.
                 text = f"UUID of {{len({value})}} bytes, expected 16"
                 self.emit(f"if len({value}) != 16: raise ValueError(f'{text}')", indent)
             self.gather(field.type.format, value)
@@ -284,7 +284,7 @@ class EncoderWriter(Writer):
             self.flush(indent)
 
     def append_null_branch(self, code: str, value: str, indent: int) -> None:
-        """Write what null looks like and open the branch for what is not null."""
+        """Write null, and open the branch for other values."""
         self.flush(indent)
         null = b"\x00" if self.flexible else struct.pack(f">{code}", -1)
         self.emit(f"if {value} is None: out += {self.constant(null)}", indent)

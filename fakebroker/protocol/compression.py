@@ -1,6 +1,6 @@
 """The codecs of record batches: gzip, snappy in xerial's framing or raw, lz4 frames and zstd.
 
-Turns bytes into bytes within a stated limit. Knows nothing of records and batches.
+Converts bytes to bytes within a given limit. Does not depend on records and batches.
 """
 
 import mmap
@@ -13,7 +13,7 @@ from fakebroker.errors import ProtocolError
 
 
 class Compression(IntEnum):
-    """How the records of a batch are compressed: bits 0 to 2 of its attributes (Kafka's `CompressionType`)."""
+    """The compression of a batch: bits 0 to 2 of its attributes (Kafka's `CompressionType`)."""
 
     NONE = 0
     GZIP = 1
@@ -31,7 +31,7 @@ _BLOCK_LENGTH = struct.Struct(">i")
 
 
 def compress(compression: Compression, data: bytes) -> bytes:
-    """The data compressed as Kafka's Java client would write it."""
+    """Compress data as Kafka's Java client does."""
     match compression:
         case Compression.NONE:
             return data
@@ -40,7 +40,7 @@ def compress(compression: Compression, data: bytes) -> bytes:
         case Compression.SNAPPY:
             return _compress_xerial(data)
         case Compression.LZ4:
-            # Kafka reads frames of independent blocks alone (KIP-57).
+            # Kafka reads only frames of independent blocks (KIP-57).
             compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
             compressor.compress(data)
             return bytes(compressor.finish())
@@ -49,15 +49,15 @@ def compress(compression: Compression, data: bytes) -> bytes:
 
 
 def decompress(compression: Compression, data: bytes, limit_bytes: int) -> bytes:
-    """The data as it was before compression.
+    """Decompress data.
 
     Args:
-        compression: What the data is compressed with. NONE gives the data as it is, without a limit.
+        compression: The codec. NONE returns the data unchanged, without a limit.
         data: The compressed bytes.
-        limit_bytes: How many bytes may come out, at least 1. No more memory is filled, whatever the data claims.
+        limit_bytes: The largest size of the result, at least 1. No more memory is used, even if the data claims more.
 
     Raises:
-        ProtocolError: The data is not what it should be, or more than the limit would come out.
+        ProtocolError: The data is malformed, or the result would exceed the limit.
     """
     try:
         match compression:
@@ -90,7 +90,7 @@ def _compress_xerial(data: bytes) -> bytes:
 
 
 def _decompress_snappy(data: bytes, limit_bytes: int) -> bytes:
-    """Framed or raw: Java clients write the first, some others the second. Both versions in the frame go unread."""
+    """Decompress framed snappy, as Java clients write it, or raw snappy. The versions in the frame are ignored."""
     if len(data) < _XERIAL_HEADER.size or not data.startswith(_XERIAL_MAGIC):
         return _decompress_block(data, limit_bytes)
     out = bytearray()

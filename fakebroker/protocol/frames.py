@@ -1,8 +1,7 @@
-"""A stream of bytes to frames, and the headers in front of requests and responses.
+"""Framing of a byte stream, and the headers of requests and responses.
 
-A frame is an int32 size and that many bytes: a header, then a message. Knows no API but one: the response to
-ApiVersions has header version 0 whatever its own version (KIP-511), for a client that cannot know yet what the broker
-speaks.
+A frame is an int32 size and that many bytes: a header, then a message. One API is special: the response to ApiVersions
+has header version 0 in all versions (KIP-511), because the client does not know the broker's versions yet.
 """
 
 import struct
@@ -27,7 +26,7 @@ _response_starts: dict[tuple[type[Message], int], bytes] = {}
 
 
 class FrameBuffer:
-    """Cuts a stream of bytes into frames, whatever the pieces it arrives in.
+    """Splits a stream of bytes, which arrives in arbitrary pieces, into frames.
 
     Args:
         max_bytes: The largest frame accepted, without its size.
@@ -45,13 +44,13 @@ class FrameBuffer:
         self.held_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what has arrived; give the frames that are whole now, without their sizes.
+        """Add bytes that were received, and return the frames that are complete now, without their sizes.
 
         Raises:
-            ProtocolError: A size is negative or over the limit. The stream cannot be read on from there.
+            ProtocolError: A size is negative or over the limit. The rest of the stream cannot be read.
         """
         if not self._buffer and len(data) >= 4 and _SIZE.unpack_from(data)[0] == len(data) - 4 <= self.max_bytes:
-            return [data[4:]]  # Nearly always just one whole request arrives.
+            return [data[4:]]  # The usual case: exactly one request was received.
         buffer: bytes | bytearray = data
         if self._buffer:
             self._buffer += data
@@ -76,7 +75,7 @@ class FrameBuffer:
 
 @dataclass(slots=True)
 class RequestHeader:
-    """What stands in front of a request. `client_id` may be null on the wire."""
+    """The header of a request. `client_id` may be null on the wire."""
 
     api_key: int
     api_version: int
@@ -85,13 +84,13 @@ class RequestHeader:
 
 
 def read_request_header(frame: bytes, flexible: bool) -> tuple[RequestHeader, int]:
-    """Read a request header, version 1, or 2 where the request is flexible; the other versions are long gone.
+    """Read a request header: version 2 if the request is flexible, else version 1.
 
     Returns:
         The header and the position of the request behind it.
 
     Raises:
-        ProtocolError: The frame is no such header.
+        ProtocolError: The header is malformed.
     """
     try:
         api_key, api_version, correlation_id, length = _REQUEST_START.unpack_from(frame)
@@ -106,10 +105,10 @@ def read_request_header(frame: bytes, flexible: bool) -> tuple[RequestHeader, in
 
 
 def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """The frame of a request, with its size.
+    """Encode a request as a frame, with its size.
 
     Raises:
-        ProtocolError: The version cannot carry the message.
+        ProtocolError: The version cannot encode the message.
     """
     client = (client_id or "").encode()
     length = -1 if client_id is None else len(client)
@@ -123,10 +122,10 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
 
 
 def response_frame(message: Message, version: int, correlation_id: int) -> bytearray:
-    """The frame of a response, with its size.
+    """Encode a response as a frame, with its size.
 
     Raises:
-        ProtocolError: The version cannot carry the message.
+        ProtocolError: The version cannot encode the message.
     """
     cls = type(message)
     start = _response_starts.get((cls, version))
@@ -139,13 +138,13 @@ def response_frame(message: Message, version: int, correlation_id: int) -> bytea
 
 
 def read_response(cls: type[M], version: int, frame: bytes) -> tuple[int, M]:
-    """Read a response frame, without its size.
+    """Decode a response frame, without its size.
 
     Returns:
-        Its correlation id and the response.
+        The correlation id and the response.
 
     Raises:
-        ProtocolError: The frame is not such a response.
+        ProtocolError: The response is malformed.
     """
     try:
         correlation_id = _SIZE.unpack_from(frame)[0]

@@ -1,6 +1,6 @@
 """The header checksum of LZ4 frames, which Kafka computed over the wrong bytes in messages of magic 0 (KAFKA-3160).
 
-Kafka does not look at it there, but decompressors do. Knows the frame's header alone.
+Kafka ignores it in such messages, but decompressors do not.
 """
 
 _MAGIC_BYTES = 4
@@ -12,7 +12,7 @@ _UINT32 = 0xFFFFFFFF
 
 
 def mend_lz4_header(frame: bytes) -> bytes:
-    """The frame with the checksum that its header should have; what is too short for a header stays as it is."""
+    """Return the frame with the correct checksum in its header. Data that is too short for a header is unchanged."""
     if len(frame) < _SMALLEST_HEADER_BYTES:
         return frame
     checksum_at = _SMALLEST_HEADER_BYTES - 1
@@ -23,7 +23,7 @@ def mend_lz4_header(frame: bytes) -> bytes:
 
 
 def xxh32(data: bytes) -> int:
-    """The xxHash of less than 16 bytes, 32 bits wide, with the seed 0."""
+    """Return the 32-bit xxHash of less than 16 bytes, with the seed 0."""
     value = _PRIMES[4] + len(data)
     words = len(data) // 4 * 4
     for start in range(0, words, 4):

@@ -1,6 +1,6 @@
-"""Message sets: what records were before Kafka 0.11, messages of format v0 and v1 (magic 0 and 1).
+"""Message sets, the record formats before Kafka 0.11 (magic 0 and 1), and their conversion to batches and back.
 
-Makes record batches of them and them of record batches. Knows no request and no log; see `records.py` for its errors.
+See `records.py` for the errors.
 """
 
 import struct
@@ -23,7 +23,7 @@ from fakebroker.protocol.records import (
     iterate_records,
 )
 
-# Kafka's `LegacyRecord`: offset, size, the CRC of what follows, magic, attributes; in magic 1 a timestamp; then key and
+# Offset, size, the CRC of what follows, magic, attributes; in magic 1 a timestamp; then key and
 # value behind their lengths. With a codec in its attributes it is a wrapper: its value is a compressed message set.
 _HEADER = struct.Struct(">qiIbb")
 _UNCHECKED_PART = struct.Struct(">qiI")
@@ -36,20 +36,20 @@ _NO_TIMESTAMP_MS = -1
 
 
 class InvalidTimestampError(InvalidBatchError):
-    """A message with a timestamp that a producer may not set."""
+    """A record with a timestamp that a producer may not set."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.INVALID_TIMESTAMP
 
 
 class UnsupportedCompressionError(InvalidBatchError):
-    """A record batch whose codec no message can have."""
+    """A record batch with a codec that message sets do not have."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One message as it stands in a set. `size_bytes` counts all of it; `timestamp_ms` is -1 for none."""
+class LegacyRecord:
+    """One record of a message set. `size_bytes` is its whole size; `timestamp_ms` is -1 for none."""
 
     offset: int
     magic: int
@@ -61,7 +61,7 @@ class Message:
 
     @property
     def compression(self) -> Compression:
-        """Raises `InvalidBatchError` for a codec that no message can have."""
+        """The codec. Raises `InvalidBatchError` for one that message sets do not have."""
         number = self.attributes & _COMPRESSION_BITS
         if number > Compression.LZ4:
             raise InvalidBatchError(f"{self.label}: compression {number} in its attributes, expected 0 to 3")
@@ -73,7 +73,7 @@ class Message:
 
     @property
     def label(self) -> str:
-        """What error sentences call this message."""
+        """The name of this record in error messages."""
         return f"message with offset {self.offset}"
 
 
@@ -82,7 +82,7 @@ def magic_of(data: bytes) -> int | None:
     return data[_UNCHECKED_PART.size] if len(data) > _UNCHECKED_PART.size else None
 
 
-def split_messages(data: bytes) -> list[Message]:
+def split_messages(data: bytes) -> list[LegacyRecord]:
     """The whole messages in the bytes, wrappers as they are; an incomplete last one is left out.
 
     Raises:
@@ -102,7 +102,7 @@ def split_messages(data: bytes) -> list[Message]:
     return messages
 
 
-def _read_message(data: bytes) -> Message:
+def _read_message(data: bytes) -> LegacyRecord:
     offset, _, crc, magic, attributes = _HEADER.unpack_from(data)
     label = f"message with offset {offset}"
     computed = crc32(memoryview(data)[_UNCHECKED_PART.size :])
@@ -120,17 +120,17 @@ def _read_message(data: bytes) -> Message:
         raise InvalidBatchError(f"{label}: its {len(data)} bytes end inside it") from error
     if position != len(data):
         raise InvalidBatchError(f"{label}: {len(data)} bytes, expected its value to end there, not at byte {position}")
-    return Message(offset, magic, attributes, timestamp_ms, key, value, len(data))
+    return LegacyRecord(offset, magic, attributes, timestamp_ms, key, value, len(data))
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """Bytes behind their length; any negative length is null, as it is to Kafka. May end past the data."""
+    """Read bytes after their length. Any negative length is null, as in Kafka. May end past the data."""
     length = _INT32.unpack_from(data, position)[0]
     start = position + _INT32.size
     return (None, start) if length < 0 else (data[start : start + length], start + length)
 
 
-def to_record_batch(messages: Sequence[Message], limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> bytes:
+def to_record_batch(messages: Sequence[LegacyRecord], limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> bytes:
     """The one record batch that a broker makes of the messages that a producer has sent for a partition.
 
     Its records are numbered from 0 on, whatever the messages' offsets; its codec is that of the wrapper. The checks are
@@ -158,7 +158,7 @@ def to_record_batch(messages: Sequence[Message], limit_bytes: int = DEFAULT_DECO
     return encode_batch(records, compression=compression)
 
 
-def unwrap(wrapper: Message, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[Message]:
+def unwrap(wrapper: LegacyRecord, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[LegacyRecord]:
     """The messages in a wrapper, their offsets as they stand there: from 0 on in magic 1, those of the log in magic 0.
 
     Raises:
@@ -216,13 +216,13 @@ def encode_message(
     compression: Compression = Compression.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """The bytes of one message.
+    """Encode one record of a message set.
 
     Args:
         record: Its offset, key and value, and its timestamp in magic 1.
         magic: 0 or 1.
         compression: The codec that the value, a message set, has been compressed with.
-        timestamp_type: Who has set the timestamp; magic 0 does not tell.
+        timestamp_type: Stored in magic 1 only.
     """
     attributes = compression | (timestamp_type * _TIMESTAMP_TYPE_BIT if magic else 0)
     fields = (magic, attributes, record.timestamp_ms)[: 2 + magic]

@@ -1,6 +1,6 @@
 """Record batches of format v2 (magic 2): reading, checking, writing.
 
-Knows no request and no log; a handler picks the error to answer with from the exception's `error_code`.
+Does not depend on requests or logs. Handlers return the `error_code` of an exception.
 """
 
 import struct
@@ -16,7 +16,7 @@ from fakebroker.protocol.compression import Compression, compress, decompress
 from fakebroker.protocol.types import unsigned_varint
 
 DEFAULT_DECOMPRESSED_LIMIT_BYTES = 64 * 1024 * 1024
-"""How large the records of one compressed batch may become, unless the caller says otherwise. Kafka sets no limit."""
+"""The default limit for the decompressed records of one batch. Kafka has no limit."""
 
 Header = tuple[str, bytes | None]
 
@@ -29,26 +29,26 @@ _BASE_OFFSET = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _LENGTH_AT, _LEADER_EPOCH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT = 8, 12, 16, 17, 21
 _LENGTH_END = 12  # The batch length counts the bytes from here.
-_SMALLEST_LENGTH = 14  # That of the oldest format: with less there is no telling where the next batch starts.
+_SMALLEST_LENGTH = 14  # That of the oldest format. With less, the start of the next batch is unknown.
 _MAGIC = 2
 _COMPRESSION_BITS, _TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 class InvalidBatchError(ProtocolError):
-    """Bytes that are no record batch as Kafka takes it. A Produce is answered with `error_code`."""
+    """A record batch that Kafka does not accept. A Produce is answered with `error_code`."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.INVALID_RECORD
 
 
 class CorruptBatchError(InvalidBatchError):
-    """Bytes damaged on their way: the CRC, or a header so broken that no CRC can be looked for."""
+    """A corrupt batch: its CRC is wrong, or its header is so broken that there is no CRC."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
 
 
 class TimestampType(IntEnum):
-    """Who has set the timestamps of a batch: bit 3 of its attributes."""
+    """Whether producers or brokers set the timestamps of a batch: bit 3 of its attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -67,7 +67,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """The header of a batch, in the order of the wire, and in `data` all of its bytes, header included."""
+    """The header of a batch in wire order, and in `data` all of its bytes, header included."""
 
     base_offset: int
     batch_length: int
@@ -86,7 +86,7 @@ class RecordBatch:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "RecordBatch":
-        """Read the header of bytes that are known to be one whole batch, without a check."""
+        """Read the header of bytes that are known to be one complete batch, without checks."""
         return cls(*_HEADER.unpack_from(data), data=data)
 
     @property
@@ -99,7 +99,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> Compression:
-        """Raises `InvalidBatchError` for a number that stands for no codec."""
+        """The codec. Raises `InvalidBatchError` for an unknown one."""
         number = self.attributes & _COMPRESSION_BITS
         if number > Compression.ZSTD:
             raise InvalidBatchError(f"{self.label}: compression {number} in the attributes at byte 21, expected 0 to 4")
@@ -119,12 +119,12 @@ class RecordBatch:
 
     @property
     def label(self) -> str:
-        """What error sentences call this batch."""
+        """The name of this batch in error messages."""
         return f"record batch with base offset {self.base_offset}"
 
 
 def split_batches(data: bytes) -> list[RecordBatch]:
-    """The whole batches in the bytes, with headers read and contents unchecked.
+    """Split bytes into batches, with headers read and contents unchecked.
 
     What is left behind the last whole batch is left out, since a fetch response may end anywhere (KIP-74). A produced
     batch has to be whole: see `validate_produced`.
@@ -141,7 +141,7 @@ def split_batches(data: bytes) -> list[RecordBatch]:
 
 
 def _whole_batch_bytes(data: bytes, position: int) -> int:
-    """The size of the batch that starts here; 0 if it is not whole (Kafka's `ByteBufferLogInputStream`)."""
+    """Return the size of the batch that starts here; 0 if it is incomplete (Kafka's `ByteBufferLogInputStream`)."""
     if len(data) - position < _LENGTH_END:
         return 0
     length = _INT32.unpack_from(data, position + _LENGTH_AT)[0]
@@ -161,7 +161,7 @@ def _whole_batch_bytes(data: bytes, position: int) -> int:
 
 
 def validate_produced(data: bytes, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> RecordBatch:
-    """The one batch that a producer has sent for a partition, checked as a broker checks it before it appends.
+    """Read the only batch that a producer has sent for a partition, with the checks of a broker before it appends.
 
     Follows Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`; like
     there, an incomplete batch behind the whole one is dropped.
@@ -202,14 +202,14 @@ def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_L
             f"{batch.label}: record count {batch.record_count} at byte 57, expected 1 or more "
             f"and one more than the last offset delta {batch.last_offset_delta}"
         )
-    # Kafka mends wrong offset deltas inside a compressed batch and overlooks them in others; no client sends any.
+    # Kafka corrects wrong offset deltas in compressed batches and ignores them in others; no client sends any.
     for offset, record in enumerate(iterate_records(batch, limit_bytes), batch.base_offset):
         if record.offset != offset:
             raise InvalidBatchError(f"{batch.label}: a record with offset {record.offset}, expected {offset}")
 
 
 def decode_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
-    """All records of a batch; see `iterate_records`."""
+    """Return all records of a batch; see `iterate_records`."""
     return list(iterate_records(batch, limit_bytes))
 
 
@@ -243,7 +243,7 @@ def iterate_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_
 
 
 def _read_record(data: bytes, position: int, base_offset: int, base_timestamp_ms: int) -> tuple[Record, int]:
-    """Read one record and give the position behind it (Kafka's `DefaultRecord`). Its attributes byte is unused.
+    """Read one record; return it and the position behind it (Kafka's `DefaultRecord`). Its attributes byte is unused.
 
     Raises:
         IndexError: The data ends inside it.
@@ -284,7 +284,7 @@ def _read_headers(data: bytes, position: int, count: int) -> tuple[tuple[Header,
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """Bytes behind their length as a varint; any negative length is null, as it is to Kafka. May end past the data."""
+    """Read bytes after their length as a varint. Any negative length is null, as in Kafka. May end past the data."""
     length, position = _read_varint(data, position, _INT32_MAX)
     if length < 0:
         return None, position
@@ -293,7 +293,7 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def _read_varint(data: bytes, position: int, largest: int) -> tuple[int, int]:
-    """A zigzag varint between `-largest - 1` and `largest`, and the position behind it (Kafka's `ByteUtils`)."""
+    """Read a zigzag varint from `-largest - 1` to `largest`; return it and the next position (Kafka's `ByteUtils`)."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -323,7 +323,7 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """The bytes of one batch.
+    """Encode one batch.
 
     Args:
         records: At least one, by ascending offsets from `base_offset` on; gaps are what compaction leaves.
@@ -389,11 +389,11 @@ def _encode_bytes(value: bytes | None) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """An int64 as a zigzag varint."""
+    """Encode an int64 as a zigzag varint."""
     return unsigned_varint(value << 1 ^ value >> 63)
 
 
 def with_base_offset(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """What a broker makes of a produced batch: both fields lie outside the CRC, all else is stored as it came."""
+    """Set the two fields of a produced batch that a broker sets. Both are outside of the CRC."""
     length = batch[_LENGTH_AT:_LEADER_EPOCH_AT]
     return b"".join((_BASE_OFFSET.pack(base_offset), length, _INT32.pack(leader_epoch), memoryview(batch)[_MAGIC_AT:]))

@@ -1,7 +1,6 @@
-"""Every API that is spoken: one line each, in the order of Kafka's keys.
+"""The supported APIs: one line each, in the order of Kafka's keys.
 
-The messages of an API stand in the module of `fakebroker.protocol.messages` that is named as the API is. Knows no more
-of them than that.
+The messages of an API are in the module of `fakebroker.protocol.messages` that has its name.
 """
 
 import re
@@ -18,10 +17,10 @@ class Api:
 
     Attributes:
         name: Kafka's name.
-        request: Its request, of all versions that can be read, those of proposals too.
+        request: Its request, with all versions that can be decoded, including those of proposals.
         response: Its response.
-        versions: The versions that are answered, by a cluster that is of no certain release.
-        advertised_versions: The versions that ApiVersions tells of then.
+        versions: The versions that brokers answer that do not emulate a release.
+        advertised_versions: The versions that such brokers return in ApiVersions.
     """
 
     name: str
@@ -36,12 +35,12 @@ class Api:
 
     @property
     def module_name(self) -> str:
-        """What its modules are called."""
+        """The name of its modules."""
         return module_name(self.name)
 
 
 def module_name(api_name: str) -> str:
-    """The name of an API as the name of a module: OffsetFetch is offset_fetch."""
+    """Convert the name of an API to that of its modules: OffsetFetch is offset_fetch."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", api_name).lower()
 
 
@@ -52,7 +51,7 @@ def _api(name: str, served: str, advertised: str | None = None) -> Api:
 
 
 APIS = (
-    # Kafka tells of Produce 0-2, which it refuses, because librdkafka takes their absence for "no compression".
+    # Kafka advertises Produce 0-2, which it rejects: librdkafka takes their absence to mean "no compression".
     _api("Produce", "3-13", advertised="0-13"),
     _api("Fetch", "4-18"),
     _api("ListOffsets", "1-11"),
@@ -88,9 +87,9 @@ APIS = (
 )
 
 PROPOSALS: Mapping[str, Mapping[str, Versions]] = {
-    "batch-join": {"JoinGroup": Versions(0, 10)},  # KAFKA-8397, built by nobody else
+    "batch-join": {"JoinGroup": Versions(0, 10)},  # KAFKA-8397, not implemented in Kafka.
 }
-"""What is no Kafka's: by the name of the proposal the versions that it gives APIs, where somebody asks for it."""
+"""Protocol extensions that can be enabled: the API versions of each proposal."""
 
 API_BY_KEY = {api.key: api for api in APIS}
 API_BY_NAME = {api.name: api for api in APIS}
@@ -98,5 +97,5 @@ _API_BY_REQUEST = {api.request: api for api in APIS}
 
 
 def api_of(request: Message | type[Message]) -> Api:
-    """The API that a request, or a class of requests, belongs to."""
+    """Return the API of a request, or of a class of requests."""
     return _API_BY_REQUEST[request if isinstance(request, type) else type(request)]

@@ -1,7 +1,4 @@
-"""Kafka's releases: how they are ordered, and which versions of each API each of them tells of.
-
-The numbers stand in `releases.txt`, a table to be read. Knows no behavior.
-"""
+"""Kafka's releases, their order, and the API versions of each. The table is `releases.txt`."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +10,7 @@ from fakebroker.protocol.schema import Versions
 
 
 class Release(NamedTuple):
-    """A release of Kafka; they compare by age. Before 0.11 three numbers make one, since then two."""
+    """A Kafka release. Releases compare by age; they have three numbers before 0.11, later two."""
 
     major: int
     minor: int
@@ -37,7 +34,7 @@ def _read_table(text: str) -> dict[Release, dict[str, Versions]]:
     return table
 
 
-# Oldest first: for each release the versions that its ApiVersions tells of, by API; an API that it lacks is not there.
+# The versions in ApiVersions of each release, oldest release first, by API. Unsupported APIs are missing.
 RELEASES: Mapping[Release, Mapping[str, Versions]] = _read_table(
     files("fakebroker.protocol").joinpath("releases.txt").read_text("ascii")
 )

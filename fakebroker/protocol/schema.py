@@ -1,7 +1,7 @@
-"""How messages are declared: one class for all versions of a message, with the versions beside each field.
+"""Declaration of messages: one class for all versions of a message, with the versions beside each field.
 
-Knows nothing of bytes: `codec.py` turns a declaration into code. Ranges, names and defaults are those of Kafka's own
-message definitions (`clients/src/main/resources/common/message`).
+`codec.py` compiles declarations. Ranges, names and defaults are those of Kafka's own message definitions
+(`clients/src/main/resources/common/message`).
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """An inclusive range of versions, or none at all."""
+    """An inclusive range of versions, possibly empty."""
 
     first: int
     last: int
 
     @classmethod
     def parse(cls, text: str) -> "Versions":
-        """Read Kafka's notation: `0-4`, `3+`, `2` or `none`."""
+        """Parse Kafka's notation: `0-4`, `3+`, `2` or `none`."""
         if text == "none":
             return NO_VERSIONS
         first, dash, last = text.partition("-")
@@ -54,7 +54,7 @@ class Struct:
     __slots__ = ()
     FIELDS: ClassVar["tuple[Field, ...]"] = ()
     if typing.TYPE_CHECKING:
-        # Tagged fields that the declaration does not know, as (tag, bytes); they survive a round trip.
+        # Tagged fields that are not declared, as (tag, bytes); they survive a round trip.
         unknown_tags: tuple[tuple[int, bytes], ...]
 
 
@@ -72,7 +72,7 @@ WireType = Primitive | type[Struct]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a struct, read off its declaration."""
+    """One field of a struct, derived from its declaration."""
 
     name: str
     type: WireType
@@ -84,7 +84,7 @@ class Field:
     default: object
 
     def default_value(self) -> Any:
-        """What the field holds in versions that do not carry it: a new object where it can be changed."""
+        """Return the value in versions without the field; a new object if it is mutable."""
         if self.default is not MISSING:
             return self.default
         if self.is_array:
@@ -119,7 +119,7 @@ def field(
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
-    """Make a declared class a struct that can stand inside messages."""
+    """Make a declared class a struct that can be nested in messages."""
     return _declare(cls, {})
 
 

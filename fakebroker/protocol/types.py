@@ -1,7 +1,6 @@
-"""Wire primitives: what a field may be, and the variable-length integers, each read beside its write.
+"""Wire primitives: the types of fields, and reading and writing of variable-length integers.
 
-Knows no message. Fixed-width numbers and the classic length prefixes have no functions here: the codec packs neighbours
-together with `struct`.
+Fixed-width numbers and the classic length prefixes have no functions here: the codec packs adjacent ones with `struct`.
 """
 
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ STRING = Primitive("string", None, "")
 BYTES = Primitive("bytes", None, b"")
 RECORDS = Primitive("records", None, b"")
 
-# What messages are declared with: to a type checker plain Python types, to the codec the annotation behind them.
+# The types in declarations: plain Python types for type checkers, annotations for the codec.
 Int8 = Annotated[int, INT8]
 Int16 = Annotated[int, INT16]
 UInt16 = Annotated[int, UINT16]
@@ -71,7 +70,7 @@ def read_unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def unsigned_varint(value: int) -> bytes:
-    """The bytes of a number of 0 or more as an unsigned varint (KIP-482)."""
+    """Encode a number of 0 or more as an unsigned varint (KIP-482)."""
     if value < 0x80:
         return _ONE_BYTE[value]
     out = bytearray()

@@ -9,7 +9,7 @@ import trio
 
 from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import NewTopic
-from fakebroker.client.connection import BrokerUnreachable
+from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.replay.members.bootstrap import CLIENT_ID, addresses
 from fakebroker.replay.members.swarm import Swarm

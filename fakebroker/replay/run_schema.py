@@ -27,7 +27,14 @@ class Key(NamedTuple):
     meaning: str
 
 
-FREE = ("workload", "cluster.partitions", "files", "timeline[]", "verdict.promises[].violations[]")
+FREE = (
+    "workload",
+    "cluster.partitions",
+    "files",
+    "timeline[]",
+    "verdict.availability[].violations[]",
+    "verdict.promises[].violations[]",
+)
 """Keys under which anything may stand."""
 
 _QUANTILES = {
@@ -67,7 +74,7 @@ SUMMARY_KEYS = [
     Key("cluster.embedded", "boolean", "", "whether it was a fake cluster of the replay's own"),
     Key("cluster.partitions", "object", "", "how many partitions each topic has"),
     Key("cluster.offsets_partitions", "integer", "", "how many partitions `__consumer_offsets` has"),
-    Key("cluster.reachable", "boolean", "", "false if it was gone when the members were done"),
+    Key("cluster.reachable", "boolean", "", "false if it could not be reached when the members were done"),
     Key("spark.version", "string", "", "Spark's version"),
     Key("spark.master", "string", "", "Spark's master URL"),
     Key("spark.tasks", "integer", "", "among how many tasks the groups were dealt"),
@@ -148,7 +155,12 @@ SUMMARY_KEYS = [
     Key("over_time.rebalances.p50_ms", "numbers or nulls", "ms", "half of them took no longer"),
     Key("over_time.rebalances.max_ms", "numbers or nulls", "ms", "the longest of them"),
     Key("metrics.{}", "number or null", "", "the numbers that an `[[expect]]` table can name, by name"),
-    Key("verdict.passed", "boolean", "", "whether all promises were kept and all expectations met"),
+    Key("verdict.passed", "boolean", "", "whether all checks passed, all promises were kept, all expectations met"),
+    Key("verdict.availability[].name", "string", "", "short name of a check that the cluster answered"),
+    Key("verdict.availability[].check", "string", "", "what is checked"),
+    Key("verdict.availability[].passed", "boolean", "", "whether it passed"),
+    Key("verdict.availability[].failures", "integer", "", "how many outages, members or requests failed it"),
+    Key("verdict.availability[].violations[]", "object", "", "`what`; of some `group`, `members`, `at_us`, `until_us`"),
     Key("verdict.promises[].name", "string", "", "its short name"),
     Key("verdict.promises[].promise", "string", "", "the promise"),
     Key("verdict.promises[].kept", "boolean", "", "whether it was kept"),

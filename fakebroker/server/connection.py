@@ -4,8 +4,8 @@ import socket
 from collections import deque
 from enum import Enum, auto
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
-from fakebroker.cluster.cluster import Broker
 from fakebroker.protocol.frames import FrameBuffer
 
 
@@ -34,7 +34,7 @@ class Connection(Peer):
 
     __slots__ = ("frames", "interest", "is_closed", "is_dirty", "is_resumable", "owed", "socket", "unsent", "waiting")
 
-    def __init__(self, sock: socket.socket, broker: Broker, connection_id: int, max_request_bytes: int) -> None:
+    def __init__(self, sock: socket.socket, broker: BrokerNode, connection_id: int, max_request_bytes: int) -> None:
         host = sock.getpeername()[0]
         super().__init__(broker, f"/{host}", connection_id)
         self.socket = sock

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.timeline import Timeline, names_in, short_names, with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
@@ -44,9 +45,15 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
     else:
         its_moments = [moment for moment in moments if moment.coordinator_id == broker.node_id]
         sentences = _Words(group, its_moments, now_ms).sentences()
-    zombie_id = cluster.controller.zombies.get(cluster.offsets_partition_of(group_id).index)
-    zombie = [f"Broker {zombie_id} answers for it as well: it is a zombie."] if zombie_id is not None else []
-    return " ".join([*sentences, *zombie])
+    return " ".join([*sentences, *_zombies(cluster, group_id)])
+
+
+def _zombies(cluster: Cluster, group_id: str) -> Iterator[str]:
+    node_ids = cluster.controller.zombies(cluster.offsets_partition_of(group_id).index)
+    if len(node_ids) == 1:
+        yield f"Broker {node_ids[0]} answers for it as well: it is a zombie."
+    elif node_ids:
+        yield f"Brokers {', '.join(map(str, node_ids))} answer for it as well: they are zombies."
 
 
 # Without a group
@@ -64,7 +71,7 @@ def _without_coordinator(cluster: Cluster, group_id: str) -> Iterator[str]:
     yield "Who looks for it is told COORDINATOR_NOT_AVAILABLE."
 
 
-def _not_served(cluster: Cluster, group_id: str, broker: Broker, error: ErrorCode, now_ms: float) -> Iterator[str]:
+def _not_served(cluster: Cluster, group_id: str, broker: BrokerNode, error: ErrorCode, now_ms: float) -> Iterator[str]:
     name = _partition_name(cluster, group_id)
     loading = cluster.controller.loading.get(cluster.offsets_partition_of(group_id).index)
     if loading is None:

@@ -5,10 +5,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypedDict, Unpack
 
-from fakebroker.cluster.cluster import Broker as RunningBroker, Cluster
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.settings import SETTINGS, Config
-from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.emulation import Broker, Dialect, VersionCap, dialects
+from fakebroker.cluster.controller import Failover, check_flag, is_integer
+from fakebroker.cluster.emulation import Broker, EmulatedRelease, VersionCap, emulated_releases
 from fakebroker.cluster.journal import JournalMode, new_journal
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group.offsets import CommittedOffset
@@ -99,12 +100,12 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         self.clock = clock_for(clock)
         self._like = Broker(as_version=as_version, api_versions=api_versions or {})
         self._proposals = tuple(proposals)
-        first_dialects = dialects(brokers, as_version, api_versions or {}, proposals)
+        releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
 
         def new_cluster() -> Cluster:
             return Cluster(
-                dialects=first_dialects,
+                releases=releases,
                 topics=first_topics,
                 config=settings,
                 new_id=_id_maker(self.seed),
@@ -213,12 +214,15 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
 
         Args:
             group_id: The group.
-            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE).
+            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE) until the group is
+                moved again, or its last coordinator restarts.
             how: What goes wrong, or takes its time: see `Failover`.
 
         Raises:
             ConfigError: There is no such broker, or it is down; or an option cannot be.
         """
+        if not isinstance(group_id, str):
+            raise ConfigError(f"group_id={group_id!r}: expected a string")
         self.move_offsets_partition(self.cluster.offsets_partition_of(group_id).index, to, **how)
 
     def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None:
@@ -227,7 +231,7 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
 
         def move() -> None:
             count = self.cluster.config.number("offsets.topic.num.partitions")
-            if not 0 <= partition < count:
+            if not is_integer(partition) or not 0 <= partition < count:
                 raise ConfigError(f"partition={partition!r}: expected 0 to {count - 1}")
             leader_id = NO_LEADER if to is None else self._broker(to, up=True).node_id
             target = self.cluster.offsets_partition(partition)
@@ -250,13 +254,15 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
 
         Args:
             node_id: The broker.
-            elect: Whether the partitions that it leads get other leaders; else they have none until it is back.
+            elect: Whether the partitions that it leads get other leaders; else they have none until it is back, also if
+                other brokers start before. A move, an ElectLeaders request, or its removal gives them one earlier.
             how: How coordinators come up elsewhere; see `Failover`.
 
         Raises:
             ConfigError: There is no such broker, or it is down already; or an option cannot be.
         """
         options = Failover(**how)
+        check_flag("elect", elect)
 
         def stop() -> None:
             broker = self._broker(node_id, up=True)
@@ -287,6 +293,7 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
 
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
         """Restart every broker that is up, one after the other."""
+        Failover(**how)  # Raises ConfigError for invalid options also if no broker is up.
         for broker in self.brokers:
             if broker.up:
                 self.restart_broker(broker.node_id, **how)
@@ -309,11 +316,12 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         Raises:
             ConfigError: There is no such broker, release, API or version; or an option cannot be.
         """
-        dialect = Dialect.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
+        Failover(**how)  # Raises ConfigError for invalid options also if the broker is down.
+        release = EmulatedRelease.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
         broker = self._call(lambda: self._broker(node_id))
         if was_up := broker.up:
             self.stop_broker(node_id, **how)
-        self._call(lambda: self.cluster.speak(broker, dialect))
+        self._call(lambda: self.cluster.upgrade_broker(broker, release))
         if was_up:
             self.start_broker(node_id, **how)
 
@@ -326,10 +334,10 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         Raises:
             ConfigError: There is no such release, API or version.
         """
-        dialect = Dialect.of(like or self._like, self._proposals)
+        release = EmulatedRelease.of(like or self._like, self._proposals)
 
         def add() -> BrokerView:
-            broker = self.cluster.add_broker(dialect)
+            broker = self.cluster.add_broker(release)
             self._open(broker)
             return BrokerView.of(broker)
 
@@ -352,10 +360,10 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
 
         self._call(remove)
 
-    def _broker(self, node_id: int, *, up: bool | None = None) -> RunningBroker:
-        broker = self.cluster.brokers.get(node_id)
+    def _broker(self, node_id: int, *, up: bool | None = None) -> BrokerNode:
+        broker = self.cluster.brokers.get(node_id) if is_integer(node_id) else None
         if broker is None:
-            raise ConfigError(f"no broker {node_id}: expected one of {', '.join(map(str, self.cluster.brokers))}")
+            raise ConfigError(f"no broker {node_id!r}: expected one of {', '.join(map(str, self.cluster.brokers))}")
         if up is not None and broker.up is not up:
             raise ConfigError(f"broker {node_id} is {'up' if broker.up else 'down'} already")
         return broker

@@ -4,7 +4,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypedDict, Unpack
 
-from fakebroker.cluster.faults.injection import Rule
+from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.server.lifecycle import RunningCluster
@@ -47,7 +47,7 @@ class FaultHandle:
         fault: What it does.
     """
 
-    def __init__(self, cluster: "Faulting", rule: Rule) -> None:
+    def __init__(self, cluster: "Faulting", rule: ActiveFault) -> None:
         self._cluster = cluster
         self._rule = rule
         self.fault = rule.fault
@@ -57,7 +57,7 @@ class FaultHandle:
         """How many requests it did its work on."""
         return self._rule.hits
 
-    def is_of(self, rule: Rule) -> bool:
+    def is_of(self, rule: ActiveFault) -> bool:
         """Whether this is the handle of a rule."""
         return self._rule is rule
 
@@ -104,7 +104,7 @@ class Faulting(RunningCluster):
     @property
     def faults(self) -> list[FaultHandle]:
         """The faults in force, in the order in which they were added; those that are used up, too."""
-        return [FaultHandle(self, rule) for rule in self._call(lambda: list(self.cluster.faults.rules))]
+        return [FaultHandle(self, rule) for rule in self._call(lambda: list(self.cluster.faults.active))]
 
     def remove_fault(self, handle: FaultHandle) -> None:
         """End a fault, if it is still in force."""
@@ -112,7 +112,7 @@ class Faulting(RunningCluster):
 
     def clear_faults(self) -> None:
         """End all faults; answers that they hold back still go out when they are due."""
-        self._call(lambda: self.cluster.faults.rules.clear())
+        self._call(lambda: self.cluster.faults.active.clear())
 
     def set_broker(
         self,

@@ -12,11 +12,9 @@ from functools import lru_cache
 from os import PathLike
 from typing import Any, TypeVar
 
-from fakebroker.cluster.call import Call, Peer
-from fakebroker.cluster.cluster import Broker
-from fakebroker.cluster.exchange import is_error_code
+from fakebroker.cluster.call import Call, CallSummary, Peer, is_error_code
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.journal import JournalMode, Recorded
+from fakebroker.cluster.journal import JournalMode
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.schema import Field, Struct
@@ -47,15 +45,6 @@ class Head:
     mode: JournalMode
     dropped: int
     node_ids: tuple[int, ...]
-
-
-class RecordedBroker(Broker):
-    """A broker of which nothing is known any more but its node id."""
-
-    __slots__ = ()
-
-    def __init__(self, node_id: int) -> None:
-        self.node_id = node_id
 
 
 def write(path: str | PathLike[str], head: Head, calls: Sequence[Call]) -> None:
@@ -122,7 +111,7 @@ def _plain_call(call: Call) -> dict[str, object]:
         "client_id": call.client_id,
         "client_host": call.peer.client_host,
         "connection": call.connection_id,
-        "broker": call.broker.node_id,
+        "broker": call.node_id,
         "groups": call.group_ids,
         "members": call.member_ids,
         "size": call.size,
@@ -138,19 +127,23 @@ def _plain_call(call: Call) -> dict[str, object]:
     }
 
 
-def _call(entry: Any) -> Recorded:
+def _call(entry: Any) -> Call:
     api = API_BY_NAME[entry["api"]]
-    peer = Peer(RecordedBroker(entry["broker"]), entry["client_host"], entry["connection"])
-    call = Recorded(peer, api, entry["version"], entry["correlation_id"], entry["client_id"], None, entry["size"])
+    peer = Peer.recorded(entry["client_host"], entry["connection"])
+    call = Call(peer, api, entry["version"], entry["correlation_id"], entry["client_id"], None, entry["size"])
     if entry["fault"] is not None:
         call.fault = restored_fault(entry["fault"])
     if entry["request"] is not None:
         call.request = restored(api.request, entry["request"], call.api_version)
-    call.group_ids, call.member_ids = tuple(entry["groups"]), tuple(entry["members"])
     call.received_ms, call.answered_ms = entry["received_ms"], entry["answered_ms"]
-    call.answered_after = entry["answered_after"]
-    call.has_response, call.response_version = entry["has_response"], entry["response_version"]
-    call.errors = tuple(ErrorCode[name] for name in entry["errors"])
+    call.answered_after, call.response_version = entry["answered_after"], entry["response_version"]
+    call.summary = CallSummary(
+        node_id=entry["broker"],
+        group_ids=tuple(entry["groups"]),
+        member_ids=tuple(entry["members"]),
+        has_response=entry["has_response"],
+        errors=tuple(ErrorCode[name] for name in entry["errors"]),
+    )
     if entry["response"] is not None:
         call.response = restored(api.response, entry["response"], call.response_version)
     return call

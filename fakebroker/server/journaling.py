@@ -150,7 +150,7 @@ class JournalView(JournalQueries):
     def matcher(self, api: str | None, filters: Mapping[str, object]) -> Callable[[Call], bool]:
         """What tells whether a request is meant; see `journal_filters.matcher`."""
         self.check_kept()
-        return matcher(api, filters, chain(self.node_ids, (call.broker.node_id for call in self.calls)))
+        return matcher(api, filters, chain(self.node_ids, (call.node_id for call in self.calls)))
 
     def fail(self, why: str, calls: Sequence[Numbered], marks: Mapping[int, str]) -> NoReturn:
         """Fail an assertion.

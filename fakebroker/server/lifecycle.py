@@ -11,7 +11,8 @@ from typing import Self, TypeVar
 
 import trio
 
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.errors import ConfigError, ListenError
 from fakebroker.server.clock import Clock, ManualClock
 from fakebroker.server.connection import Connection
@@ -129,7 +130,7 @@ class RunningCluster:
             self._reactor.stop()
             raise
 
-    def _open(self, broker: Broker, port: int = 0) -> None:
+    def _open(self, broker: BrokerNode, port: int = 0) -> None:
         """Let a broker listen: at the port that it had, or else at this one; 0 is any."""
         held = self._held_ports.pop(broker.node_id, None)
         listener = held or bound(self.host, port)
@@ -138,13 +139,13 @@ class RunningCluster:
         self._ports[broker.node_id] = broker.port
         self._reactor.listen(broker, listener)
 
-    def _shut(self, broker: Broker, *, keep_port: bool) -> None:
+    def _shut(self, broker: BrokerNode, *, keep_port: bool) -> None:
         """Close a broker's port and connections; a port that is kept refuses connections until it opens again."""
         self._reactor.cut_off(broker)
         if keep_port:
             self._hold_port(broker)
 
-    def _refuse(self, broker: Broker, refuses: bool) -> None:
+    def _refuse(self, broker: BrokerNode, refuses: bool) -> None:
         """Close a broker's port, or open it again; its connections remain."""
         if refuses:
             self._reactor.close_port(broker)
@@ -152,7 +153,7 @@ class RunningCluster:
         elif broker.node_id in self._held_ports:
             self._open(broker)
 
-    def _hold_port(self, broker: Broker) -> None:
+    def _hold_port(self, broker: BrokerNode) -> None:
         if broker.node_id not in self._held_ports:
             self._held_ports[broker.node_id] = bound(self.host, broker.port)
 

@@ -16,8 +16,9 @@ from typing import TypeVar
 
 import trio
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import response_frame
 from fakebroker.server.clock import Clock
@@ -73,7 +74,7 @@ class Reactor:
         self.linger_s = 0.0
         self.watchers: list[Callable[[], bool]] = []
         self.connections: dict[int, Connection] = {}
-        self._listeners: dict[int, tuple[socket.socket, Broker]] = {}
+        self._listeners: dict[int, tuple[socket.socket, BrokerNode]] = {}
         self._poller = best_poller()
         self._max_request_bytes = cluster.config.number("socket.request.max.bytes")
         self._dirty: list[Connection] = []
@@ -83,20 +84,20 @@ class Reactor:
         self._is_accepting = True
         self._sleep = trio.CancelScope()
 
-    def listen(self, broker: Broker, listener: socket.socket) -> None:
+    def listen(self, broker: BrokerNode, listener: socket.socket) -> None:
         """Take connections for a broker from a bound and listening socket."""
         listener.setblocking(False)
         self._listeners[listener.fileno()] = (listener, broker)
         self._poller.register(listener.fileno(), READ)
 
-    def cut_off(self, broker: Broker) -> None:
+    def cut_off(self, broker: BrokerNode) -> None:
         """Close a broker's port and every connection to it."""
         self.close_port(broker)
         self.detours.reach.pop(broker.node_id, None)
         for connection in [each for each in self.connections.values() if each.broker is broker]:
             self.close(connection)
 
-    def close_port(self, broker: Broker) -> None:
+    def close_port(self, broker: BrokerNode) -> None:
         """Take no further connections for a broker."""
         for fd, (listener, owner) in list(self._listeners.items()):
             if owner is broker:
@@ -186,7 +187,7 @@ class Reactor:
         # Together: a client that is busy with the first answer need not be woken for the next.
         self._flush()
 
-    def _accept(self, listener: socket.socket, broker: Broker) -> None:
+    def _accept(self, listener: socket.socket, broker: BrokerNode) -> None:
         for _ in range(MAX_EVENTS):
             try:
                 sock, _ = listener.accept()
@@ -320,7 +321,7 @@ class Reactor:
             self.close(connection, "of an error in fakebroker, shown above")
             return
         if call.fault is not None:
-            frame = self.cluster.faults.spoiled(call.fault, frame)
+            frame = self.cluster.faults.corrupted(call.fault, frame)
         if self.detours.reach and connection.broker.node_id in self.detours.reach:
             self.detours.carry(connection, frame)
             return

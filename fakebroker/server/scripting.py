@@ -169,7 +169,7 @@ class Scripting(RunningCluster):
         delay_ms = None if seconds is None else seconds * 1000
         self._script(
             group_id,
-            lambda coordinator, group, now_ms: self.cluster.sync_delays.want(_lasting_name(group, member), delay_ms),
+            lambda coordinator, group, now_ms: self.cluster.sync_delays.delay(_lasting_name(group, member), delay_ms),
         )
 
     def release_sync(self, group_id: str, member: str) -> None:

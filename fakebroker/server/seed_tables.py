@@ -15,7 +15,7 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import Any, Protocol, runtime_checkable
 
-from fakebroker.cluster.group_seed import GroupSeed
+from fakebroker.cluster.seed import GroupSeed
 from fakebroker.errors import ConfigError
 
 _OF_GROUP = {"members": int, "generation": int, "state": str, "protocol": str}

@@ -1,13 +1,12 @@
 """Groups put there by a test, in any state, with or without a table that says which.
 
-What a seed means is `fakebroker.cluster.seeding`'s business; where tables come from, `seed_tables`'s.
+What a seed means is `fakebroker.cluster.seed`'s business; where tables come from, `seed_tables`'s.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 
-from fakebroker.cluster.group_seed import GroupSeed, MemberSeed, Offsets, PlaceName
-from fakebroker.cluster.seeding import seed_groups
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName, seed_groups
 from fakebroker.server.lifecycle import RunningCluster
 from fakebroker.server.seed_tables import Table, seeds_from
 
@@ -26,7 +25,7 @@ class Seeding(RunningCluster):
         offsets: Offsets | None = None,
         lag: int | Offsets | None = None,
         protocol: str = "range",
-        assignment: Mapping[str, Sequence[PlaceName]] | None = None,
+        assignment: Mapping[str, Sequence[PartitionName]] | None = None,
     ) -> None:
         """Put a group there, as if clients had brought it to where it is.
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from fakebroker.cluster import snapshot as snapshots
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.server.lifecycle import RunningCluster
 
@@ -59,7 +60,7 @@ class Snapshots(RunningCluster):
         self._call(reset)
 
     @contextmanager
-    def _ports_for(self, wanted: Mapping[int, Broker], *, cuts_all: bool) -> Iterator[None]:
+    def _ports_for(self, wanted: Mapping[int, BrokerNode], *, cuts_all: bool) -> Iterator[None]:
         """Close the ports of brokers that are not to be up or there; at the end open those of brokers that are now.
 
         Args:
@@ -84,7 +85,7 @@ class Snapshots(RunningCluster):
             if broker.up and node_id not in kept:
                 self._open(broker, self._ports.get(node_id, 0))
 
-    def _drop(self, broker: Broker) -> None:
+    def _drop(self, broker: BrokerNode) -> None:
         """Give a broker's port away."""
         self._shut(broker, keep_port=False)
         held = self._held_ports.pop(broker.node_id, None)

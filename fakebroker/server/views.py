@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
@@ -25,7 +26,7 @@ class BrokerView:
     up: bool
 
     @classmethod
-    def of(cls, broker: Broker) -> "BrokerView":
+    def of(cls, broker: BrokerNode) -> "BrokerView":
         return cls(broker.node_id, broker.host, broker.port, broker.up)
 
 

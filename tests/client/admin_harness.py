@@ -47,7 +47,7 @@ def talk(cluster: FakeCluster, *apis: str) -> list[str]:
 
 
 def told(call: Call) -> str:
-    return f"{call.broker.node_id} {call.api.name} v{call.api_version} {' '.join(names(call.request))}"
+    return f"{call.node_id} {call.api.name} v{call.api_version} {' '.join(names(call.request))}"
 
 
 def names(request: Any) -> Iterable[str]:

@@ -2,7 +2,8 @@
 
 from typing import Any, TypeVar
 
-from fakebroker.client.member.assignors import Subscription, TopicPartition
+from fakebroker.client.member.assignors import Subscription
+from fakebroker.client.member.consumer_protocol import encode_assignment, encode_subscription
 from fakebroker.client.member.effects import (
     Assigned,
     Discover,
@@ -12,8 +13,10 @@ from fakebroker.client.member.effects import (
     GroupResponse,
     Send,
 )
-from fakebroker.client.member.member import Member, MemberSettings, MemberState
-from fakebroker.client.member.subscription import encode_assignment, encode_subscription
+from fakebroker.client.member.member import Member
+from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.states import MemberState
+from fakebroker.client.topics import TopicPartition
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fakebroker.protocol.messages.offset_commit import (
@@ -97,7 +100,7 @@ class Bench:
         self.answer(request, refusal(request, error))
 
     def discovered(self) -> None:
-        self.member.discovered(1, "b1", 9092, self.now_ms)
+        self.member.discovered(self.now_ms)
 
     # On the way into a group, each starting from the state that the one before ends in.
 

@@ -13,13 +13,13 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from fakebroker.client.consumer.asks import Ask, Happening, Lane
-from fakebroker.client.consumer.consumer_errors import CommitFailed, ConsumerError
+from fakebroker.client.consumer.consumer_core import ConsumerCore
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
-from fakebroker.client.consumer.consumption import Consumption
-from fakebroker.client.consumer.decoding import ConsumerRecord
-from fakebroker.client.consumer.group_offsets import Ticket
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.consumer.group_offsets import OffsetOperation
+from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
+from fakebroker.client.consumer.records import ConsumerRecord
+from fakebroker.client.errors import CommitFailed, ConsumerError
+from fakebroker.client.topics import TopicPartition
 from fakebroker.client.versions import in_shape_of, versions_of
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.controller import Failover
@@ -39,7 +39,7 @@ class Link:
     node_id: int
     lane: Lane
     peer: Peer
-    in_flight: dict[int, Ask] = field(default_factory=dict)
+    in_flight: dict[int, OutboundRequest] = field(default_factory=dict)
     queue: deque[Call] = field(default_factory=deque)
     serving: Call | None = None
     is_cut: bool = False
@@ -50,11 +50,11 @@ class Link:
 class App:
     """An application: it polls, and is done with what a poll gave when it polls again."""
 
-    core: Consumption
+    core: ConsumerCore
     batch: list[ConsumerRecord] = field(default_factory=list)
-    ticket: Ticket | None = None  # of the commit that its callback waits for
-    group_asks: deque[Ask] = field(default_factory=deque)
-    group_current: Ask | None = None
+    ticket: OffsetOperation | None = None  # of the commit that its callback waits for
+    group_asks: deque[OutboundRequest] = field(default_factory=deque)
+    group_current: OutboundRequest | None = None
     links: dict[tuple[int, Lane], Link] = field(default_factory=dict)
     stalled_until_ms: float = 0.0
     is_running: bool = True
@@ -100,7 +100,7 @@ class ConsumerLab:
                 fetch_max_wait_ms=2_000,
                 metadata_max_age_ms=3_000,
             )
-            app = self.apps[index] = App(Consumption(settings))
+            app = self.apps[index] = App(ConsumerCore(settings))
             app.core.subscribe(list(self.topics()), self.now_ms)
             self._poll_on(app)
 
@@ -229,10 +229,10 @@ class ConsumerLab:
     def _poll(self, app: App) -> None:
         if app.ticket is None:
             self._process(app)
-            app.core.polled(self.now_ms)
+            app.core.begin_poll(self.now_ms)
         if self._call_back(app):
             try:
-                app.batch = app.core.take(self.now_ms)
+                app.batch = app.core.take_records(self.now_ms)
             except ConsumerError as error:
                 raise AssertionError(f"{app.core.settings.client_id}: {error}") from error
 
@@ -248,36 +248,36 @@ class ConsumerLab:
                 return False
             app.ticket = None
         while app.core.callbacks:
-            happening, _ = app.core.callbacks.popleft()
-            if happening is Happening.REVOKED:
+            event, _ = app.core.callbacks.popleft()
+            if event is RebalanceEvent.REVOKED:
                 try:
                     app.ticket = app.core.commit(None, self.now_ms)
                 except CommitFailed:
                     continue
                 if app.ticket is not None:
                     return False
-        app.core.called_back(self.now_ms)
+        app.core.callbacks_done(self.now_ms)
         return True
 
     # The consumers' side of the network
 
     def _carry_out(self, app: App) -> None:
-        asks, app.core.asks = app.core.asks, []
-        for ask in asks:
-            if ask.lane is Lane.GROUP:
-                app.group_asks.append(ask)
+        outbounds, app.core.outbound = app.core.outbound, []
+        for outbound in outbounds:
+            if outbound.lane is Lane.GROUP:
+                app.group_asks.append(outbound)
             else:
-                self._send(app, ask)
+                self._send(app, outbound)
         current = app.group_current
-        if current is not None and not app.core.wants(current):
+        if current is not None and not app.core.needs(current):
             app.group_current = None
-            assert current.to is not None
-            self._cut(self._link(app, current.to, Lane.GROUP))
+            assert current.node_id is not None
+            self._cut(self._link(app, current.node_id, Lane.GROUP))
         while app.group_asks and app.group_current is None:
-            ask = app.group_asks.popleft()
-            if app.core.wants(ask):
-                app.group_current = ask
-                self._send(app, ask)
+            outbound = app.group_asks.popleft()
+            if app.core.needs(outbound):
+                app.group_current = outbound
+                self._send(app, outbound)
 
     def _link(self, app: App, node_id: int, lane: Lane) -> Link:
         if (node_id, lane) not in app.links:
@@ -285,15 +285,15 @@ class ConsumerLab:
             app.links[node_id, lane] = Link(app, node_id, lane, peer)
         return app.links[node_id, lane]
 
-    def _send(self, app: App, ask: Ask) -> None:
-        node_id = self.random.choice([1, 2, 3]) if ask.to is None else ask.to
-        link = self._link(app, node_id, ask.lane)
-        version = versions_of(type(ask.request)).last
-        request = carried(in_shape_of(version, ask.request), version)
+    def _send(self, app: App, outbound: OutboundRequest) -> None:
+        node_id = self.random.choice([1, 2, 3]) if outbound.node_id is None else outbound.node_id
+        link = self._link(app, node_id, outbound.lane)
+        version = versions_of(type(outbound.request)).last
+        request = carried(in_shape_of(version, outbound.request), version)
         call = Call(
             link.peer, api_of(request), version, next(self._correlation_ids), app.core.settings.client_id, request, 0
         )
-        link.in_flight[id(call)] = ask
+        link.in_flight[id(call)] = outbound
         self._travel(link, "out", lambda: self._arrive(link, call))
 
     def _travel(self, link: Link, direction: str, arrive: Callable[[], None]) -> None:
@@ -305,13 +305,13 @@ class ConsumerLab:
 
     def _lose(self, link: Link) -> None:
         """The connection breaks, and the consumer notices at once."""
-        asks = list(link.in_flight.values())
+        outbounds = list(link.in_flight.values())
         self._cut(link)
         app = link.app
         if link.lane is Lane.GROUP:
             app.group_current = None
-        for ask in asks:
-            app.core.unanswered(ask, self.now_ms)
+        for outbound in outbounds:
+            app.core.unanswered(outbound, self.now_ms)
         self._carry_out(app)
 
     def _cut(self, link: Link) -> None:
@@ -350,12 +350,12 @@ class ConsumerLab:
         return link
 
     def _deliver(self, link: Link, call: Call) -> None:
-        ask = link.in_flight.pop(id(call), None)
-        if ask is None:
+        outbound = link.in_flight.pop(id(call), None)
+        if outbound is None:
             return
         app = link.app
         if link.lane is Lane.GROUP:
             app.group_current = None
         assert call.response is not None
-        app.core.answered(ask, carried(call.response, call.api_version), self.now_ms)
+        app.core.answered(outbound, carried(call.response, call.api_version), self.now_ms)
         self._carry_out(app)

@@ -7,8 +7,8 @@ import trio
 
 from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
-from fakebroker.client.consumer.decoding import ConsumerRecord
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.consumer.records import ConsumerRecord
+from fakebroker.client.topics import TopicPartition
 from fakebroker.cluster.handlers import fetch
 from fakebroker.protocol.records import Record, encode_batch
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
-from fakebroker.client.member.assignors import TopicPartition
 from fakebroker.client.member.effects import Discover, FetchMetadata, GroupRequest, GroupResponse, Send
-from fakebroker.client.member.member import Member, MemberSettings, MemberState
+from fakebroker.client.member.member import Member
+from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.requests import fetched_offsets
+from fakebroker.client.member.states import MemberState
+from fakebroker.client.topics import TopicPartition
 from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
@@ -174,7 +176,7 @@ class Lab:
             member.discovery_failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.now_ms)
         else:
             self._cut(member)
-            member.discovered(1, "b1", 9092, self.now_ms)
+            member.discovered(self.now_ms)
 
     def _send(self, member: Member, request: GroupRequest) -> None:
         link = self._links.setdefault(member, Link(member))

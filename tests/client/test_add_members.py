@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from fakebroker.client.admin.admin import NoBatchJoin
-from fakebroker.client.admin.results import GroupError, MemberError
-from fakebroker.client.connection import UnsupportedVersion
 from fakebroker.client.consumer.consumer import Consumer
+from fakebroker.client.errors import GroupError, MemberError, NoBatchJoin, UnsupportedVersion
 from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ConfigError, ErrorCode
 from tests.client.admin_harness import CLIENT_ID, administered, groups_of, talk

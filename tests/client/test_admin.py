@@ -8,8 +8,7 @@ import trio
 from fakebroker import FakeCluster
 from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import GroupListing, Node, OffsetAndMetadata
-from fakebroker.client.admin.results import GroupError, TransactionError
-from fakebroker.client.connection import BrokerUnreachable, UnsupportedVersion
+from fakebroker.client.errors import BrokerUnreachable, GroupError, TransactionError, UnsupportedVersion
 from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse

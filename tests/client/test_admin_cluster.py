@@ -5,8 +5,7 @@ import trio
 import trio.testing
 
 from fakebroker.client.admin.descriptions import NewTopic, PartitionDescription
-from fakebroker.client.admin.results import BrokerError, TopicError
-from fakebroker.client.connection import UnsupportedVersion
+from fakebroker.client.errors import BrokerError, TopicError, UnsupportedVersion
 from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout
 from tests.client.admin_harness import administered
 from tests.client.trio_runner import in_trio_with_sockets

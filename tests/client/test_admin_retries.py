@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker.client.admin.batching import MOST_KEYS_IN_A_REQUEST, NoBatchedFindCoordinators, NoBatchedOffsetFetch
-from fakebroker.client.admin.results import AdminError
-from fakebroker.client.connection import UnsupportedVersion
+from fakebroker.client.admin.batched_requests import MAX_KEYS_PER_REQUEST
+from fakebroker.client.errors import AdminError, NoBatchedFindCoordinators, NoBatchedOffsetFetch, UnsupportedVersion
 from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ErrorCode
 from tests.client.admin_harness import CLIENT_ID, PARTITION, administered, groups_of, talk
@@ -223,11 +222,11 @@ async def test_requests_for_ten_thousand_groups(release: str | None, lookups: in
 
 @in_trio_with_sockets
 async def test_more_groups_than_go_into_a_request_take_several() -> None:
-    groups = [f"group-{number}" for number in range(MOST_KEYS_IN_A_REQUEST + 1)]
+    groups = [f"group-{number}" for number in range(MAX_KEYS_PER_REQUEST + 1)]
     async with administered(1) as (cluster, admin):
         assert list((await admin.list_group_offsets(dict.fromkeys(groups))).all()) == groups
         sizes = [len(call.group_ids) for api in CONVERSATION for call in cluster.requests(api)]
-        assert sizes == [MOST_KEYS_IN_A_REQUEST, 1, MOST_KEYS_IN_A_REQUEST, 1]
+        assert sizes == [MAX_KEYS_PER_REQUEST, 1, MAX_KEYS_PER_REQUEST, 1]
 
 
 @in_trio_with_sockets

@@ -14,12 +14,12 @@ from fakebroker.client.member.assignors import (
     ASSIGNORS,
     Assignments,
     Subscription,
-    TopicPartition,
     assign_cooperative_sticky,
     assign_range,
     assign_round_robin,
     assign_sticky,
 )
+from fakebroker.client.topics import TopicPartition
 
 TOPICS = ("t0", "t1", "t2")
 counts = st.fixed_dictionaries({}, optional={topic: st.integers(0, 7) for topic in TOPICS})

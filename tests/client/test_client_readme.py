@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import fakebroker.client
-from fakebroker.client.member.member import TRANSITIONS, MemberState
+from fakebroker.client.member.states import TRANSITIONS, MemberState
 
 README = Path(fakebroker.client.__file__).parent / "README.md"
 

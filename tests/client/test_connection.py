@@ -7,7 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from fakebroker.client.connection import Connection, ConnectionLost, UnsupportedVersion
+from fakebroker.client.connection import Connection
+from fakebroker.client.errors import ConnectionLost, UnsupportedVersion
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest

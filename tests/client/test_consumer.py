@@ -9,7 +9,9 @@ import trio.testing
 
 from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
-from fakebroker.client.consumer.consumer_errors import (
+from fakebroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
+from fakebroker.client.consumer.records import ConsumerRecord
+from fakebroker.client.errors import (
     CommitFailed,
     EmptySubscription,
     InitialOffsetUnknown,
@@ -17,9 +19,7 @@ from fakebroker.client.consumer.consumer_errors import (
     OffsetOutOfRange,
     PartitionsNotAssigned,
 )
-from fakebroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
-from fakebroker.client.consumer.decoding import ConsumerRecord
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import Record, encode_batch

@@ -9,8 +9,8 @@ import trio
 
 from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
-from fakebroker.client.consumer.consumer_errors import CommitFailed, ConsumerError
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.errors import CommitFailed, ConsumerError
+from fakebroker.client.topics import TopicPartition
 from fakebroker.client.versions import versions_of
 from fakebroker.cluster.faults.error_catalog import PLACES
 from fakebroker.protocol.registry import API_BY_NAME

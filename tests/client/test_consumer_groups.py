@@ -7,10 +7,11 @@ from typing import Any, cast
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.client.consumer.consumer_errors import CommitFailed, GroupFailed
-from fakebroker.client.consumer.decoding import ConsumerRecord
-from fakebroker.client.member.assignors import Assignments, Subscription, TopicPartition, assign_round_robin
-from fakebroker.client.member.member import MemberState
+from fakebroker.client.consumer.records import ConsumerRecord
+from fakebroker.client.errors import CommitFailed, GroupFailed
+from fakebroker.client.member.assignors import Assignments, Subscription, assign_round_robin
+from fakebroker.client.member.states import MemberState
+from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode
 from tests.client.consuming import DEADLINE_S, P0, P1, P2, committed, consumer, poll_until, produce, read
 from tests.client.trio_runner import in_trio_with_sockets

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fakebroker.client.member.assignors import ASSIGNORS
-from fakebroker.client.member.member import MemberState
+from fakebroker.client.member.states import MemberState
 from tests.client.consumer_lab import ConsumerLab
 
 SIZE = 3

@@ -7,7 +7,7 @@ import trio
 
 from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
-from fakebroker.client.consumer.consumer_errors import GroupFailed, InvalidSubscription
+from fakebroker.client.errors import GroupFailed, InvalidSubscription
 from fakebroker.errors import ConfigError
 from tests.client.consuming import DEADLINE_S, P0, consumer
 from tests.client.trio_runner import in_trio_with_sockets

@@ -37,7 +37,7 @@ def test_a_commit_that_is_tried_again_leaves_out_what_a_later_one_has_committed(
     assert committed(again) == {1: 4}
     offsets.answered(again, answer(ErrorCode.NONE), 5)
     assert older.error is ErrorCode.NONE
-    assert not offsets.is_waiting
+    assert not offsets.is_pending
 
 
 def test_what_is_to_be_sent_again_is_not_awaited_from_whom_it_was_sent_to_first() -> None:

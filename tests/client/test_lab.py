@@ -12,7 +12,9 @@ from hypothesis import given, settings, strategies as st
 
 from fakebroker.client.member.assignors import ASSIGNORS
 from fakebroker.client.member.effects import GroupRequest, GroupResponse, Send
-from fakebroker.client.member.member import Member, MemberSettings, MemberState
+from fakebroker.client.member.member import Member
+from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
 from tests.client.bench import START_MS, refusal
 from tests.client.lab import Lab
@@ -156,7 +158,7 @@ INPUTS: list[Input] = [
     lambda member, asked, now_ms, data: member.crash(now_ms),
     lambda member, asked, now_ms, data: member.commit(now_ms),
     lambda member, asked, now_ms, data: member.connection_lost(now_ms),
-    *[lambda member, asked, now_ms, data: member.discovered(1, "b1", 9092, now_ms)] * 3,
+    *[lambda member, asked, now_ms, data: member.discovered(now_ms)] * 3,
     lambda member, asked, now_ms, data: member.discovery_failed(ErrorCode.NETWORK_EXCEPTION, now_ms),
     lambda member, asked, now_ms, data: member.metadata({"t": data.draw(st.integers(0, 3))}, now_ms),
     *[lambda member, asked, now_ms, data: member.tick(now_ms)] * 2,

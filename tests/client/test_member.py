@@ -3,10 +3,11 @@
 import pytest
 
 from fakebroker.client.member.assignors import Subscription
-from fakebroker.client.member.effects import CommitFailed, Fatal, FetchMetadata, Revoked, Send
-from fakebroker.client.member.member import Member, MemberSettings, MemberState
-from fakebroker.client.member.states import TRANSITIONS
-from fakebroker.client.member.subscription import decode_assignment, decode_subscription
+from fakebroker.client.member.consumer_protocol import decode_assignment, decode_subscription
+from fakebroker.client.member.effects import CommitRejected, Fatal, FetchMetadata, Revoked, Send
+from fakebroker.client.member.member import Member
+from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.states import TRANSITIONS, MemberState
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponseMember
@@ -133,7 +134,7 @@ def test_a_group_that_is_not_ours_to_lead_is_fatal(protocol_type: str, metadata:
     response.protocol_type = protocol_type
     response.members = [JoinGroupResponseMember(member_id="n", metadata=metadata)]
     bench.answer(bench.start_joining(), response)
-    assert sentence in bench.only(Fatal).sentence
+    assert sentence in bench.only(Fatal).message
 
 
 def test_an_assignment_of_no_bytes_is_fatal() -> None:
@@ -231,11 +232,11 @@ def test_a_commit_outside_a_generation_fails_at_once() -> None:
     bench = Bench()
     join = bench.start_joining()
     bench.member.commit(bench.now_ms)
-    assert bench.only(CommitFailed).error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.only(CommitRejected).error is ErrorCode.REBALANCE_IN_PROGRESS
     bench.assign(bench.follow(join), P0)
     bench.member.connection_lost(bench.now_ms)
     bench.member.commit(bench.now_ms)
-    assert bench.only(CommitFailed).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.only(CommitRejected).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 # The end

@@ -4,7 +4,8 @@ import pytest
 import trio
 import trio.testing
 
-from fakebroker.client.connection import BrokerUnreachable, Connection
+from fakebroker.client.connection import Connection
+from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from tests.client.broker import Broker, heartbeat

@@ -4,7 +4,8 @@ import pytest
 import trio
 
 from fakebroker import FakeCluster
-from fakebroker.client.connection import BrokerUnreachable, Connection, ConnectionLost
+from fakebroker.client.connection import Connection
+from fakebroker.client.errors import BrokerUnreachable, ConnectionLost
 from fakebroker.client.pool import BrokerPool, addresses
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse

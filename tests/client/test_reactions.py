@@ -2,8 +2,8 @@
 
 import pytest
 
-from fakebroker.client.member.effects import CommitFailed, Discover, Fatal, Revoked, Send
-from fakebroker.client.member.member import MemberState
+from fakebroker.client.member.effects import CommitRejected, Discover, Fatal, Revoked, Send
+from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -25,7 +25,7 @@ def assert_fatal(bench: Bench, error: int) -> None:
     fatal = effects[-1]
     assert isinstance(fatal, Fatal)
     assert fatal.error == error
-    assert ErrorCode(error).name in fatal.sentence
+    assert ErrorCode(error).name in fatal.message
     assert all(isinstance(effect, Revoked) and effect.lost for effect in effects[:-1])
     assert bench.state() is MemberState.DOWN
     assert bench.member.next_deadline() is None
@@ -35,7 +35,7 @@ def assert_rediscovers(bench: Bench) -> None:
     """After the first back-off, holding on to its partitions and asking the old coordinator nothing more."""
     assert bench.state() is MemberState.REDISCOVERING
     assert bench.effects() == []
-    assert bench.member.coordinator is None
+    assert not bench.member.has_coordinator
     bench.advance(99)
     assert bench.effects() == []
     bench.advance(1)
@@ -250,7 +250,7 @@ def test_a_commit_of_a_lost_generation_fails_and_joins_again(error: int, member_
     bench, commit = committing()
     bench.refuse(commit, error)
     failed, revoked, send = bench.effects()
-    assert failed == CommitFailed(ErrorCode(error), bench.now_ms)
+    assert failed == CommitRejected(ErrorCode(error), bench.now_ms)
     assert revoked == Revoked((P0,), True, bench.now_ms)
     assert isinstance(send, Send)
     assert isinstance(send.request, JoinGroupRequest)
@@ -262,7 +262,7 @@ def test_a_commit_during_a_rebalance_fails_and_rejoins() -> None:
     bench, commit = committing()
     bench.refuse(commit, 27)
     failed, send = bench.effects()
-    assert failed == CommitFailed(ErrorCode.REBALANCE_IN_PROGRESS, bench.now_ms)
+    assert failed == CommitRejected(ErrorCode.REBALANCE_IN_PROGRESS, bench.now_ms)
     assert isinstance(send, Send)
     bench.refuse(send.request, 27)
     assert bench.sent(JoinGroupRequest).member_id == "m"
@@ -282,7 +282,7 @@ def test_a_commit_of_an_earlier_generation_only_fails(error: int) -> None:
     bench.refuse(bench.sent(HeartbeatRequest), 25)
     bench.assign(bench.follow(bench.sent(JoinGroupRequest), generation_id=2, member_id="n"), P0)
     bench.refuse(commit, error)
-    assert bench.only(CommitFailed).error == error
+    assert bench.only(CommitRejected).error == error
     assert bench.state() is MemberState.PART_OF_GROUP
 
 
@@ -290,7 +290,7 @@ def test_a_commit_of_an_earlier_generation_only_fails(error: int) -> None:
 def test_a_commit_that_is_refused_for_itself_is_reported_and_nothing_else(error: int) -> None:
     bench, commit = committing()
     bench.refuse(commit, error)
-    assert bench.only(CommitFailed).error == error
+    assert bench.only(CommitRejected).error == error
     assert bench.state() is MemberState.PART_OF_GROUP
 
 

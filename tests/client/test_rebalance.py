@@ -2,10 +2,10 @@
 
 import pytest
 
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.member.consumer_protocol import decode_subscription, encode_assignment
 from fakebroker.client.member.effects import Assigned, Discover, Revoked, Send
-from fakebroker.client.member.member import MemberState
-from fakebroker.client.member.subscription import decode_subscription, encode_assignment
+from fakebroker.client.member.states import MemberState
+from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -303,8 +303,7 @@ def test_a_connection_that_is_lost_while_the_coordinator_is_looked_for_changes_n
 
 def test_news_of_the_coordinator_that_nobody_asked_for_is_ignored() -> None:
     bench = Bench().enter(P0)
-    bench.member.discovered(2, "b2", 9092, bench.now_ms)
+    bench.member.discovered(bench.now_ms)
     bench.member.discovery_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED, bench.now_ms)
     assert bench.effects() == []
-    assert bench.member.coordinator is not None
-    assert bench.member.coordinator.node_id == 1
+    assert bench.member.has_coordinator

@@ -2,9 +2,9 @@
 
 import pytest
 
+from fakebroker.client.member.consumer_protocol import decode_subscription
 from fakebroker.client.member.effects import OffsetUnknown, Revoked, Revoking, Send
-from fakebroker.client.member.member import MemberState
-from fakebroker.client.member.subscription import decode_subscription
+from fakebroker.client.member.states import MemberState
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
@@ -26,7 +26,7 @@ def held(**settings: object) -> Bench:
 def test_an_eager_member_asks_for_all_that_it_has_and_waits() -> None:
     bench = held(commit_interval_ms=0)
     assert bench.only(Revoking).partitions == (P0, P1)
-    assert (bench.state(), bench.member.assigned, bench.member.giving_up) == (MemberState.STOPPED, (P0, P1), (P0, P1))
+    assert (bench.state(), bench.member.assigned, bench.member.revoking) == (MemberState.STOPPED, (P0, P1), (P0, P1))
     bench.advance(HEARTBEAT_MS)
     assert isinstance(bench.only(Send).request, HeartbeatRequest)
     bench.member.revoked(bench.now_ms)
@@ -79,7 +79,7 @@ def test_a_generation_that_is_lost_meanwhile_is_not_waited_for() -> None:
     bench.advance(HEARTBEAT_MS)
     bench.refuse(bench.sent(HeartbeatRequest), 25)
     assert bench.effects()[0] == Revoked((P0, P1), True, bench.now_ms)
-    assert bench.member.giving_up == ()
+    assert bench.member.revoking == ()
 
 
 def test_a_coordinator_that_is_lost_meanwhile_does_not_make_it_ask_again() -> None:
@@ -97,7 +97,7 @@ def test_a_cooperative_member_asks_for_what_the_new_generation_takes_from_it() -
     sync = bench.follow(bench.sent(JoinGroupRequest), generation_id=2)
     bench.assign(sync, P1, P2)
     assert set(bench.member.assigned) == {P0, P1, P2}
-    assert (bench.member.giving_up, bench.state()) == ((P0,), MemberState.STOPPED)
+    assert (bench.member.revoking, bench.state()) == ((P0,), MemberState.STOPPED)
     bench.member.revoked(bench.now_ms)
     revoked, join = bench.effects()
     assert revoked == Revoked((P0,), False, bench.now_ms)

@@ -11,7 +11,7 @@ from typing import Any
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.settings import Config
-from fakebroker.cluster.emulation import dialects
+from fakebroker.cluster.emulation import emulated_releases
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.protocol.codec import decode, encode
@@ -68,7 +68,7 @@ class Harness:
         ids = count(1)
         self.now_ms = START_MS
         self.cluster = Cluster(
-            dialects=dialects(brokers, as_version, {}, proposals),
+            releases=emulated_releases(brokers, as_version, {}, proposals),
             topics={"news": 1} if topics is None else topics,
             config=Config({"offsets.topic.num.partitions": 2} | (config or {})),
             new_id=lambda: next(ids).to_bytes(16, "big"),

@@ -6,7 +6,7 @@ import pytest
 
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
 from fakebroker.cluster.configs.changes import Operation, ResourceType
-from fakebroker.cluster.configs.definition import ConfigKey, ConfigType
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.resolution import ConfigSource
 from fakebroker.cluster.configs.settings import SETTINGS
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
@@ -557,4 +557,4 @@ def test_the_offsets_topic_is_not_cut() -> None:
 def test_every_default_is_a_good_value(keys: dict[str, ConfigKey]) -> None:
     told_defaults = {name: key.default_text for name, key in keys.items() if key.default_text is not None}
     assert {name: keys[name].value_fault(text) for name, text in told_defaults.items()} == dict.fromkeys(told_defaults)
-    assert {name: keys[name].told(text) for name, text in told_defaults.items()} == told_defaults
+    assert {name: keys[name].normalized(text) for name, text in told_defaults.items()} == told_defaults

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from fakebroker.cluster.logs.compacted_log import CompactedLog
+from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.offsets_topic import append_records, parse_record, read_records, record_key, record_value
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
@@ -259,7 +259,7 @@ def test_a_log_larger_than_one_read_is_read_to_its_end() -> None:
 
 
 def test_a_compacted_log_gives_the_last_value_of_each_key() -> None:
-    log = CompactedLog(window_records=1)
+    log = PartitionLog(compactor=Compactor(window_records=1))
     for offset in range(1_000):
         record = replace(OFFSET, partition=offset % 3, value=replace(COMMITTED, offset=offset))
         append_records(log, [record], leader_epoch=0, now_ms=0)

@@ -1,11 +1,12 @@
 """Leaders that change: what clients are told before, during and after, message by message."""
 
+from math import inf, nan
 from typing import Any
 
 import pytest
 
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.emulation import Broker, Dialect
+from fakebroker.cluster.emulation import Broker, EmulatedRelease
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord
@@ -198,6 +199,65 @@ def test_a_zombie_can_become_the_coordinator_again() -> None:
     assert group.committed(OLD) == 9
 
 
+@pytest.mark.parametrize("moves", [(2, 3), (2, NO_LEADER, 3), (2, 3, 2, 3)])
+def test_several_zombies_of_one_partition(moves: tuple[int, ...]) -> None:
+    group = Group().sync()
+    group.commit(7)
+    for node_id in moves:
+        group.move(node_id, zombie=True)
+    assert [group.beat(node_id) for node_id in (1, 2, 3)] == [0, 0, 0]
+    assert group.commit(8, 1) == group.commit(9, 2) == 0
+    assert group.committed(3) == 7, "what a zombie writes is lost"
+    group.h.cluster.controller.stop_zombies(group.h.now_ms)
+    assert [group.beat(node_id) for node_id in (1, 2, 3)] == [16, 16, 0]
+    group.move(1)
+    assert [group.beat(node_id) for node_id in (1, 2, 3)] == [0, 16, 16]
+    assert group.committed(1) == 7
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_broker_that_stops_is_not_a_zombie_and_an_earlier_zombie_remains_one(is_removed: bool) -> None:
+    group = Group().sync()
+    group.commit(7)
+    cluster, now_ms, how = group.h.cluster, group.h.now_ms, Failover(zombie=True)
+    group.move(2)
+    group.move(3, zombie=True)
+    if is_removed:
+        cluster.remove_broker(cluster.brokers[3], now_ms, how)
+    else:
+        cluster.controller.stop_broker(cluster.brokers[3], now_ms, how)
+        cluster.controller.start_broker(cluster.brokers[3], now_ms, how)
+        assert group.beat(3) == 16
+    assert cluster.controller.zombies(0) == [2]
+    assert (group.beat(1), group.beat(2)) == (0, 0)
+    cluster.controller.stop_zombies(now_ms)
+    assert (group.beat(1), group.beat(2)) == (0, 16)
+    group.move(2)
+    assert group.committed(2) == 7
+
+
+def test_a_zombie_that_restarts_is_not_one_any_more() -> None:
+    group = Group().sync()
+    group.move(2, zombie=True)
+    group.move(3, zombie=True)
+    controller, first = group.h.cluster.controller, group.h.cluster.brokers[1]
+    controller.stop_broker(first, group.h.now_ms, Failover())
+    assert controller.zombies(0) == [2]
+    controller.start_broker(first, group.h.now_ms, Failover())
+    assert [group.beat(node_id) for node_id in (1, 2, 3)] == [16, 0, 0]
+
+
+def test_a_broker_that_is_still_loading_does_not_become_a_zombie() -> None:
+    group = Group().sync()
+    group.commit(7)
+    group.move(2, load_ms=1000)
+    group.move(3, zombie=True)
+    assert group.h.cluster.controller.zombies(0) == []
+    assert (group.beat(2), group.committed(2), group.committed(3)) == (16, ErrorCode.NOT_COORDINATOR, 7)
+    group.h.advance(1000)
+    assert group.beat(2) == 16
+
+
 def test_look_ups_can_be_stale() -> None:
     group = Group().sync()
     group.move(stale_ms=1000)
@@ -245,11 +305,120 @@ def test_a_broker_stops_and_starts(elect: bool) -> None:
     assert (group.found(), group.committed(home), group.beat(home)) == (home, 7, 0)
 
 
+# Partitions that await their last leader
+
+
+class AwaitingGroup(Group):
+    """A group whose coordinator, broker 2, was stopped with `elect=False`."""
+
+    def __init__(self, **config: object) -> None:
+        super().__init__(**config)
+        self.sync().commit(7)
+        self.move(2)
+        self.stop(2, elect=False)
+
+    def stop(self, node_id: int, *, elect: bool = True) -> None:
+        cluster = self.h.cluster
+        cluster.controller.stop_broker(cluster.brokers[node_id], self.h.now_ms, Failover(), elect=elect)
+
+    def start(self, node_id: int) -> None:
+        cluster = self.h.cluster
+        cluster.controller.start_broker(cluster.brokers[node_id], self.h.now_ms, Failover())
+
+    def remove(self, node_id: int) -> None:
+        cluster = self.h.cluster
+        cluster.remove_broker(cluster.brokers[node_id], self.h.now_ms, Failover())
+
+    def is_without_leader(self) -> bool:
+        return self.partition.leader_id == NO_LEADER and self.found() == -ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("others", [[1], [3], [1, 3], [3, 1, 3]])
+def test_other_brokers_that_start_do_not_lead_a_partition_that_awaits_its_last_leader(others: list[int]) -> None:
+    group = AwaitingGroup()
+    for node_id in others:
+        group.stop(node_id)
+        group.start(node_id)
+        assert group.is_without_leader()
+    group.start(2)
+    assert (group.found(), group.committed(2), group.partition.replicas[0]) == (2, 7, 1)
+
+
+def test_a_partition_awaits_its_last_leader_while_brokers_are_added_and_removed() -> None:
+    group = AwaitingGroup()
+    group.h.cluster.add_broker(EmulatedRelease.of(Broker()))
+    group.remove(1)
+    assert group.partition.replicas == (2, 3, 4)
+    assert group.is_without_leader()
+    group.start(2)
+    assert (group.found(), group.committed(2)) == (2, 7)
+
+
+def test_a_partition_elects_another_leader_if_the_last_one_is_removed() -> None:
+    group = AwaitingGroup()
+    group.remove(2)
+    assert (group.found(), group.committed(1)) == (1, 7)
+
+
+def test_the_first_broker_that_starts_leads_if_the_last_leader_was_removed() -> None:
+    group = AwaitingGroup()
+    group.stop(1)
+    group.stop(3)
+    group.remove(2)
+    group.start(3)
+    assert (group.found(), group.committed(3)) == (3, 7)
+
+
+def test_a_partition_moved_to_no_leader_after_its_last_leader_was_removed() -> None:
+    group = AwaitingGroup()
+    group.start(2)
+    for node_id in (1, 3, 2):
+        group.stop(node_id)
+    group.remove(2)
+    group.move(NO_LEADER)
+    group.h.cluster.add_broker(EmulatedRelease.of(Broker()))
+    group.remove(1)
+    group.start(3)
+    assert group.is_without_leader()
+    group.move(4)
+    assert (group.found(), group.committed(4)) == (4, 7)
+
+
+def test_a_partition_that_was_moved_does_not_await_its_last_leader() -> None:
+    group = AwaitingGroup()
+    group.move(3)
+    assert (group.found(), group.committed(3)) == (3, 7)
+    group.start(2)
+    group.stop(3)
+    assert (group.found(), group.committed(1)) == (1, 7)
+
+
+def test_the_first_replica_that_starts_leads_if_all_were_down() -> None:
+    group = AwaitingGroup()
+    group.start(2)
+    for node_id in (1, 3, 2):
+        group.stop(node_id)
+    group.start(3)
+    assert (group.found(), group.committed(3)) == (3, 7)
+
+
+def test_a_partition_moved_to_no_leader_gets_one_when_its_last_leader_starts() -> None:
+    group = Group().sync()
+    group.commit(7)
+    group.move(NO_LEADER)
+    cluster = group.h.cluster
+    for node_id, found in ((2, -ErrorCode.COORDINATOR_NOT_AVAILABLE), (1, 1)):
+        cluster.controller.stop_broker(cluster.brokers[node_id], group.h.now_ms, Failover())
+        cluster.controller.start_broker(cluster.brokers[node_id], group.h.now_ms, Failover())
+        assert group.found() == found
+    assert group.committed(1) == 7
+
+
 def test_a_broker_that_is_removed_leaves_its_replicas_to_others() -> None:
     group = Group().sync()
     group.commit(7)
     cluster = group.h.cluster
-    added = cluster.add_broker(Dialect.of(Broker()))
+    added = cluster.add_broker(EmulatedRelease.of(Broker()))
     assert added.node_id == 4
     cluster.remove_broker(cluster.brokers[OLD], group.h.now_ms, Failover())
     assert list(cluster.brokers) == [2, 3, 4]
@@ -261,7 +430,26 @@ def test_a_broker_that_is_removed_leaves_its_replicas_to_others() -> None:
     assert (group.committed(home), group.beat(home)) == (7, 0)
 
 
-@pytest.mark.parametrize("how", [{"load_ms": -1}, {"lose_tail": -1}, {"stale_ms": -5}])
-def test_options_that_cannot_be(how: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="expected 0 or more"):
-        Failover(**how)
+INVALID_TIMES: list[Any] = [-1, nan, inf, -inf, "1", True, [1], 10**400, 1e300]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        *(("load_ms", value, "0 to 1000000000000, or None") for value in INVALID_TIMES),
+        *(("stale_ms", value, "0 to 1000000000000") for value in [*INVALID_TIMES, None]),
+        *(("lose_tail", value, "an integer >= 0") for value in [-1, 1.0, nan, inf, "1", True, None]),
+        *((name, value, "True or False") for name in ("load_fails", "lose_all", "zombie") for value in (1, "no", None)),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_options_that_cannot_be(name: str, value: Any, expected: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        Failover(**{name: value})
+    assert str(raised.value) == f"{name}={value!r}: expected {expected}"
+
+
+def test_options_at_their_limits() -> None:
+    for value in (0, 0.5, 10**12):
+        Failover(load_ms=value, stale_ms=value)
+    Failover(load_ms=None, lose_tail=10**400)

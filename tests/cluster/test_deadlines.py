@@ -95,7 +95,7 @@ def test_late_answers() -> None:
     groups = Groups()
     member = groups.join()
     assert member is not None
-    groups.harness.cluster.sync_delays.want(("g", member), 5_000)
+    groups.harness.cluster.sync_delays.delay(("g", member), 5_000)
     sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=member, assignments=[])
     assert groups.harness.send(sync, 3).response is None
     assert deadlines(groups)[0] == Deadline(at_ms=START_MS + 5_000, in_s=5.0, kind="late_answer")

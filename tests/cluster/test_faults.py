@@ -7,8 +7,8 @@ import pytest
 
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.faults.error_catalog import PLACES, kinds_of
-from fakebroker.cluster.faults.error_responses import Injection, put_error, refusal
-from fakebroker.cluster.faults.injection import READS, Rule
+from fakebroker.cluster.faults.error_responses import InjectedError, put_error, refusal
+from fakebroker.cluster.faults.injection import READS, ActiveFault
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -45,7 +45,7 @@ def h() -> Harness:
     return Harness(topics=TOPICS, config={"group.initial.rebalance.delay.ms": 0})
 
 
-def fail(h: Harness, api: str | None, **options: Any) -> Rule:
+def fail(h: Harness, api: str | None, **options: Any) -> ActiveFault:
     return h.cluster.faults.add(Fault(api=api, **options), h.now_ms)
 
 
@@ -101,14 +101,14 @@ def test_every_refusal_can_be_told(api: Any) -> None:
         for version in [each for each in api.request.VERSIONS if each in place.versions]:
             request, told = filled(api.request, version), filled(api.response, version)
             for error in sorted(place.errors):
-                injection = Injection(error, place, version, {}, lambda topic_id: None)
+                injection = InjectedError(error, place, version, {}, lambda topic_id: None)
                 refused = (
                     put_error(injection, told)
-                    if api.name in READS and place.told
+                    if api.name in READS and place.response_path
                     else refusal(injection, api.response, request)
                 )
                 answer: Any = carried(refused, version)
-                for array in place.told:
+                for array in place.response_path:
                     (answer,) = getattr(answer, array)
                 assert answer.error_code == error, (version, error)
 
@@ -456,7 +456,7 @@ def test_an_answer_is_throttled_and_shared_answers_are_not(h: Harness) -> None:
 
 
 def spoiled(h: Harness, **options: Any) -> bytes:
-    return bytes(h.cluster.faults.spoiled(Fault(api=None, **options), bytearray(range(20))))
+    return bytes(h.cluster.faults.corrupted(Fault(api=None, **options), bytearray(range(20))))
 
 
 def test_the_bytes_of_an_answer(h: Harness) -> None:
@@ -519,7 +519,7 @@ def test_a_fault_that_can_do_nothing_is_refused(h: Harness, fields: dict[str, An
     with pytest.raises(ConfigError) as caught:
         h.cluster.faults.add(Fault(**fields), h.now_ms)
     assert complaint in str(caught.value)
-    assert h.cluster.faults.rules == []
+    assert h.cluster.faults.active == []
 
 
 def test_an_api_that_no_broker_has_is_refused() -> None:

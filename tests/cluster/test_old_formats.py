@@ -7,7 +7,7 @@ import pytest
 from fakebroker.cluster.call import Call
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression, compress
-from fakebroker.protocol.message_sets import Message, encode_message, split_messages
+from fakebroker.protocol.message_sets import LegacyRecord, encode_message, split_messages
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -172,7 +172,7 @@ def filled(*batches: bytes, as_version: str = "0.10.2") -> Harness:
     return harness
 
 
-def told(messages: list[Message]) -> list[tuple[int, bytes | None]]:
+def told(messages: list[LegacyRecord]) -> list[tuple[int, bytes | None]]:
     return [(message.offset, message.value) for message in messages]
 
 

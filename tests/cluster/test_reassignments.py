@@ -186,3 +186,27 @@ def test_a_leader_from_elsewhere_ends_a_reassignment() -> None:
     reassign(harness, [4, 2])
     harness.cluster.controller.set_leader(harness.partition(), 3, harness.now_ms, Failover())
     assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(2, 3)], [3])
+
+
+def test_a_reassignment_ends_when_the_last_leader_of_the_partition_is_back() -> None:
+    group = Group().sync()
+    group.commit(7)
+    stop(group.h, 1, elect=False)
+    assert reassign(group.h, [2, 3], name="__consumer_offsets", broker=3) == (ErrorCode.NONE, None)
+    assert [each[0] for each in ongoing(group.h)] == ["__consumer_offsets"]
+    stop(group.h, 3)
+    start(group.h, 3)
+    assert group.found() == -ErrorCode.COORDINATOR_NOT_AVAILABLE
+    start(group.h, 1)
+    assert (ongoing(group.h), group.found(), group.committed(2)) == ([], 2, 7)
+
+
+def test_a_partition_awaits_its_last_leader_after_its_reassignment_was_cancelled() -> None:
+    group = Group().sync()
+    group.commit(7)
+    stop(group.h, 1, elect=False)
+    reassign(group.h, [2, 3], name="__consumer_offsets", broker=3)
+    assert reassign(group.h, None, name="__consumer_offsets", broker=3) == (ErrorCode.NONE, None)
+    assert group.found() == -ErrorCode.COORDINATOR_NOT_AVAILABLE
+    start(group.h, 1)
+    assert (group.found(), group.committed(1)) == (1, 7)

@@ -87,6 +87,13 @@ def test_coordinators_move_and_load(control: Asking) -> None:
     assert "is being loaded" in control.get("/groups/g/explain")["text"]
     found = control.post("/coordinators/finish_loading")["offsets_partitions"]
     assert (found[partition]["is_loading"], found[partition]["groups"], found[partition]["members"]) == (False, 1, 1)
+    for node_id, zombies in ((old, [to]), (6 - old - to, sorted([old, to]))):
+        moved = control.post("/coordinators/move", {"group_id": "g", "to": node_id, "zombie": True})
+        found = moved["offsets_partitions"]
+        assert (found[partition]["zombies"], found[partition]["groups"]) == (zombies, 1)
+        assert not any(row["zombies"] for row in found if row["partition"] != partition)
+    found = control.post("/coordinators/stop_zombies")["offsets_partitions"]
+    assert found[partition]["zombies"] == []
     control.post("/coordinators/move", {"partition": partition, "to": None})
     assert control.get("/groups/g")["coordinator"] is None
 
@@ -119,6 +126,8 @@ def test_groups_are_counted_as_they_are(control: Asking) -> None:
         ("/groups/g3/evict", {"member": "consumer-g3-1"}),
         ("/groups/new/seed", {"offsets": {"orders-0": 1}}),
         ("/coordinators/move", {"group_id": "g1", "to": to, "zombie": True}),
+        ("/coordinators/move", {"group_id": "g1", "to": to % 3 + 1, "zombie": True, "load_ms": None}),
+        ("/coordinators/finish_loading", {}),
         ("/coordinators/stop_zombies", {}),
         ("/coordinators/move", {"group_id": "g1", "to": None}),
         ("/brokers/1/stop", {}),

@@ -9,7 +9,7 @@ import pytest
 from fakebroker import Broker, ConfigError, FakebrokerError, FakeCluster, GroupSeed, MemberSeed, Scaled, WaitTimeout
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.control import Client
-from fakebroker.control.client import waiting
+from fakebroker.control.client import client as client_module
 from fakebroker.control.client.http import Unreachable
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
@@ -181,7 +181,7 @@ def test_waiting(client: Client) -> None:
 def test_waiting_goes_on_for_longer_than_the_server_waits_at_once(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "LONGEST_S", 0.01)
+    monkeypatch.setattr(client_module, "LONGEST_WAIT_S", 0.01)
     with pytest.raises(WaitTimeout, match=r"^never came, within 0\.03 s: group g in Empty\n"):
         client.wait_for_state("g", "Empty", timeout_s=0.03)
     monkeypatch.undo()

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.group_seed import GroupSeed
+from fakebroker.cluster.seed import GroupSeed
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.control.browsing import Member, is_live, looking_at, settled
 from tests.server.wire import Wire

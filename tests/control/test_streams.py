@@ -12,7 +12,7 @@ import trio.testing
 from starlette.requests import Request
 
 from fakebroker.control.gateway.brokers_end import BrokersEnd, Gone
-from fakebroker.control.gateway.streams import MAX_STREAMS, Feeds, Stream, stream
+from fakebroker.control.gateway.streams import MAX_STREAMS, AllStreams, Stream, stream
 from fakebroker.control.gateway.wire import Reply
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from tests.client.trio_runner import in_trio
@@ -110,10 +110,10 @@ class Brokers(BrokersEnd):
 async def test_nothing_is_lost_between_who_listens_and_what_is_asked_for() -> None:
     brokers = Brokers()
     async with trio.open_nursery() as nursery:
-        feeds = Feeds(brokers, nursery)
+        streams = AllStreams(brokers, nursery)
 
         async def listen(kind: str, seen: str, task_status: trio.TaskStatus[None]) -> None:
-            async with feeds.listening("c", Stream([kind], None), seen):
+            async with streams.listening("c", Stream([kind], None), seen):
                 task_status.started()
                 await trio.sleep_forever()
 
@@ -147,7 +147,7 @@ async def test_a_cluster_has_one_feed_however_its_name_is_spelled() -> None:
     async with trio.open_nursery() as nursery:
         for name in ("default", "def%61ult"):
             scope = {"type": "http", "method": "GET", "path_params": {"cluster": name}, "query_string": b""}
-            await stream(Feeds(brokers, nursery), Request(scope))
+            await stream(AllStreams(brokers, nursery), Request(scope))
     assert [path for path, _ in brokers.asked] == ["/v1/clusters/default/news"] * 2
 
 

@@ -242,7 +242,9 @@ def test_what_cannot_be_is_one_sentence() -> None:
 
 
 def test_a_missing_extra_is_one_sentence() -> None:
-    code = "import sys; sys.modules['rich'] = None; sys.argv[1:] = ['top']; from fakebroker.cli import main; main()"
+    code = (
+        "import sys; sys.modules['rich'] = None; sys.argv[1:] = ['top']; from fakebroker.cli.main import main; main()"
+    )
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )

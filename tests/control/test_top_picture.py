@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from fakebroker.control.top.feed import MAX_EVENTS, Feed, Look
+from fakebroker.control.top.observer import MAX_EVENTS, Look, Observer
 from fakebroker.control.top.picture import CHOICES, Choice, Frame, picture
 from tests.control.stand_in import NOW_MS, broker, group, overview
 
@@ -18,7 +18,7 @@ class Made:
     def __init__(self, rows: list[dict[str, Any]] | None = None, **changes: Any) -> None:
         self.cluster = overview(**changes)
         self.rows = [group(number) for number in range(1, 4)] if rows is None else rows
-        self._feed = Feed(self)
+        self._observer = Observer(self)
 
     def overview(self) -> dict[str, Any]:
         return self.cluster
@@ -27,7 +27,7 @@ class Made:
         return self.rows[:limit]
 
     def look(self) -> Look:
-        return self._feed.look()
+        return self._observer.look()
 
 
 def drawn(look: Look, frame: Frame) -> list[str]:

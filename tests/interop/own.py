@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import trio
 
 from fakebroker.client.consumer.consumer import Consumer
-from fakebroker.client.consumer.consumer_errors import CommitFailed
-from fakebroker.client.consumer.decoding import ConsumerRecord
+from fakebroker.client.consumer.records import ConsumerRecord
+from fakebroker.client.errors import CommitFailed
 from tests.interop.clients import (
     CALL_TIMEOUT_S,
     FETCH_WAIT_MS,

@@ -114,7 +114,7 @@ class CoordinatorDeath:
         assert group is not None
         scene = Scene(tuple(self._calls), is_handled, group.state.value)
         if self._phase(scene):
-            self.node_id = call.broker.node_id
+            self.node_id = call.node_id
             self._cluster.stop_broker(self.node_id)
             self.loaded = self._cluster.group(self._group_id)
             return True

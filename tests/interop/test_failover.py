@@ -83,7 +83,7 @@ def assert_generations_never_went_back(cluster: FakeCluster) -> None:
 
 def answers(cluster: FakeCluster, api: str, client_id: str, node_id: int) -> list[ErrorCode]:
     """How a broker has answered a member."""
-    calls = [call for call in cluster.requests(api, client_id) if call.response and call.broker.node_id == node_id]
+    calls = [call for call in cluster.requests(api, client_id) if call.response and call.node_id == node_id]
     return [ErrorCode(call.response.error_code) for call in calls]
 
 

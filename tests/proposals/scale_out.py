@@ -12,7 +12,9 @@ from math import inf
 from typing import Literal, NamedTuple
 
 from fakebroker.client.member.effects import Discover, FetchMetadata, GroupRequest, Send
-from fakebroker.client.member.member import Member, MemberSettings, MemberState
+from fakebroker.client.member.member import Member
+from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.states import MemberState
 from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember
 from fakebroker.coordinator.group.batch_join.join_batch import join_batch
@@ -135,7 +137,7 @@ class World:
         member = self.members[index]
         match effect:
             case Discover():
-                member.discovered(1, "b1", 9092, self.now_ms)
+                member.discovered(self.now_ms)
                 self._changed.append(index)
             case FetchMetadata():
                 member.metadata({"t": PARTITIONS}, self.now_ms)

@@ -15,7 +15,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression, compress
 from fakebroker.protocol.lz4_header import xxh32
 from fakebroker.protocol.message_sets import (
-    Message,
+    LegacyRecord,
     UnsupportedCompressionError,
     encode_message,
     iterate_messages,
@@ -137,7 +137,7 @@ def test_golden_bytes(magic: int) -> None:
     timestamp_ms = RECORD.timestamp_ms if magic else -1
 
     assert encode_message(RECORD, magic).hex(" ") == raw.hex(" ")
-    assert split_messages(raw) == [Message(7, magic, 0, timestamp_ms, b"k", b"val", len(raw))]
+    assert split_messages(raw) == [LegacyRecord(7, magic, 0, timestamp_ms, b"k", b"val", len(raw))]
     assert magic_of(raw) == magic
 
 

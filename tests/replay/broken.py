@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 
-from fakebroker.client.member.subscription import decode_assignment, encode_assignment
+from fakebroker.client.member.consumer_protocol import decode_assignment, encode_assignment
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.rebalance import expire_session

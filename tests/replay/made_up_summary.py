@@ -156,6 +156,15 @@ def made_up_summary(seed: int, slower: float = 1.0) -> dict[str, Any]:
         },
         "verdict": {
             "passed": False,
+            "availability": [
+                {
+                    "name": "reachable",
+                    "check": "the cluster can be reached",
+                    "passed": False,
+                    "failures": 1,
+                    "violations": [{"what": "no broker could be reached <at the end>"}],
+                },
+            ],
             "promises": [
                 {
                     "name": "one-owner",

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from fakebroker.client.connection import UnsupportedVersion
+from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.swarm import Manner, Swarm

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from fakebroker.client.connection import BrokerUnreachable, UnsupportedVersion
+from fakebroker.client.errors import BrokerUnreachable, UnsupportedVersion
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.events import Event

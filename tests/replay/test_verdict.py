@@ -74,3 +74,17 @@ def test_it_passes_if_all_promises_are_kept_and_all_expectations_met(spark: Spar
 
     assert (passed([], met), passed([], missed), passed(owed, met)) == (True, False, False)
     assert not passed([], met, {"do": "reset", "done": False})
+
+
+@pytest.mark.slow
+def test_it_never_passes_with_a_cluster_that_did_not_answer(spark: SparkSession) -> None:
+    def passed(more: list[Any], **how: Any) -> bool:
+        events = frame(spark, [*HEALTHY, *more])
+        verdict = judge(spark, events, scripts(spark), PARTITIONS, [], SUMMARY, ["one-owner"], **how)
+        assert all(check["kept"] for check in verdict["promises"])
+        assert verdict["passed"] == all(check["passed"] for check in verdict["availability"])
+        return bool(verdict["passed"])
+
+    assert passed([])
+    assert not passed([], is_reachable=False)
+    assert not passed([lost("Heartbeat", 31, until_s=60, generation=2)])

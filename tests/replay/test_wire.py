@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.client.connection import BrokerUnreachable
+from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import response_frame
 from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse

@@ -24,14 +24,14 @@ from tests.server.wire import Wire
 
 
 class Scene:
-    """The group "g" of a cluster of two brokers, and clients named by their client ids."""
+    """The group "g" of a cluster of two or more brokers, and clients named by their client ids."""
 
-    def __init__(self, delay_ms: int = 0) -> None:
+    def __init__(self, delay_ms: int = 0, brokers: int = 2) -> None:
         config: dict[str, object] = {
             "group.initial.rebalance.delay.ms": delay_ms,
             "offsets.topic.num.partitions": 1,
         }
-        self.harness = Harness(brokers=2, config=config)
+        self.harness = Harness(brokers=brokers, config=config)
         self.ids: dict[str, str] = {}
 
     @property
@@ -183,7 +183,7 @@ def test_stable() -> None:
 
 
 def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
-    scene = Scene()
+    scene = Scene(brokers=3)
     scene.stable("a")
     controller, partition = scene.harness.cluster.controller, scene.harness.cluster.offsets_partition_of("g")
     controller.set_leader(partition, 2, scene.harness.now_ms, Failover(zombie=True))
@@ -192,6 +192,8 @@ def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
         "g has been in Stable for 0.0 s: loaded from the log. Generation 1 with protocol 'range' has 1 member; a "
         "leads. Broker 1 answers for it as well: it is a zombie."
     )
+    controller.set_leader(partition, 3, scene.harness.now_ms, Failover(zombie=True))
+    assert scene.words.endswith("leads. Brokers 1, 2 answer for it as well: they are zombies.")
 
 
 @pytest.mark.parametrize(

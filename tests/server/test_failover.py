@@ -118,13 +118,52 @@ def test_brokers_come_and_go(fake_cluster: FakeCluster) -> None:
         fake_cluster.remove_broker(3)
 
 
+@pytest.mark.fake_cluster(topics={"orders": 6}, config={"offsets.topic.num.partitions": 1})
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_two_zombies_in_a_row(fake_cluster: FakeCluster, is_removed: bool) -> None:
+    member_id = stable_group(fake_cluster, "g")
+    if is_removed:
+        fake_cluster.move_coordinator("g", to=2)
+        fake_cluster.move_coordinator("g", to=3, zombie=True)
+        fake_cluster.remove_broker(3, zombie=True)
+        zombies, home = [2], 1
+    else:
+        fake_cluster.move_coordinator("g", to=2, zombie=True)
+        fake_cluster.move_coordinator("g", to=3, zombie=True)
+        zombies, home = [1, 2], 3
+    assert fake_cluster.coordinator_of("g").node_id == home
+    assert all(beat(fake_cluster, member_id, node_id) is ErrorCode.NONE for node_id in (home, *zombies))
+    fake_cluster.stop_zombies()
+    assert all(beat(fake_cluster, member_id, node_id) is ErrorCode.NOT_COORDINATOR for node_id in zombies)
+    for node_id in zombies:
+        fake_cluster.move_coordinator("g", to=node_id)
+        assert fake_cluster.offsets("g")["orders", 2].offset == 42
+        assert beat(fake_cluster, member_id, node_id) is ErrorCode.NONE
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_a_broker_stopped_without_election_is_the_next_to_lead(fake_cluster: FakeCluster) -> None:
+    stable_group(fake_cluster, "g")
+    home = fake_cluster.coordinator_of("g").node_id
+    fake_cluster.stop_broker(home, elect=False)
+    fake_cluster.rolling_restart()
+    fake_cluster.add_broker()
+    fake_cluster.restore(fake_cluster.snapshot())
+    fake_cluster.rolling_restart()
+    with pytest.raises(ConfigError, match="group 'g' has no coordinator now"):
+        fake_cluster.coordinator_of("g")
+    fake_cluster.start_broker(home)
+    assert fake_cluster.coordinator_of("g").node_id == home
+    assert fake_cluster.offsets("g")["orders", 2].offset == 42
+
+
 def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 2)
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: fake_cluster.stop_broker(9), "no broker 9: expected one of 1, 2, 3"),
         (lambda: fake_cluster.start_broker(1), "broker 1 is up already"),
         (lambda: fake_cluster.move_coordinator("g", to=7), "no broker 7"),
-        (lambda: fake_cluster.move_coordinator("g", to=2, lose_tail=-1), "lose_tail=-1: expected 0 or more"),
+        (lambda: fake_cluster.move_coordinator("g", to=2, lose_tail=-1), "lose_tail=-1: expected an integer >= 0"),
         (lambda: fake_cluster.create_partitions("orders", 2), "expected 3 to"),
         (lambda: fake_cluster.create_partitions("none", 2), "no topic 'none'"),
         (lambda: fake_cluster.delete_topic("__consumer_offsets"), "one of Kafka's own"),

@@ -25,7 +25,7 @@ def told(journal: JournalQueries) -> list[Any]:
     return [
         (
             call.api, call.api_version, call.correlation_id, call.client_id, call.peer.client_host, call.connection_id,
-            call.broker.node_id, call.group_ids, call.member_ids, call.received_ms, call.answered_ms, call.latency_ms,
+            call.node_id, call.group_ids, call.member_ids, call.received_ms, call.answered_ms, call.latency_ms,
             call.errors, call.has_response, call.response_version, call.fault, call.request,
             call.response and carried(call.response, call.response_version),
         )

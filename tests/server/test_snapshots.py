@@ -3,7 +3,7 @@
 import pytest
 
 from fakebroker import ConfigError, FakeCluster
-from fakebroker.cluster.group_seed import GroupSeed
+from fakebroker.cluster.seed import GroupSeed
 from fakebroker.cluster.topics import Topic
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.errors import ErrorCode

@@ -1,7 +1,7 @@
-"""Admin: the admin client, for groups first of all. Usable against any Kafka from 0.10 on.
+"""`Admin`, the admin client for groups, offsets, topics and brokers, for Kafka 0.10 and later.
 
-Where a broker takes many groups in one request it gets one request (KIP-699, KIP-709), else one request a group; each
-broker is taken for what it is itself. What is said of a call here, the files `admin_*.py` do.
+Requests about many groups are batched (KIP-699, KIP-709) at brokers that support it; other brokers get one request per
+group. Each broker is treated by its own version.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,9 +10,9 @@ from typing import Self, TypeVar
 
 import trio
 
-from fakebroker.client.admin import group_queries, offset_queries
-from fakebroker.client.admin.batching import Asking, Question
-from fakebroker.client.admin.cluster_queries import ClusterCalls
+from fakebroker.client.admin import group_handlers, offset_handlers
+from fakebroker.client.admin.batched_requests import AdminApiHandler, RequestSender
+from fakebroker.client.admin.cluster_calls import ClusterCalls
 from fakebroker.client.admin.descriptions import (
     ClusterDescription,
     GroupDescription,
@@ -20,49 +20,42 @@ from fakebroker.client.admin.descriptions import (
     NewTopic,
     Node,
     OffsetAndMetadata,
+    Results,
     TopicDescription,
 )
-from fakebroker.client.admin.driver import Asker, Backoff, Finder
-from fakebroker.client.admin.results import AdminError, Results
-from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS, UnsupportedVersion
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.admin.driver import AdminApiDriver
+from fakebroker.client.backoff import Backoff
+from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS
+from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool, addresses
+from fakebroker.client.topics import MAX_INT32, TopicPartition, format_partitions, is_offset, is_partition
 from fakebroker.errors import ConfigError
 
 V = TypeVar("V")
 
-_LONGEST_KEY_BYTES = 32_767
-"""The longest that a string of the protocol can be in every version."""
-
-_MOST_INT32, _MOST_INT64 = 2**31 - 1, 2**63 - 1
-
-
-class NoBatchJoin(UnsupportedVersion):
-    """The broker has no JoinGroup for many members."""
-
-    hint = "; adding members needs a broker with the batch-join proposal"
+_MAX_KEY_BYTES = 32_767
+"""The maximum length of a string in every version of the protocol."""
 
 
 class Admin:
     """An admin client; use it as an async context manager.
 
-    Where a call takes many groups, each group has its own value or error in the `Results`; one that fails does not keep
-    others from theirs. Coordinators that move, load or are lost are looked up and asked again until the deadline.
+    In calls about several groups each group has its own value or error in the `Results`. Requests are retried until
+    `default_api_timeout_ms` while coordinators move, load or are unreachable.
 
     Args:
-        bootstrap_servers: HOST:PORT of a broker, or several with commas, or a list of such.
-        client_id: What the brokers are told in each request.
-        fall_back: Whether brokers too old to take many groups in a request are asked about them one by one.
-        request_timeout_ms: A connection on which an answer does not come for so long is given up (Kafka's
-            `request.timeout.ms`).
-        default_api_timeout_ms: How long a call may take, with all that it asks again (`default.api.timeout.ms`).
-        retry_backoff_ms: How long to wait before asking again; twice as long each time (`retry.backoff.ms`).
-        retry_backoff_max_ms: How long at most (`retry.backoff.max.ms`).
-        connect_timeout_ms: How long connecting to a broker may take.
+        bootstrap_servers: "HOST:PORT", several separated by commas, or a list of them.
+        client_id: The client id in each request.
+        fall_back: Whether brokers that are too old for batches get one request per group.
+        request_timeout_ms: A connection without a response for this long is closed (`request.timeout.ms`).
+        default_api_timeout_ms: Maximum duration of a call, retries included (`default.api.timeout.ms`).
+        retry_backoff_ms: Delay before the first retry; doubles with each one (`retry.backoff.ms`).
+        retry_backoff_max_ms: Maximum delay before a retry (`retry.backoff.max.ms`).
+        connect_timeout_ms: Maximum duration of connecting to a broker.
 
     Raises:
-        ConfigError: An argument cannot be.
-        BrokerUnreachable: On entering: none of the bootstrap servers answers.
+        ConfigError: An argument is invalid.
+        BrokerUnreachable: On entering the context: no bootstrap server could be reached.
     """
 
     def __init__(
@@ -90,8 +83,8 @@ class Admin:
                 raise ConfigError(f"{name}={value!r}: expected more than 0")
         self._bootstrap_servers, self._client_id = bootstrap_servers, client_id
         self._timeout_ms, self._connect_timeout_ms = default_api_timeout_ms, connect_timeout_ms
-        self._asking = Asking(fall_back, request_timeout_ms)
-        self._backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms)
+        self._sender = RequestSender(fall_back, request_timeout_ms)
+        self._backoff = Backoff(retry_backoff_ms, max(retry_backoff_ms, retry_backoff_max_ms))
         self._opened: BrokerPool | None = None
 
     async def __aenter__(self) -> Self:
@@ -114,7 +107,7 @@ class Admin:
         await self._close()
 
     async def _close(self) -> None:
-        """End the connections' tasks, which close them. They raise nothing: what the caller raised stays as it is."""
+        """Cancel the connections' tasks, which close them and raise nothing: the caller's exception is unchanged."""
         self._opened = None
         self._cancel_scope.cancel()
         await self._nursery_manager.__aexit__(None, None, None)
@@ -127,57 +120,58 @@ class Admin:
 
     @property
     def _cluster(self) -> ClusterCalls:
-        return ClusterCalls(self._pool, self._asking, self._backoff, self._timeout_ms)
+        return ClusterCalls(self._pool, self._sender, self._backoff, self._timeout_ms)
 
     # Groups
 
     async def find_coordinators(self, keys: Iterable[str], key_type: str = "group") -> Results[Node]:
-        """The brokers that coordinate groups or transactions.
+        """Return the coordinators of groups or transactions.
 
         Args:
             keys: Group ids or transactional ids.
             key_type: "group", "transaction" or "share".
 
         Raises:
-            NoBatchedFindCoordinators: The broker asked looks up one a request, and falling back is forbidden.
-            ConfigError: An argument cannot be.
+            NoBatchedFindCoordinators: The broker looks up one coordinator per request, and `fall_back` is False.
+            ConfigError: An argument is invalid.
         """
-        if key_type not in group_queries.KEY_TYPES:
-            raise ConfigError(f"key_type={key_type!r}: expected one of {', '.join(group_queries.KEY_TYPES)}")
-        finder = Finder(self._pool, self._asking, self._backoff, group_queries.find_coordinators(key_type))
-        return await finder.run(_keys("keys", keys), self._timeout_ms)
+        if key_type not in group_handlers.KEY_TYPES:
+            raise ConfigError(f"key_type={key_type!r}: expected one of {', '.join(group_handlers.KEY_TYPES)}")
+        lookup = group_handlers.find_coordinators(key_type)
+        driver: AdminApiDriver[Node] = AdminApiDriver(self._pool, self._sender, self._backoff, lookup, None)
+        return await driver.run(_keys("keys", keys), self._timeout_ms)
 
     async def describe_groups(self, groups: Iterable[str]) -> Results[GroupDescription]:
-        """Groups with their members. A group that is not there has the error GROUP_ID_NOT_FOUND.
+        """Describe groups with their members. A group that does not exist has the error GROUP_ID_NOT_FOUND.
 
         Raises:
             NoBatchedFindCoordinators: As `find_coordinators` does.
         """
-        return await self._ask(group_queries.describe_groups(), _keys("groups", groups))
+        return await self._run(group_handlers.describe_groups(), _keys("groups", groups))
 
     async def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> tuple[GroupListing, ...]:
-        """The groups of all brokers.
+        """List the groups of all brokers.
 
         Args:
-            states: Only those in one of these states, such as "Stable" (KIP-518, brokers since 2.6).
-            types: Only those of one of these types, "classic" or "consumer" (KIP-848, brokers since 3.8).
+            states: List only groups in one of these states, such as "Stable" (KIP-518, brokers since 2.6).
+            types: List only groups of one of these types, "classic" or "consumer" (KIP-848, brokers since 3.8).
 
         Raises:
-            UnsupportedVersion: A broker cannot pick groups in that way.
-            WaitTimeout: Some broker did not tell in time.
-            BrokerError: A broker refused to.
+            UnsupportedVersion: A broker does not support the filter.
+            WaitTimeout: A broker did not answer in time.
+            BrokerError: A broker returned an error.
         """
         return await self._cluster.groups(_keys("states", states), _keys("types", types))
 
     async def delete_groups(self, groups: Iterable[str]) -> Results[None]:
-        """Delete groups that have no members, with all that they have committed.
+        """Delete groups without members, with their committed offsets.
 
-        A group whose deletion was done but not answered, as the connection broke, comes out as GROUP_ID_NOT_FOUND.
+        If the connection is lost after a group was deleted, the retry reports GROUP_ID_NOT_FOUND for it.
 
         Raises:
             NoBatchedFindCoordinators: As `find_coordinators` does.
         """
-        return await self._ask(group_queries.delete_groups(), _keys("groups", groups))
+        return await self._run(group_handlers.delete_groups(), _keys("groups", groups))
 
     async def add_members_to_group(
         self,
@@ -187,33 +181,33 @@ class Admin:
         session_timeout_ms: int = 45_000,
         rebalance_timeout_ms: int = 300_000,
     ) -> Results[str]:
-        """Tell a group which static members to expect, in one request. Needs brokers with the proposal "batch-join".
+        """Register static members that a group expects, in one request. Needs brokers with the proposal "batch-join".
 
-        A member that was added but not told of, as the connection broke, comes out as DUPLICATE_RESOURCE.
+        If the connection is lost after a member was registered, the retry reports DUPLICATE_RESOURCE for it.
 
         Args:
-            group: The group.
-            instance_ids: `group.instance.id` of each.
-            session_timeout_ms: How long each may be silent.
-            rebalance_timeout_ms: How long the group waits for them.
+            group: The group id.
+            instance_ids: `group.instance.id` of each member.
+            session_timeout_ms: Session timeout of the members.
+            rebalance_timeout_ms: How long the group waits for the members.
 
         Returns:
-            For each instance id its member id, or a `MemberError`.
+            For each instance id its member id or a `MemberError`.
 
         Raises:
-            NoBatchJoin: The group's coordinator does not have the proposal.
-            ConfigError: An argument cannot be.
-            GroupError: The group could not be told.
+            NoBatchJoin: The group's coordinator does not support the proposal.
+            ConfigError: An argument is invalid.
+            GroupError: The request failed for the whole group.
         """
         instances = _keys("instance_ids", instance_ids)
         timeouts = {"session_timeout_ms": session_timeout_ms, "rebalance_timeout_ms": rebalance_timeout_ms}
         for name, timeout_ms in timeouts.items():
-            if type(timeout_ms) is not int or not 0 < timeout_ms <= _MOST_INT32:
-                raise ConfigError(f"{name}={timeout_ms!r}: expected a whole number from 1 to {_MOST_INT32}")
+            if type(timeout_ms) is not int or not 0 < timeout_ms <= MAX_INT32:
+                raise ConfigError(f"{name}={timeout_ms!r}: expected a whole number from 1 to {MAX_INT32}")
         if not instances:
             return Results({})
-        question = group_queries.add_members(instances, session_timeout_ms, rebalance_timeout_ms)
-        outcome = (await self._ask(question, _keys("group", [group])))[group]
+        handler = group_handlers.add_members(instances, session_timeout_ms, rebalance_timeout_ms)
+        outcome = (await self._run(handler, _keys("group", [group])))[group]
         if not isinstance(outcome, AdminError):
             return outcome
         match outcome.__cause__:
@@ -225,66 +219,78 @@ class Admin:
 
     async def list_group_offsets(
         self, groups: Mapping[str, Collection[TopicPartition] | None], require_stable: bool = False
-    ) -> Results[offset_queries.Offsets]:
-        """Groups' committed offsets. A group that is not there has none.
+    ) -> Results[offset_handlers.Offsets]:
+        """Return the committed offsets of groups. A group that does not exist has none.
 
         Args:
-            groups: For each group the partitions asked for; None is all for which it has offsets.
-            require_stable: Whether to wait for offsets of transactions to be decided (KIP-447; brokers since 2.5, older
-                ones tell what they have).
+            groups: The partitions of each group; None for all with committed offsets.
+            require_stable: Whether to wait for offsets in open transactions (KIP-447; ignored by brokers before 2.5).
 
         Returns:
-            For each group its offsets, None for partitions that it has none for.
+            For each group its offsets, None for partitions without one.
 
         Raises:
             NoBatchedFindCoordinators: As `find_coordinators` does.
-            NoBatchedOffsetFetch: A coordinator tells one group's a request, and falling back is forbidden.
+            NoBatchedOffsetFetch: A coordinator returns the offsets of one group per request, and `fall_back` is False.
+            ConfigError: An argument is invalid.
         """
         for group, partitions in groups.items():
             _check_partitions(group, partitions or ())
-        return await self._ask(offset_queries.list_offsets(groups, require_stable), _keys("groups", groups))
+        return await self._run(offset_handlers.list_offsets(groups, require_stable), _keys("groups", groups))
 
     async def alter_group_offsets(
         self, groups: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata | int]]
     ) -> Results[None]:
-        """Commit offsets for groups that have no members. The error of a group tells of its partitions that failed.
+        """Commit offsets for groups without members. A `GroupError` contains the errors of its partitions.
 
         Raises:
             NoBatchedFindCoordinators: As `find_coordinators` does.
+            ConfigError: An argument is invalid.
         """
         wanted = {}
         for group, offsets in groups.items():
             _check_partitions(group, offsets)
             wanted[group] = {partition: _offset(group, partition, offset) for partition, offset in offsets.items()}
-        return await self._ask(offset_queries.alter_offsets(wanted), _keys("groups", groups))
+        return await self._run(offset_handlers.alter_offsets(wanted), _keys("groups", groups))
 
     async def delete_group_offsets(self, groups: Mapping[str, Collection[TopicPartition]]) -> Results[None]:
-        """Forget offsets of topics that groups do not subscribe to; brokers since 2.4. Errors as `alter_group_offsets`.
+        """Delete offsets of topics that groups do not subscribe to (brokers since 2.4).
+
+        A `GroupError` contains the errors of its partitions.
 
         Raises:
             NoBatchedFindCoordinators: As `find_coordinators` does.
+            ConfigError: An argument is invalid.
         """
         for group, partitions in groups.items():
             _check_partitions(group, partitions)
-        return await self._ask(offset_queries.delete_offsets(groups), _keys("groups", groups))
+        return await self._run(offset_handlers.delete_offsets(groups), _keys("groups", groups))
 
     # Topics and brokers
 
     async def list_topics(self, *, internal: bool = False) -> dict[str, TopicDescription]:
-        """The topics; with `internal` Kafka's own, too.
+        """Return the topics by name.
+
+        Args:
+            internal: Whether to include Kafka's internal topics.
 
         Raises:
-            WaitTimeout: No broker told in time.
+            WaitTimeout: No broker answered in time.
         """
         topics = await self._cluster.topics()
         return {name: topic for name, topic in topics.items() if internal or not topic.is_internal}
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> Results[None]:
-        """Create topics, or with `validate_only` see whether they could be.
+        """Create topics.
+
+        Args:
+            topics: The topics.
+            validate_only: Only check whether they could be created.
 
         Raises:
-            UnsupportedVersion: The controller is too old for it, or for choosing partitions and replicas (before 2.4).
-            ConfigError: A topic is named twice, or is no `NewTopic`.
+            UnsupportedVersion: The controller does not support the request, or default numbers of partitions and
+                replicas (before 2.4).
+            ConfigError: A topic is listed twice, or is not a `NewTopic`.
         """
         wanted: dict[str, NewTopic] = {}
         for topic in topics:
@@ -295,33 +301,33 @@ class Admin:
         return await self._cluster.create(list(wanted.values()), validate_only=validate_only) if wanted else Results({})
 
     async def describe_cluster(self) -> ClusterDescription:
-        """The brokers and their controller.
+        """Return the brokers and their controller.
 
         Raises:
-            WaitTimeout: No broker told in time.
+            WaitTimeout: No broker answered in time.
         """
         return await self._cluster.describe()
 
-    async def _ask(self, question: Question[V], keys: Sequence[str]) -> Results[V]:
-        finding = group_queries.find_coordinators("group")
-        return await Asker(self._pool, self._asking, self._backoff, finding, question).run(keys, self._timeout_ms)
+    async def _run(self, handler: AdminApiHandler[V], keys: Sequence[str]) -> Results[V]:
+        lookup = group_handlers.find_coordinators("group")
+        driver = AdminApiDriver(self._pool, self._sender, self._backoff, lookup, handler)
+        return await driver.run(keys, self._timeout_ms)
 
 
 def _keys(argument: str, keys: Iterable[str]) -> list[str]:
-    """Each of them once, in their order."""
+    """Return the keys without duplicates, in order."""
     if isinstance(keys, str):
         raise ConfigError(f"{argument}={keys!r}: expected several, such as [{keys!r}]")
     unique = list(dict.fromkeys(keys))
     for key in unique:
-        if not isinstance(key, str) or len(key.encode()) > _LONGEST_KEY_BYTES:
-            raise ConfigError(f"{argument}: {key!r:.100}: expected a string of at most {_LONGEST_KEY_BYTES} bytes")
+        if not isinstance(key, str) or len(key.encode()) > _MAX_KEY_BYTES:
+            raise ConfigError(f"{argument}: {key!r:.100}: expected a string of at most {_MAX_KEY_BYTES} bytes")
     return unique
 
 
 def _check_partitions(group: str, partitions: Iterable[TopicPartition]) -> None:
     for partition in partitions:
-        is_one = isinstance(partition, tuple) and list(map(type, partition)) == [str, int]
-        if not is_one or not 0 <= partition[1] <= _MOST_INT32:
+        if not is_partition(partition):
             raise ConfigError(
                 f"group {group!r}: partition {partition!r}: expected (topic, number), such as ('orders', 0)"
             )
@@ -329,7 +335,7 @@ def _check_partitions(group: str, partitions: Iterable[TopicPartition]) -> None:
 
 def _offset(group: str, partition: TopicPartition, offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
     made = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-    if type(made.offset) is not int or not 0 <= made.offset <= _MOST_INT64:
-        place = f"{partition[0]}-{partition[1]}"
-        raise ConfigError(f"group {group!r}: offset {made.offset!r} of {place}: expected a whole number from 0 on")
+    if not is_offset(made.offset):
+        name = format_partitions([partition])
+        raise ConfigError(f"group {group!r}: offset {made.offset!r} of {name}: expected a whole number from 0 on")
     return made

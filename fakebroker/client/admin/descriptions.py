@@ -1,12 +1,16 @@
-"""What the admin client tells and takes: plain values in Kafka's terms. Knows no messages."""
+"""Values that the admin client takes and returns, in Kafka's terms."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.errors import AdminError
+from fakebroker.client.topics import TopicPartition
+
+V = TypeVar("V")
 
 BROKERS_CHOICE = -1
-"""The broker's own number of partitions or replicas (KIP-464)."""
+"""The broker's default number of partitions or replicas (KIP-464)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +28,8 @@ class ClusterDescription:
     """A cluster.
 
     Attributes:
-        cluster_id: None where the broker asked is too old to tell (before 0.10.1).
-        controller_id: The broker that topics are created at; -1 if there is none.
+        cluster_id: None if the broker does not return it (before 0.10.1).
+        controller_id: Node id of the controller, which creates topics; -1 if there is none.
     """
 
     cluster_id: str | None
@@ -35,7 +39,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """A partition: its replicas by node id, -1 for a leader that there is not."""
+    """A partition, with its replicas as node ids; -1 if it has no leader."""
 
     partition: int
     leader: int
@@ -48,8 +52,8 @@ class TopicDescription:
     """A topic.
 
     Attributes:
-        topic_id: 16 bytes; None where the broker asked is too old to tell (before 2.8).
-        partitions: By their numbers.
+        topic_id: 16 bytes; None if the broker does not return it (before 2.8).
+        partitions: Ordered by index.
     """
 
     name: str
@@ -65,7 +69,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be created."""
+    """A topic to create."""
 
     name: str
     num_partitions: int = BROKERS_CHOICE
@@ -75,12 +79,12 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group as it is listed.
+    """A group in `Admin.list_groups`.
 
     Attributes:
-        protocol_type: "consumer" for consumers, "" for a group that has only offsets.
-        state: None where its coordinator is too old to tell (before 2.6).
-        type: "classic" or "consumer"; None where its coordinator is too old to tell (before 3.8).
+        protocol_type: "consumer" for consumers, "" for a group with offsets only.
+        state: None if the coordinator does not return it (before 2.6).
+        type: "classic" or "consumer"; None if the coordinator does not return it (before 3.8).
     """
 
     group_id: str
@@ -94,11 +98,11 @@ class MemberDescription:
     """A member of a group.
 
     Attributes:
-        client_host: In Kafka's form, such as "/127.0.0.1".
-        metadata: The bytes that it joined with.
-        assignment: The partitions that it has; None where these are not what consumers tell each other.
-        assignment_data: The bytes that it was given.
-        is_expected: It is no member yet: it was registered (`Admin.add_members_to_group`) and is to join.
+        client_host: As Kafka formats it, such as "/127.0.0.1".
+        metadata: The bytes of its JoinGroup metadata.
+        assignment: Its partitions; None if the assignment is not that of a consumer.
+        assignment_data: The bytes of its assignment.
+        is_expected: It was registered with `Admin.add_members_to_group`, and has not joined yet.
     """
 
     member_id: str
@@ -116,10 +120,10 @@ class GroupDescription:
     """A group.
 
     Attributes:
-        state: Kafka's name of it, such as "Stable".
-        protocol_type: "consumer" for consumers, "" for a group that has only offsets.
-        protocol_name: The assignor in use; "" unless the group is stable.
-        coordinator: The broker that told of it.
+        state: Kafka's name of the state, such as "Stable".
+        protocol_type: "consumer" for consumers, "" for a group with offsets only.
+        protocol_name: The assignor; "" unless the group is stable.
+        coordinator: The broker that described it.
     """
 
     group_id: str
@@ -132,8 +136,49 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed offset; `leader_epoch` is -1 where there is none, or the broker is too old to tell."""
+    """A committed offset; `leader_epoch` is -1 if there is none, or the broker does not return it."""
 
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+class Results(Mapping[str, V | AdminError], Generic[V]):
+    """The value or error of each key, in the order requested."""
+
+    __slots__ = ("_outcomes",)
+
+    def __init__(self, outcomes: Mapping[str, V | AdminError]) -> None:
+        self._outcomes = dict(outcomes)
+
+    def __getitem__(self, key: str) -> V | AdminError:
+        return self._outcomes[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._outcomes)
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def __repr__(self) -> str:
+        return f"Results({self._outcomes!r})"
+
+    @property
+    def values_by_key(self) -> dict[str, V]:
+        """The values of the keys that succeeded."""
+        return {key: outcome for key, outcome in self.items() if not isinstance(outcome, AdminError)}
+
+    @property
+    def errors(self) -> dict[str, AdminError]:
+        """The errors of the keys that failed."""
+        return {key: outcome for key, outcome in self.items() if isinstance(outcome, AdminError)}
+
+    def all(self) -> dict[str, V]:
+        """Return all values.
+
+        Raises:
+            AdminError: The first error, if any key failed.
+        """
+        for error in self.errors.values():
+            raise error
+        return self.values_by_key

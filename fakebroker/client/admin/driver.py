@@ -1,72 +1,67 @@
-"""Asking many groups' coordinators: look these up, ask each of them, then look up and ask again for what failed (trio).
+"""Requests about many groups, or other keys with coordinators (trio; Kafka's `AdminApiDriver`).
 
-After Kafka's `AdminApiDriver`. One thing's failure concerns that thing alone. Knows nothing of what is asked.
+The driver looks up the coordinators, sends each its requests, and repeats both for keys with retriable errors. Keys
+fail independently of each other.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
-from fakebroker.client.admin.batching import Asking, Question, failures
-from fakebroker.client.admin.descriptions import Node
-from fakebroker.client.admin.results import AdminError, Results
-from fakebroker.client.connection import BrokerUnreachable, Connection, UnsupportedVersion
+from fakebroker.client.admin.batched_requests import (
+    COORDINATOR_BUSY,
+    RETRIABLE_ERRORS,
+    AdminApiHandler,
+    RequestSender,
+    failures,
+)
+from fakebroker.client.admin.descriptions import Node, Results
+from fakebroker.client.backoff import Backoff
+from fakebroker.client.connection import Connection
+from fakebroker.client.errors import AdminError, BrokerUnreachable, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool
 from fakebroker.errors import ErrorCode
 
 V = TypeVar("V")
 W = TypeVar("W")
 
-ASK_AGAIN = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT,
-)
-"""The coordinator is the right one and will be able to answer soon."""
-
-LOOK_UP_AGAIN = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.NETWORK_EXCEPTION)
-"""The coordinator is another one by now, or will be soon."""
-
 _Step = Callable[[Sequence[str], int], Awaitable[None]]
-"""Asks about some things, for the so manieth time, counted from 0 on."""
+"""Sends requests about some keys; the attempt is counted from 0."""
 
 
-class Backoff:
-    """How long to wait before trying again: twice as long each time, up to a limit (KIP-580, without its jitter)."""
-
-    def __init__(self, first_ms: float, most_ms: float) -> None:
-        self.first_ms, self.most_ms = first_ms, max(first_ms, most_ms)
-
-    async def wait(self, attempt: int) -> None:
-        """Wait; `attempt` counts from 0 on."""
-        await trio.sleep(min(self.first_ms * 2 ** min(attempt, 30), self.most_ms) / 1000)
-
-
-class Driver(ABC, Generic[V]):
-    """One call about many groups, or other things that have coordinators.
+class AdminApiDriver(Generic[V]):
+    """One call of the admin client about several keys.
 
     Args:
-        pool: The brokers.
-        asking: How they are asked.
-        backoff: How long to wait before asking again.
-        finding: Asks any broker for coordinators.
+        pool: Connections to brokers.
+        sender: Sends the requests.
+        backoff: Delays between attempts.
+        lookup: Looks up coordinators at any broker.
+        handler: The requests to the coordinators; None if only the coordinators are wanted: then V is `Node`.
     """
 
-    def __init__(self, pool: BrokerPool, asking: Asking, backoff: Backoff, finding: Question[Node]) -> None:
-        self._pool, self._asking, self._backoff, self._finding = pool, asking, backoff, finding
-        self._outcomes: dict[str, V | AdminError] = {}
-        self._seen: dict[str, AdminError] = {}
+    def __init__(
+        self,
+        pool: BrokerPool,
+        sender: RequestSender,
+        backoff: Backoff,
+        lookup: AdminApiHandler[Node],
+        handler: AdminApiHandler[V] | None,
+    ) -> None:
+        self._pool, self._sender, self._backoff = pool, sender, backoff
+        self._lookup, self._handler = lookup, handler
+        self._outcomes: dict[str, Any] = {}
+        self._last_errors: dict[str, AdminError] = {}
         self._refusal: UnsupportedVersion | None = None
         self._nursery: trio.Nursery
 
     async def run(self, keys: Sequence[str], timeout_ms: float) -> Results[V]:
-        """Ask until each thing has its value or an error that will stay, or time is up.
+        """Retry until each key has a value or an error that is not retriable, or the time is over.
 
         Raises:
-            UnsupportedVersion: A broker does not answer many at once, and falling back is forbidden.
+            UnsupportedVersion: A broker does not support batches, and falling back is forbidden.
         """
         if keys:
             with trio.move_on_after(timeout_ms / 1000):
@@ -74,22 +69,18 @@ class Driver(ABC, Generic[V]):
                     self._nursery.start_soon(self._find, keys, 0)
         if self._refusal is not None:
             raise self._refusal
-        for key in keys:
-            if key not in self._outcomes:
-                self._outcomes[key] = self._late(key, timeout_ms)
-        return Results({key: self._outcomes[key] for key in keys})
+        outcomes = self._outcomes
+        return Results({key: outcomes[key] if key in outcomes else self._timed_out(key, timeout_ms) for key in keys})
 
-    @abstractmethod
-    def _found(self, coordinator: Node, keys: Sequence[str], attempt: int) -> None:
-        """These things' coordinator is known."""
-
-    @abstractmethod
-    def _late(self, key: str, timeout_ms: float) -> AdminError:
-        """The error of a thing that has no other when time is up."""
+    def _timed_out(self, key: str, timeout_ms: float) -> AdminError:
+        seen = self._last_errors.get(key)
+        last = f"last seen: {seen.what}" if seen else "there has been no answer"
+        handler: AdminApiHandler[Any] = self._handler or self._lookup
+        return handler.error(key, ErrorCode.REQUEST_TIMED_OUT, f"not done in {timeout_ms:g} ms; {last}")
 
     async def _find(self, keys: Sequence[str], attempt: int) -> None:
-        """Look up coordinators, and go on at each with its things."""
-        answers = await self._ask(self._finding, keys, self._pool.any, None)
+        """Look up coordinators, and continue at each of them with its keys."""
+        answers = await self._send(self._lookup, keys, self._pool.any, None)
         found: dict[Node, list[str]] = {}
         errors: dict[str, AdminError] = {}
         for key, answer in answers.items():
@@ -99,79 +90,45 @@ class Driver(ABC, Generic[V]):
                 errors[key] = answer
         for coordinator, its_keys in found.items():
             self._pool.learn(coordinator.node_id, coordinator.host, coordinator.port)
-            self._found(coordinator, its_keys, attempt)
-        self._settle(errors, attempt, self._find)
+            if self._handler is None:
+                self._outcomes.update(dict.fromkeys(its_keys, coordinator))
+            else:
+                self._nursery.start_soon(self._send_to, coordinator, self._handler, its_keys, attempt)
+        self._complete(errors, attempt, self._find)
 
-    async def _ask(
+    async def _send_to(self, coordinator: Node, handler: AdminApiHandler[V], keys: Sequence[str], attempt: int) -> None:
+        answers = await self._send(handler, keys, partial(self._pool.to, coordinator.node_id), coordinator)
+        self._complete(answers, attempt, partial(self._send_to, coordinator, handler))
+
+    async def _send(
         self,
-        question: Question[W],
+        handler: AdminApiHandler[W],
         keys: Sequence[str],
         connect: Callable[[], Awaitable[Connection]],
         node: Node | None,
     ) -> dict[str, W | AdminError]:
         try:
-            return await self._asking.about(question, keys, await connect(), node)
+            return await self._sender.send_batched(handler, keys, await connect(), node)
         except BrokerUnreachable as error:
-            return failures(question, keys, ErrorCode.NETWORK_EXCEPTION, error)
+            return failures(handler, keys, ErrorCode.NETWORK_EXCEPTION, error)
         except UnsupportedVersion as refusal:
             self._refusal = refusal
             self._nursery.cancel_scope.cancel()
             return {}
 
-    def _settle(self, answers: Mapping[str, V | AdminError], attempt: int, ask_again: _Step) -> None:
-        """Take what there is, and ask for the rest again later."""
-        later: dict[_Step, list[str]] = {}
+    def _complete(self, answers: Mapping[str, V | AdminError], attempt: int, retry: _Step) -> None:
+        """Take values and final errors, and schedule retries for the other keys."""
+        retries: dict[_Step, list[str]] = {}
         for key, answer in answers.items():
             error = answer.error if isinstance(answer, AdminError) else ErrorCode.NONE
-            if isinstance(answer, AdminError) and error in (*ASK_AGAIN, *LOOK_UP_AGAIN):
-                self._seen[key] = answer
-                later.setdefault(ask_again if error in ASK_AGAIN else self._find, []).append(key)
+            if isinstance(answer, AdminError) and error in RETRIABLE_ERRORS:
+                self._last_errors[key] = answer
+                retries.setdefault(retry if error in COORDINATOR_BUSY else self._find, []).append(key)
             else:
                 self._outcomes[key] = answer
-        for step, keys in later.items():
+        for step, keys in retries.items():
             self._nursery.start_soon(self._later, step, keys, attempt)
 
     async def _later(self, step: _Step, keys: Sequence[str], attempt: int) -> None:
-        await self._backoff.wait(attempt)
+        await trio.sleep(self._backoff.delay_ms(attempt) / 1000)
         await step(keys, attempt + 1)
-
-
-class Finder(Driver[Node]):
-    """A call that wants to know coordinators and nothing else."""
-
-    def _found(self, coordinator: Node, keys: Sequence[str], attempt: int) -> None:
-        self._outcomes.update(dict.fromkeys(keys, coordinator))
-
-    def _late(self, key: str, timeout_ms: float) -> AdminError:
-        return late(self._finding, key, timeout_ms, self._seen.get(key))
-
-
-class Asker(Driver[V]):
-    """A call that asks coordinators something; see `Driver`.
-
-    Args:
-        question: What they are asked.
-    """
-
-    def __init__(
-        self, pool: BrokerPool, asking: Asking, backoff: Backoff, finding: Question[Node], question: Question[V]
-    ) -> None:
-        super().__init__(pool, asking, backoff, finding)
-        self._question = question
-
-    def _found(self, coordinator: Node, keys: Sequence[str], attempt: int) -> None:
-        self._nursery.start_soon(self._ask_at, coordinator, keys, attempt)
-
-    async def _ask_at(self, coordinator: Node, keys: Sequence[str], attempt: int) -> None:
-        connect = partial(self._pool.to, coordinator.node_id)
-        answers = await self._ask(self._question, keys, connect, coordinator)
-        self._settle(answers, attempt, partial(self._ask_at, coordinator))
-
-    def _late(self, key: str, timeout_ms: float) -> AdminError:
-        return late(self._question, key, timeout_ms, self._seen.get(key))
-
-
-def late(question: Question[V], key: str, timeout_ms: float, seen: AdminError | None) -> AdminError:
-    """The error of a thing for which there has been no other by the deadline."""
-    last = f"last seen: {seen.what}" if seen else "there has been no answer"
-    return question.error(key, ErrorCode.REQUEST_TIMED_OUT, f"not done in {timeout_ms:g} ms; {last}")

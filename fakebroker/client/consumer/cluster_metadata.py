@@ -1,10 +1,11 @@
-"""What a consumer knows of the cluster from Metadata: partition counts, leaders, and when to ask again (pure)."""
+"""The consumer's view of the cluster, from Metadata responses: partition leaders, and when to refresh it."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from fakebroker.client.consumer.fetcher import Leader
-from fakebroker.client.member.assignors import TopicPartition
-from fakebroker.client.member.reactions import error_code
+from fakebroker.client.backoff import Backoff
+from fakebroker.client.errors import error_code
+from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.metadata import (
     MetadataRequest,
@@ -13,90 +14,96 @@ from fakebroker.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
-_MAX_BACKOFF_MS = 1_000.0
-_MAX_DOUBLINGS = 10
 _NEVER = float("inf")
 
 
-class ClusterView:
-    """Topics and their leaders, as of the last Metadata that told of them.
+@dataclass(frozen=True, slots=True)
+class PartitionLeader:
+    """The leader of a partition; its epoch is -1 if unknown."""
+
+    node_id: int
+    epoch: int
+
+
+class ClusterMetadata:
+    """Topics and their leaders.
 
     Args:
-        max_age_ms: It is asked again after so long.
-        retry_backoff_ms: How soon it is asked again when something was missing; doubles up to a second.
+        max_age_ms: Time after which metadata is refreshed.
+        retry_backoff_ms: First delay before metadata that was incomplete is refreshed; doubles up to one second.
 
     Attributes:
         leaders: The leader of each partition that has one.
-        names: The topics that the last answer told of, Kafka's own left out.
+        names: The topics in the last response, without Kafka's internal topics.
     """
 
     def __init__(self, max_age_ms: float, retry_backoff_ms: float) -> None:
-        self.leaders: dict[TopicPartition, Leader] = {}
+        self.leaders: dict[TopicPartition, PartitionLeader] = {}
         self.names: tuple[str, ...] = ()
-        self._max_age_ms, self._retry_backoff_ms = max_age_ms, retry_backoff_ms
-        self._asked: MetadataRequest | None = None
+        self._max_age_ms, self._backoff = max_age_ms, Backoff(retry_backoff_ms)
+        self._in_flight: MetadataRequest | None = None
         self._due_ms = _NEVER
-        self._asked_last_ms = -_NEVER
-        self._failures = 0
+        self._sent_ms = -_NEVER
 
     def next_deadline(self) -> float | None:
-        return None if self._asked is not None or self._due_ms == _NEVER else self._due_ms
+        """Return when the next request is due; None while one is in flight."""
+        return None if self._in_flight is not None or self._due_ms == _NEVER else self._due_ms
 
-    def want(self, now_ms: float) -> None:
-        """Something is to be looked up: as soon as the back-off since the last look allows."""
-        self._due_ms = min(self._due_ms, max(now_ms, self._asked_last_ms + self._retry_backoff_ms))
+    def refresh(self, now_ms: float) -> None:
+        """Request metadata as soon as the back-off since the last request allows."""
+        self._due_ms = min(self._due_ms, max(now_ms, self._sent_ms + self._backoff.first_ms))
 
-    def want_now(self, now_ms: float) -> None:
-        """Something new is to be looked up, also if a look at other things is on its way."""
+    def refresh_now(self, now_ms: float) -> None:
+        """Request metadata without a back-off, and again if a request is in flight: the topics have changed."""
         self._due_ms = now_ms
 
     def request(self, topics: Iterable[str] | None, now_ms: float) -> MetadataRequest | None:
-        """The request that is due for these topics, None being all of them; one is on its way at a time."""
-        if self._asked is not None or self._due_ms > now_ms:
+        """Return the request that is due for these topics (None: all topics); one is in flight at a time."""
+        if self._in_flight is not None or self._due_ms > now_ms:
             return None
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        self._due_ms, self._asked_last_ms = _NEVER, now_ms
-        if wanted == []:  # of no topics would be of all of them to an old broker
+        self._due_ms, self._sent_ms = _NEVER, now_ms
+        if wanted == []:  # old brokers would return all topics
             return None
-        self._asked = MetadataRequest(topics=wanted)
-        return self._asked
+        self._in_flight = MetadataRequest(topics=wanted)
+        return self._in_flight
 
     def awaits(self, request: object) -> bool:
-        return self._asked is request
+        """Return whether this is the request in flight."""
+        return self._in_flight is request
 
     def unanswered(self, now_ms: float) -> None:
-        self._asked = None
+        """The request in flight failed."""
+        self._in_flight = None
         self._back_off(now_ms)
 
     def answered(self, response: MetadataResponse, now_ms: float) -> list[tuple[str, ErrorCode]]:
-        """Take note of the answer; gives the topics whose errors no waiting mends."""
-        self._asked = None
-        is_whole = not response.error_code
-        refused: list[tuple[str, ErrorCode]] = []
+        """Update the leaders, and return the topics with errors that are not retriable."""
+        self._in_flight = None
+        is_complete = not response.error_code
+        failed: list[tuple[str, ErrorCode]] = []
         for topic in response.topics:
             error = error_code(topic.error_code)
             if error is not ErrorCode.NONE and not error.retriable:
-                refused.append((topic.name or "", error))
-            is_whole &= error is ErrorCode.NONE and self._note(topic)
+                failed.append((topic.name or "", error))
+            is_complete &= error is ErrorCode.NONE and self._update(topic)
         self.names = tuple(topic.name for topic in response.topics if topic.name and not topic.is_internal)
-        if is_whole:
-            self._failures = 0
+        if is_complete:
+            self._backoff.reset()
             self._due_ms = min(self._due_ms, now_ms + self._max_age_ms)
         else:
             self._back_off(now_ms)
-        return refused
+        return failed
 
-    def _note(self, topic: MetadataResponseTopic) -> bool:
-        """Take note of a topic's leaders; whether all partitions have one."""
+    def _update(self, topic: MetadataResponseTopic) -> bool:
+        """Update the leaders of a topic, and return whether all partitions have one."""
         for partition in topic.partitions:
             place = topic.name or "", partition.partition_index
             if partition.leader_id < 0:
                 self.leaders.pop(place, None)
             else:
-                self.leaders[place] = Leader(partition.leader_id, partition.leader_epoch)
+                self.leaders[place] = PartitionLeader(partition.leader_id, partition.leader_epoch)
         return all(partition.leader_id >= 0 for partition in topic.partitions)
 
     def _back_off(self, now_ms: float) -> None:
-        backoff_ms = self._retry_backoff_ms * 2.0 ** min(self._failures, _MAX_DOUBLINGS)
-        self._failures += 1
-        self._due_ms = min(self._due_ms, now_ms + min(backoff_ms, _MAX_BACKOFF_MS))
+        self._due_ms = min(self._due_ms, now_ms + self._backoff.next_delay_ms())

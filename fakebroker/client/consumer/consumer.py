@@ -1,6 +1,7 @@
-"""A consumer for trio: one task tree, no threads, nothing that blocks. The thin side of `Consumption`.
+"""A Kafka consumer for trio: one task tree, no threads, no blocking calls.
 
-Knows connections, clocks and callbacks; what to ask when, and what an answer means, is `Consumption`'s business.
+Connects `ConsumerCore`, which decides what to send and what responses mean, to connections, the clock and the
+application's callbacks.
 """
 
 import inspect
@@ -14,79 +15,78 @@ from typing import Any, Self, TypeVar, Unpack
 
 import trio
 
-from fakebroker.client.connection import BrokerUnreachable, Connection, ConnectionLost, UnsupportedVersion
-from fakebroker.client.consumer.asks import Ask, Happening, Lane
-from fakebroker.client.consumer.consumer_errors import CommitFailed, GroupFailed
+from fakebroker.client.connection import Connection
+from fakebroker.client.consumer.consumer_core import ConsumerCore
 from fakebroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
-from fakebroker.client.consumer.consumption import Consumption
-from fakebroker.client.consumer.decoding import ConsumerRecord
-from fakebroker.client.consumer.group_offsets import Ticket
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.consumer.group_offsets import OffsetOperation
+from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
+from fakebroker.client.consumer.records import ConsumerRecord
+from fakebroker.client.errors import BrokerUnreachable, CommitFailed, ConnectionLost, GroupFailed, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool, addresses
+from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode, WaitTimeout
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 
 T = TypeVar("T")
 
-Listener = Callable[[tuple[TopicPartition, ...]], Awaitable[object] | object]
-"""Called with partitions; a plain function or an async one."""
+RebalanceListener = Callable[[tuple[TopicPartition, ...]], Awaitable[object] | object]
+"""A callback for partitions: a plain or async function."""
 
 DEFAULT_TIMEOUT_S = 60.0
 """Kafka's default of `default.api.timeout.ms`."""
-
-_PARKED = (JoinGroupRequest, SyncGroupRequest)
 
 
 class Consumer:
     """Reads topics, alone or as a member of a group. Use it as an async context manager, from one task.
 
-    Between polls its own tasks send heartbeats and fetch ahead. Callbacks run in `poll`, `unsubscribe` and on leaving.
+    Between polls background tasks send heartbeats and fetch records ahead. Callbacks run in `poll`, in `unsubscribe`
+    and when the context is left.
 
     Args:
-        bootstrap_servers: HOST:PORT, or several with commas, or a list of such.
+        bootstrap_servers: "HOST:PORT", several separated by commas, or a list of them.
         settings: See `ConsumerSettings`.
 
     Raises:
-        ConfigError: A setting makes no sense.
+        ConfigError: A setting is invalid.
     """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ConsumerOptions]) -> None:
         addresses(bootstrap_servers)
         self._bootstrap_servers = bootstrap_servers
         self._settings = ConsumerSettings(**settings)
-        self._core = Consumption(self._settings)
-        self._listeners: dict[Happening, Listener | None] = {}
+        self._core = ConsumerCore(self._settings)
+        self._listeners: dict[RebalanceEvent, RebalanceListener | None] = {}
         self._is_polling = False
-        self._news, self._woken = trio.Event(), trio.Event()
-        self._wakes_ms = math.inf
-        self._put, self._group_asks = trio.open_memory_channel[Ask](math.inf)
-        self._exchanging: tuple[Ask, trio.CancelScope] | None = None
-        self._has_parted = trio.Event()
+        self._changed, self._rescheduled = trio.Event(), trio.Event()
+        self._next_tick_ms = math.inf
+        self._group_requests_in, self._group_requests = trio.open_memory_channel[OutboundRequest](math.inf)
+        self._group_exchange: tuple[OutboundRequest, trio.CancelScope] | None = None
+        self._group_done = trio.Event()
         self._epoch_s = 0.0
         self._nursery: trio.Nursery | None = None
-        self._manager: AbstractAsyncContextManager[trio.Nursery]
+        self._nursery_manager: AbstractAsyncContextManager[trio.Nursery]
         self._pool: BrokerPool
 
     async def __aenter__(self) -> Self:
         if self._epoch_s:
             raise trio.ClosedResourceError("the consumer has been opened before: make another one")
-        # Time since the Unix epoch that never goes back: the machine's at the start, then trio's.
+        # Monotonic time since the Unix epoch: the system clock at the start, trio's clock from then on.
         self._epoch_s = time.time() - trio.current_time()
-        self._manager = trio.open_nursery()
-        nursery, is_open = await self._manager.__aenter__(), trio.Event()
-        nursery.start_soon(self._work, is_open)
+        self._nursery_manager = trio.open_nursery()
+        nursery, is_open = await self._nursery_manager.__aenter__(), trio.Event()
+        nursery.start_soon(self._run_tasks, is_open)
         with trio.CancelScope(shield=True):
             await is_open.wait()
         return self
 
-    async def _work(self, is_open: trio.Event) -> None:
-        """All that goes on behind the application's back; when that is cancelled, there is the group to be left yet."""
-        with trio.CancelScope(shield=True) as self._working:
+    async def _run_tasks(self, is_open: trio.Event) -> None:
+        """Run the background tasks; shielded, because leaving the group after a cancellation needs them."""
+        with trio.CancelScope(shield=True) as self._tasks_scope:
             async with trio.open_nursery() as self._nursery:
                 self._pool = BrokerPool(self._bootstrap_servers, self._settings.client_id, self._nursery)
-                self._nursery.start_soon(self._keep_time)
-                self._nursery.start_soon(self._ask_coordinator)
+                self._nursery.start_soon(self._run_timers)
+                self._nursery.start_soon(self._send_group_requests)
                 is_open.set()
         self._nursery = None
 
@@ -95,93 +95,100 @@ class Consumer:
     ) -> None:
         try:
             with trio.move_on_after(self._settings.close_timeout_ms / 1000, shield=True):
-                await self._part(commits=error is None)
+                await self._close(commits=error is None)
         finally:
-            self._working.cancel()
-            await self._manager.__aexit__(None, None, None)  # It is told of no error: it would wrap it.
+            self._tasks_scope.cancel()
+            await self._nursery_manager.__aexit__(None, None, None)  # Without the error, which it would wrap.
 
-    async def _part(self, *, commits: bool) -> None:
-        """Leave, and wait until the coordinator has been told, and has taken what was committed."""
+    async def _close(self, *, commits: bool) -> None:
+        """Leave the group, and wait for the responses to commits and LeaveGroup."""
         try:
             await self._leave(commits=commits)
         finally:
-            await self._commits_answered()
-            self._put.close()
-            await self._has_parted.wait()
+            await self._wait_for_commits()
+            self._group_requests_in.close()
+            await self._group_done.wait()
             await self._pool.aclose()
 
-    # What to read
+    # Subscriptions
 
     def subscribe(
         self,
         topics: Iterable[str] | re.Pattern[str],
         *,
-        on_assigned: Listener | None = None,
-        on_revoked: Listener | None = None,
-        on_lost: Listener | None = None,
+        on_assigned: RebalanceListener | None = None,
+        on_revoked: RebalanceListener | None = None,
+        on_lost: RebalanceListener | None = None,
     ) -> None:
-        """Read topics as a member of the group; another call changes them. The next `poll` joins.
+        """Subscribe to topics as a group member, replacing an earlier subscription. The next `poll` joins the group.
 
         Args:
-            topics: Names; or a compiled pattern that whole names match, of topics that are there or come later. Kafka's
-                own topics are read only by their names.
-            on_assigned: Called with what has come when a generation is entered, also when that is nothing.
-            on_revoked: Called with what is about to go. A commit in it is accepted.
-            on_lost: Called with what is gone, as the group went on without this consumer; others may have it already.
+            topics: Names, or a compiled pattern that must match whole names of existing or future topics. A pattern
+                does not match Kafka's internal topics.
+            on_assigned: Called with the newly assigned partitions after each rebalance, even if there are none.
+            on_revoked: Called with partitions before they are revoked; commits in it are accepted.
+            on_lost: Called with partitions lost because the consumer was removed from the group; other members may own
+                them already.
 
         Raises:
-            InvalidSubscription: There is no group id, or partitions are assigned, or it is no topic or pattern.
+            InvalidSubscription: There is no group id, partitions are assigned, or a topic is invalid.
         """
-        self._tell(self._core.subscribe, topics)
-        self._listeners = {Happening.ASSIGNED: on_assigned, Happening.REVOKED: on_revoked, Happening.LOST: on_lost}
+        self._call(self._core.subscribe, topics)
+        self._listeners = {
+            RebalanceEvent.ASSIGNED: on_assigned,
+            RebalanceEvent.REVOKED: on_revoked,
+            RebalanceEvent.LOST: on_lost,
+        }
 
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
-        """Read these partitions alone, without a group; another call changes them.
+        """Read these partitions without a group, replacing an earlier assignment.
 
         Args:
-            partitions: Partitions, or each with the offset to begin at. Without, it begins at what is committed for the
-                group id, where there is one, or else as `auto_offset_reset` says.
+            partitions: Partitions, or start offsets by partition. Without a start offset, reading starts at the offset
+                committed for the group id, if there is one, and otherwise as `auto_offset_reset` says.
 
         Raises:
-            InvalidSubscription: Topics are subscribed to, or it is no name of a topic.
+            InvalidSubscription: Topics are subscribed to, or a partition is invalid.
+            ConfigError: An offset is invalid.
         """
-        self._tell(self._core.assign, partitions)
+        self._call(self._core.assign, partitions)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, and read nothing any more."""
+        """Leave the group, and stop reading."""
         await self._leave(commits=True)
 
     async def _leave(self, *, commits: bool) -> None:
         try:
             if self._core.member.assigned and self._core.member.is_in_generation:
-                await self._call_back(Happening.REVOKED, self._core.member.assigned)
-            # What is tried again after the member has left is refused; half of the time is for the rest of closing.
+                await self._call_back(RebalanceEvent.REVOKED, self._core.member.assigned)
+            # Commits retried after leaving are rejected. The other half of the time remains for closing.
             with trio.move_on_after(self._settings.close_timeout_ms / 2000):
-                await self._commits_answered()
+                await self._wait_for_commits()
         finally:
-            self._tell(lambda now_ms: self._core.unsubscribe(now_ms, commits=commits))
+            self._call(lambda now_ms: self._core.unsubscribe(now_ms, commits=commits))
             self._listeners = {}
 
-    # Reading
+    # Polling
 
     async def poll(self, timeout: float) -> list[ConsumerRecord]:
-        """What there is, as soon as there is something.
+        """Return records as soon as there are any.
 
-        What the poll before gave counts as consumed with this call.
+        The records of the previous poll count as consumed with this call.
 
         Args:
-            timeout: How many seconds to wait for it; 0 takes what has come.
+            timeout: How long to wait for records, in seconds; 0 returns those already fetched.
 
         Returns:
-            At most `max_poll_records` records, in order within each partition; none if the time is over.
+            At most `max_poll_records` records, in order within each partition; none after the timeout.
 
         Raises:
-            EmptySubscription: There is nothing to read.
-            InitialOffsetUnknown: Nothing is committed, and there is no reset policy.
+            EmptySubscription: Nothing is subscribed to or assigned.
+            InitialOffsetUnknown: No offset is committed, and there is no reset policy.
             OffsetOutOfRange: A position is outside of the log, and there is no reset policy.
-            RecordsUnreadable: What came is damaged; the next poll asks again.
-            GroupFailed: The coordinator does not take this consumer; the next poll tries again.
-            BrokerRefused: A broker refuses a topic or partition.
+            RecordsUnreadable: Records are damaged; the next poll fetches them again.
+            GroupFailed: The coordinator rejected this consumer; the next poll joins again.
+            BrokerRefused: A broker rejected a topic or partition.
+            UnsupportedVersion: A broker is too old for a request.
         """
         if self._is_polling:
             raise trio.BusyResourceError("another task polls this consumer")
@@ -193,59 +200,67 @@ class Consumer:
 
     async def _poll(self, until_s: float) -> list[ConsumerRecord]:
         while True:
-            self._tell(self._core.polled)
+            self._call(self._core.begin_poll)
             await self._run_callbacks()
-            records = self._tell(self._core.take)
+            records = self._call(self._core.take_records)
             if records or trio.current_time() >= until_s:
                 await trio.lowlevel.checkpoint()
                 return records
-            self._core.waits()
+            self._core.suspend_poll_timeout()
             try:
-                await self._wait_for_news(until_s)
+                await self._wait_for_change(until_s)
             finally:
-                self._tell(self._core.waits_no_more)
+                self._call(self._core.restart_poll_timeout)
 
     async def _run_callbacks(self) -> None:
         while self._core.callbacks:
-            happening, partitions = self._core.callbacks.popleft()
-            await self._call_back(happening, partitions)
-        self._tell(self._core.called_back)
+            event, partitions = self._core.callbacks.popleft()
+            await self._call_back(event, partitions)
+        self._call(self._core.callbacks_done)
 
-    async def _call_back(self, happening: Happening, partitions: tuple[TopicPartition, ...]) -> None:
-        if (listener := self._listeners.get(happening)) is not None:
+    async def _call_back(self, event: RebalanceEvent, partitions: tuple[TopicPartition, ...]) -> None:
+        if (listener := self._listeners.get(event)) is not None:
             result = listener(partitions)
             if inspect.isawaitable(result):
                 await result
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at this offset.
+        """Continue reading a partition at this offset.
 
         Raises:
-            PartitionsNotAssigned: The partition is not this consumer's.
+            PartitionsNotAssigned: The partition is not assigned to this consumer.
+            ConfigError: The offset is invalid.
         """
-        self._tell(self._core.seek, partition, offset)
+        self._call(self._core.seek, partition, offset)
 
     async def position(self, partition: TopicPartition, *, timeout: float = DEFAULT_TIMEOUT_S) -> int:
-        """The offset of the record that comes next; waits until it is known.
+        """Return the offset of the next record; waits until it is known.
+
+        Args:
+            partition: The partition.
+            timeout: How long to wait, in seconds.
 
         Raises:
-            PartitionsNotAssigned: The partition is not this consumer's.
-            InitialOffsetUnknown: Nothing is committed, and there is no reset policy.
-            WaitTimeout: It was not known in time.
+            PartitionsNotAssigned: The partition is not assigned to this consumer.
+            InitialOffsetUnknown: No offset is committed, and there is no reset policy.
+            WaitTimeout: The position was not known in time.
         """
         return await self._wait_for(f"position of {partition}", lambda: self._core.position(partition), timeout)
 
     async def assignment(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> tuple[TopicPartition, ...]:
-        """The partitions that it has; waits until they are known.
+        """Return the assigned partitions; joins the group if necessary, and waits until they are known.
+
+        Args:
+            timeout: How long to wait, in seconds.
 
         Raises:
             EmptySubscription: Nothing is subscribed to or assigned.
-            GroupFailed: The coordinator does not take this consumer.
-            WaitTimeout: They were not known in time.
+            GroupFailed: The coordinator rejected this consumer.
+            WaitTimeout: The partitions were not known in time.
         """
 
         def known() -> tuple[TopicPartition, ...] | None:
-            self._tell(self._core.joined)
+            self._call(self._core.ensure_joined)
             return self._core.assigned if self._core.is_assigned else None
 
         return await self._wait_for("assignment", known, timeout)
@@ -259,25 +274,26 @@ class Consumer:
         wait: bool = True,
         timeout: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        """Commit where the application stands: behind everything that `poll` has given.
+        """Commit the current positions: everything that `poll` has returned.
 
         Args:
-            offsets: What to commit in place of that: for each partition the offset of the record that comes next.
-            wait: Wait for the answer. Else it is sent, and nobody hears what comes of it.
-            timeout: How many seconds it may take, retries included.
+            offsets: Offsets to commit instead: for each partition that of the next record.
+            wait: Wait for the response. Otherwise errors are not reported.
+            timeout: How long to wait, in seconds, retries included.
 
         Raises:
             EmptySubscription: Nothing is subscribed to or assigned.
-            PartitionsNotAssigned: A partition is not this consumer's.
-            CommitFailed: The coordinator does not take it, or there is no generation to commit in.
+            PartitionsNotAssigned: A partition is not assigned to this consumer.
+            CommitFailed: The coordinator rejected the commit, it timed out, or the consumer is not in a generation.
+            ConfigError: There is no group id, or an offset is invalid.
         """
-        ticket = self._tell(self._core.commit, offsets)
-        if ticket is None or not wait:
+        operation = self._call(self._core.commit, offsets)
+        if operation is None or not wait:
             await trio.lowlevel.checkpoint()
             return
-        await self._settled(ticket, timeout)
-        if ticket.error is not ErrorCode.NONE:
-            raise CommitFailed(ticket.error or ErrorCode.REQUEST_TIMED_OUT, self._settings.group_id or "")
+        await self._completed(operation, timeout)
+        if operation.error is not ErrorCode.NONE:
+            raise CommitFailed(operation.error or ErrorCode.REQUEST_TIMED_OUT, self._settings.group_id or "")
 
     async def committed(
         self,
@@ -285,116 +301,126 @@ class Consumer:
         *,
         timeout: float = DEFAULT_TIMEOUT_S,
     ) -> dict[TopicPartition, int | None]:
-        """What the group has committed for these partitions, or for all that this consumer has; None is nothing.
+        """Return the committed offsets of partitions, by default of the assigned ones.
+
+        Args:
+            partitions: The partitions.
+            timeout: How long to wait, in seconds, retries included.
+
+        Returns:
+            For each partition its committed offset, or None.
 
         Raises:
             EmptySubscription: Nothing is subscribed to or assigned.
-            GroupFailed: The coordinator does not tell.
+            GroupFailed: The coordinator returned an error, or the look-up timed out.
         """
         wanted = self._core.assigned if partitions is None else tuple(partitions)
-        ticket: Ticket = self._tell(self._core.committed, wanted)
-        await self._settled(ticket, timeout)
-        if ticket.error is not ErrorCode.NONE:
-            error = ticket.error or ErrorCode.REQUEST_TIMED_OUT
+        operation: OffsetOperation = self._call(self._core.committed, wanted)
+        await self._completed(operation, timeout)
+        if operation.error is not ErrorCode.NONE:
+            error = operation.error or ErrorCode.REQUEST_TIMED_OUT
             raise GroupFailed(error, f"committed offsets of group {self._settings.group_id!r}: {error.name}")
-        return {place: offset if offset >= 0 else None for place, offset in ticket.offsets.items()}
+        return {place: offset if offset >= 0 else None for place, offset in operation.offsets.items()}
 
-    async def _commits_answered(self) -> None:
+    async def _wait_for_commits(self) -> None:
         while self._core.is_committing:
-            await self._news.wait()
+            await self._changed.wait()
 
-    async def _settled(self, ticket: Ticket, timeout: float) -> None:
+    async def _completed(self, operation: OffsetOperation, timeout: float) -> None:
         try:
             with trio.move_on_after(timeout):
-                while ticket.error is None:
-                    await self._news.wait()
+                while operation.error is None:
+                    await self._changed.wait()
         finally:
-            self._core.give_up(ticket)
+            self._core.cancel(operation)
 
-    # Waiting and telling
+    # Waiting, and driving the core
 
-    async def _wait_for(self, what: str, look: Callable[[], T | None], timeout: float) -> T:
+    async def _wait_for(self, what: str, evaluate: Callable[[], T | None], timeout: float) -> T:
         until_s = trio.current_time() + timeout
-        while (found := look()) is None:
+        while (found := evaluate()) is None:
             if trio.current_time() >= until_s:
                 raise WaitTimeout(f"{what}: not known after {timeout:g} s")
-            await self._wait_for_news(until_s)
+            await self._wait_for_change(until_s)
         await trio.lowlevel.checkpoint()
         return found
 
-    async def _wait_for_news(self, until_s: float) -> None:
+    async def _wait_for_change(self, until_s: float) -> None:
         with trio.move_on_at(until_s):
-            await self._news.wait()
+            await self._changed.wait()
 
     def _now_ms(self) -> float:
         return (trio.current_time() + self._epoch_s) * 1000
 
-    def _tell(self, step: Callable[..., T], *news: Any) -> T:
-        """Give the core something to react to, with the time, and see to what it wants."""
+    def _call(self, method: Callable[..., T], *arguments: Any) -> T:
+        """Call a method of the core with the current time, and carry out what it requests."""
         if self._nursery is None:
             raise trio.ClosedResourceError("the consumer is not open: use it in `async with`")
         try:
-            return step(*news, self._now_ms())
+            return method(*arguments, self._now_ms())
         finally:
-            self._see_to_it(self._nursery)
+            self._carry_out(self._nursery)
 
-    def _see_to_it(self, nursery: trio.Nursery) -> None:
+    def _carry_out(self, nursery: trio.Nursery) -> None:
         core = self._core
         while core.addresses:
             node_id, (host, port) = core.addresses.popitem()
             self._pool.learn(node_id, host, port)
-        asks, core.asks = core.asks, []
-        for ask in asks:
-            if ask.lane is Lane.GROUP:
-                self._put.send_nowait(ask)
+        requests, core.outbound = core.outbound, []
+        for outbound in requests:
+            if outbound.lane is Lane.GROUP:
+                self._group_requests_in.send_nowait(outbound)
             else:
-                nursery.start_soon(self._exchange, ask)
-        if self._exchanging is not None and not core.wants(self._exchanging[0]):
-            self._exchanging[1].cancel()
-        if (core.next_deadline() or math.inf) < self._wakes_ms:
-            self._woken.set()
-        self._news.set()
-        self._news = trio.Event()
+                nursery.start_soon(self._exchange, outbound)
+        if self._group_exchange is not None and not core.needs(self._group_exchange[0]):
+            self._group_exchange[1].cancel()
+        if (core.next_deadline() or math.inf) < self._next_tick_ms:
+            self._rescheduled.set()
+        self._changed.set()
+        self._changed = trio.Event()
 
-    async def _keep_time(self) -> None:
+    async def _run_timers(self) -> None:
         while True:
-            self._woken = trio.Event()
-            self._wakes_ms = self._core.next_deadline() or math.inf
-            with trio.move_on_at(self._wakes_ms / 1000 - self._epoch_s):
-                await self._woken.wait()
-            self._tell(self._core.tick)
+            self._rescheduled = trio.Event()
+            self._next_tick_ms = self._core.next_deadline() or math.inf
+            with trio.move_on_at(self._next_tick_ms / 1000 - self._epoch_s):
+                await self._rescheduled.wait()
+            self._call(self._core.tick)
 
-    async def _ask_coordinator(self) -> None:
-        """One request at a time, in their order; a broker would make the next one wait all the same."""
-        async for ask in self._group_asks:
-            if self._core.wants(ask):
+    async def _send_group_requests(self) -> None:
+        """Send requests to the coordinator one at a time, in order, as brokers process them."""
+        async for outbound in self._group_requests:
+            if self._core.needs(outbound):
                 with trio.CancelScope() as scope:
-                    self._exchanging = ask, scope
-                    await self._exchange(ask)
-                self._exchanging = None
-        self._has_parted.set()
+                    self._group_exchange = outbound, scope
+                    await self._exchange(outbound)
+                self._group_exchange = None
+        self._group_done.set()
 
-    async def _exchange(self, ask: Ask) -> None:
-        """Send a request and give the core the answer, or tell it that there will be none."""
-        timeout_s = math.inf if isinstance(ask.request, _PARKED) else self._settings.request_timeout_ms / 1000
+    async def _exchange(self, outbound: OutboundRequest) -> None:
+        """Send a request, and pass the response or its failure to the core."""
+        is_parked = isinstance(outbound.request, (JoinGroupRequest, SyncGroupRequest))
+        timeout_s = math.inf if is_parked else self._settings.request_timeout_ms / 1000
         connection, response = None, None
         try:
             with trio.move_on_after(timeout_s):
-                connection = await self._connection(ask)
-                response = await connection.request(ask.request)
+                connection = await self._connection(outbound)
+                response = await connection.request(outbound.request)
         except (BrokerUnreachable, ConnectionLost):
             pass
         except UnsupportedVersion as error:
-            self._tell(self._core.refused, ask, error)
+            self._call(self._core.unsupported, outbound, error)
             return
         finally:
-            if response is None and connection is not None:  # what else is asked on it would wait behind this
+            if response is None and connection is not None:  # later requests on it would wait for this response
                 with trio.CancelScope(shield=True):
                     await connection.aclose()
         if response is not None:
-            self._tell(self._core.answered, ask, response)
+            self._call(self._core.answered, outbound, response)
         else:
-            self._tell(self._core.unanswered, ask)
+            self._call(self._core.unanswered, outbound)
 
-    async def _connection(self, ask: Ask) -> Connection:
-        return await (self._pool.any() if ask.to is None else self._pool.to(ask.to, lane=ask.lane.value))
+    async def _connection(self, outbound: OutboundRequest) -> Connection:
+        if outbound.node_id is None:
+            return await self._pool.any()
+        return await self._pool.to(outbound.node_id, lane=outbound.lane.value)

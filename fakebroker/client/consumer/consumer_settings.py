@@ -1,18 +1,18 @@
-"""The settings of a consumer. Knows which values make sense, nothing of what is done with them."""
+"""The settings of a consumer, validated."""
 
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from fakebroker.client.consumer.subscribing import LEGAL_NAME, is_legal_name
 from fakebroker.client.member.assignors import PartitionAssignor
 from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.topics import LEGAL_NAME, MAX_INT32, is_legal_name
 from fakebroker.errors import ConfigError
 
 ResetPolicy = Literal["earliest", "latest"]
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """The fields of `ConsumerSettings`, for who passes them on."""
+    """The fields of `ConsumerSettings`, as keyword arguments of `Consumer`."""
 
     group_id: str | None
     client_id: str
@@ -37,19 +37,22 @@ class ConsumerOptions(TypedDict, total=False):
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerSettings:
-    """Kafka's consumer settings under Kafka's names, with its defaults; where a name differs, it is told.
+    """Kafka's consumer settings with Kafka's names and defaults; different names are documented below.
 
     Attributes:
-        instance_id: `group.instance.id`, which makes it a static member (KIP-345).
-        assignor: The one `partition.assignment.strategy`, by its protocol name, or an assignor of one's own.
-        max_poll_interval_ms: An application that polls less often than this leaves its group until it polls again. It
-            is also how long a rebalance waits for the others.
-        commit_interval_ms: `auto.commit.interval.ms`; 0 commits only when told to (`enable.auto.commit=false`).
-            What a poll has given counts as consumed, and is committed, from the next poll on.
-        auto_offset_reset: Where to begin where nothing is committed; None raises.
-        isolation_level: Aborted transactions are not filtered out: there is only "read_uncommitted".
-        close_timeout_ms: How long closing waits for the last answers.
-        retry_backoff_ms: The first back-off; the next ones double up to a second.
+        instance_id: `group.instance.id`; makes the member static (KIP-345).
+        assignor: The `partition.assignment.strategy`: a protocol name, or a custom assignor.
+        max_poll_interval_ms: A consumer that is not polled for this long leaves its group until the next poll. Also
+            the rebalance timeout.
+        commit_interval_ms: `auto.commit.interval.ms`; 0 disables automatic commits (`enable.auto.commit=false`).
+            Records returned by a poll count as consumed, and are committed, from the next poll on.
+        auto_offset_reset: Where to start if no offset is committed; None raises an error.
+        isolation_level: Only "read_uncommitted": records of aborted transactions are not filtered out.
+        close_timeout_ms: How long closing waits for the last responses.
+        retry_backoff_ms: The first back-off; later ones double up to one second.
+
+    Raises:
+        ConfigError: A value is invalid.
     """
 
     group_id: str | None = None
@@ -84,17 +87,17 @@ class ConsumerSettings:
             )
         if self.instance_id is not None and not is_legal_name(self.instance_id):
             raise ConfigError(f"instance_id {self.instance_id!r}: expected {LEGAL_NAME}, or None")
-        for name, least in _LEAST.items():
+        for name, minimum in _MINIMUM.items():
             value = getattr(self, name)
-            if type(value) is not int or not least <= value <= _MOST_INT32:
-                raise ConfigError(f"{name} {value!r}: expected a whole number from {least} to {_MOST_INT32}")
+            if type(value) is not int or not minimum <= value <= MAX_INT32:
+                raise ConfigError(f"{name} {value!r}: expected a whole number from {minimum} to {MAX_INT32}")
         self.member()
 
     def member(self) -> MemberSettings:
-        """Those of the group member; it gets its topics later.
+        """Return the settings of the group member, without topics.
 
         Raises:
-            ConfigError: They make no sense.
+            ConfigError: A value is invalid.
         """
         return MemberSettings(
             group_id=self.group_id or "",
@@ -112,8 +115,7 @@ class ConsumerSettings:
         )
 
 
-_MOST_INT32 = 2**31 - 1
-_LEAST = {
+_MINIMUM = {
     "session_timeout_ms": 1,
     "heartbeat_interval_ms": 1,
     "max_poll_interval_ms": 1,
@@ -128,4 +130,4 @@ _LEAST = {
     "close_timeout_ms": 1,
     "retry_backoff_ms": 0,
 }
-"""The least that each of the numbers may be."""
+"""The minimum of each number; the maximum is `MAX_INT32`."""

@@ -1,23 +1,16 @@
-"""Reading partitions: where each stands, which leader to ask for what, and what an answer means (Kafka's `Fetcher`).
+"""Fetching of records and start offsets from partition leaders (Kafka's `Fetcher` and `OffsetFetcher`).
 
-Calls go in, requests come out, time is an argument. Knows no group, and not who sends its requests.
+Calls and responses go in, requests come out. Does not depend on sockets, clocks or groups.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fakebroker.client.consumer.consumer_errors import (
-    BrokerRefused,
-    ConsumerError,
-    OffsetOutOfRange,
-    RecordsUnreadable,
-    named,
-)
+from fakebroker.client.consumer.cluster_metadata import PartitionLeader
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings, ResetPolicy
-from fakebroker.client.consumer.decoding import ConsumerRecord, decode_fetched
-from fakebroker.client.member.assignors import TopicPartition
-from fakebroker.client.member.reactions import error_code
-from fakebroker.client.member.requests import by_topic
+from fakebroker.client.consumer.records import ConsumerRecord, decode_fetched
+from fakebroker.client.errors import BrokerRefused, ConsumerError, OffsetOutOfRange, RecordsUnreadable, error_code
+from fakebroker.client.topics import TopicPartition, by_topic, format_partitions
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from fakebroker.protocol.messages.list_offsets import (
@@ -32,10 +25,10 @@ LeaderRequest = FetchRequest | ListOffsetsRequest
 LeaderResponse = FetchResponse | ListOffsetsResponse
 
 _TIMESTAMPS: dict[ResetPolicy, int] = {"earliest": -2, "latest": -1}
-_CONSUMER = -1  # the replica id of who is no replica
+_CONSUMER = -1  # the replica id in requests of consumers
 
-# What `FetchCollector` and `OffsetFetcherUtils` take for a sign that somebody else leads by now, or soon will.
-_MOVED = (
+# Errors after which Kafka's `FetchCollector` and `OffsetFetcherUtils` refresh metadata: the leader may have changed.
+_REFRESH_METADATA = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.REPLICA_NOT_AVAILABLE,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -46,27 +39,20 @@ _MOVED = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,
 )
-_PASSING = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT)
-
-
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """Who leads a partition; an epoch of -1 is not known."""
-
-    node_id: int
-    epoch: int
+_RETRY = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT)
 
 
 @dataclass(slots=True, eq=False)
-class _Source:
-    """One partition.
+class _PartitionState:
+    """The state of one partition.
 
     Attributes:
-        position: The offset of what the application gets next; None while it is looked up.
-        next_offset: The offset to fetch from: behind what has been fetched ahead.
-        records: What has been fetched ahead.
-        failure: What the application is to be told before anything more is asked.
-        retry_ms: Nothing is asked before; 0 is at once.
+        position: The offset of the record that the application gets next; None while it is looked up.
+        next_offset: The next fetch offset, after the buffered records.
+        reset: The start to look up, while `position` is None.
+        records: Buffered records.
+        failure: An error to raise to the application before the next request.
+        retry_ms: No request before this time; 0 for at once.
     """
 
     position: int | None = None
@@ -76,7 +62,7 @@ class _Source:
     failure: ConsumerError | None = None
     retry_ms: float = 0.0
 
-    def place_at(self, offset: int) -> None:
+    def move_to(self, offset: int) -> None:
         self.position = self.next_offset = offset
         self.reset = self.failure = None
         self.records = []
@@ -87,102 +73,105 @@ class _Source:
         return not self.records and self.failure is None and not self.retry_ms
 
 
-class Fetching:
-    """The partitions that are read.
+class Fetcher:
+    """The assigned partitions with their positions and buffered records.
 
     Attributes:
-        paused: Those of them that are neither asked for nor handed out.
-        wants_metadata: A leader is not known, or not the leader any more.
+        paused: Partitions that are neither fetched nor returned.
+        needs_metadata: A leader is unknown or has changed.
     """
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self.paused: Collection[TopicPartition] = ()
-        self.wants_metadata = False
+        self.needs_metadata = False
         self._settings = settings
-        self._sources: dict[TopicPartition, _Source] = {}
-        self._asked: dict[tuple[int, type[LeaderRequest]], dict[TopicPartition, _Source]] = {}
+        self._partitions: dict[TopicPartition, _PartitionState] = {}
+        self._in_flight: dict[tuple[int, type[LeaderRequest]], dict[TopicPartition, _PartitionState]] = {}
 
     def __contains__(self, partition: TopicPartition) -> bool:
-        return partition in self._sources
+        return partition in self._partitions
 
-    # What the application wants
+    # Application calls
 
     def start(self, partition: TopicPartition, offset: int) -> None:
-        """Read a partition, or read it on, from this offset."""
-        self._sources.setdefault(partition, _Source()).place_at(offset)
+        """Read a partition from this offset on."""
+        self._partitions.setdefault(partition, _PartitionState()).move_to(offset)
 
     def reset(self, partition: TopicPartition, policy: ResetPolicy) -> None:
-        """Read a partition from its beginning or end, wherever that is."""
-        source = self._sources.setdefault(partition, _Source())
-        source.place_at(-1)
-        source.position, source.reset = None, policy
+        """Read a partition from its start or end offset, to be looked up."""
+        state = self._partitions.setdefault(partition, _PartitionState())
+        state.move_to(-1)
+        state.position, state.reset = None, policy
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read them no more."""
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop reading these partitions."""
         for partition in partitions:
-            self._sources.pop(partition, None)
+            self._partitions.pop(partition, None)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Where the application stands, as far as that is known."""
+        """Return the known positions."""
         return {
-            partition: source.position for partition, source in self._sources.items() if source.position is not None
+            partition: state.position for partition, state in self._partitions.items() if state.position is not None
         }
 
-    def take(self, most: int) -> list[ConsumerRecord]:
-        """Hand out what has been fetched, so many records at most."""
+    def take_records(self, max_records: int) -> list[ConsumerRecord]:
+        """Remove and return buffered records, at most `max_records`."""
         taken: list[ConsumerRecord] = []
-        for partition, source in self._sources.items():
-            if partition not in self.paused and source.records and len(taken) < most:
-                room = most - len(taken)
-                taken += source.records[:room]
-                del source.records[:room]
-                source.position = source.records[0].offset if source.records else source.next_offset
+        for partition, state in self._partitions.items():
+            if partition not in self.paused and state.records and len(taken) < max_records:
+                room = max_records - len(taken)
+                taken += state.records[:room]
+                del state.records[:room]
+                state.position = state.records[0].offset if state.records else state.next_offset
         return taken
 
     def take_failure(self) -> ConsumerError | None:
-        """What the application has to be told; the partition is asked for again after that."""
-        for source in self._sources.values():
-            if source.failure is not None:
-                failure, source.failure = source.failure, None
+        """Remove and return an error to raise to the application; the partition is then fetched again."""
+        for state in self._partitions.values():
+            if state.failure is not None:
+                failure, state.failure = state.failure, None
                 return failure
         return None
 
     # Requests
 
     def next_deadline(self) -> float | None:
-        return min((source.retry_ms for source in self._sources.values() if source.retry_ms), default=None)
+        """Return when the next retry is due."""
+        return min((state.retry_ms for state in self._partitions.values() if state.retry_ms), default=None)
 
-    def requests(self, leaders: Mapping[TopicPartition, Leader], now_ms: float) -> list[tuple[int, LeaderRequest]]:
-        """What to ask which broker now: of each kind one request at a time."""
-        lookups: dict[int, dict[TopicPartition, _Source]] = {}
-        fetches: dict[int, dict[TopicPartition, _Source]] = {}
-        for partition, source in self._sources.items():
-            if source.retry_ms <= now_ms:
-                source.retry_ms = 0.0
-            if not source.is_idle or partition in self.paused:
+    def requests(
+        self, leaders: Mapping[TopicPartition, PartitionLeader], now_ms: float
+    ) -> list[tuple[int, LeaderRequest]]:
+        """Return the requests to send now, by node id; per broker one of each kind is in flight at a time."""
+        lookups: dict[int, dict[TopicPartition, _PartitionState]] = {}
+        fetches: dict[int, dict[TopicPartition, _PartitionState]] = {}
+        for partition, state in self._partitions.items():
+            if state.retry_ms <= now_ms:
+                state.retry_ms = 0.0
+            if not state.is_idle or partition in self.paused:
                 continue
             if (leader := leaders.get(partition)) is None:
-                self.wants_metadata = True
+                self.needs_metadata = True
             else:
-                wanted = fetches if source.position is not None else lookups
-                wanted.setdefault(leader.node_id, {})[partition] = source
+                wanted = fetches if state.position is not None else lookups
+                wanted.setdefault(leader.node_id, {})[partition] = state
         found: list[tuple[int, LeaderRequest]] = []
-        for node_id, sources in lookups.items():
-            if self._begin(node_id, ListOffsetsRequest, sources):
-                found.append((node_id, _list_offsets(sources, leaders)))
-        for node_id, sources in fetches.items():
-            if self._begin(node_id, FetchRequest, sources):
-                found.append((node_id, self._fetch(sources, leaders)))
+        for node_id, states in lookups.items():
+            if self._begin(node_id, ListOffsetsRequest, states):
+                found.append((node_id, _list_offsets(states, leaders)))
+        for node_id, states in fetches.items():
+            if self._begin(node_id, FetchRequest, states):
+                found.append((node_id, self._fetch(states, leaders)))
         return found
 
-    def _begin(self, node_id: int, kind: type[LeaderRequest], sources: dict[TopicPartition, _Source]) -> bool:
-        if (node_id, kind) in self._asked:
+    def _begin(self, node_id: int, kind: type[LeaderRequest], states: dict[TopicPartition, _PartitionState]) -> bool:
+        if (node_id, kind) in self._in_flight:
             return False
-        self._asked[node_id, kind] = sources
+        self._in_flight[node_id, kind] = states
         return True
 
     def _fetch(
-        self, sources: Mapping[TopicPartition, _Source], leaders: Mapping[TopicPartition, Leader]
+        self, states: Mapping[TopicPartition, _PartitionState], leaders: Mapping[TopicPartition, PartitionLeader]
     ) -> FetchRequest:
         settings = self._settings
         topics = [
@@ -192,13 +181,13 @@ class Fetching:
                     FetchPartition(
                         partition=index,
                         current_leader_epoch=leaders[topic, index].epoch,
-                        fetch_offset=sources[topic, index].next_offset,
+                        fetch_offset=states[topic, index].next_offset,
                         partition_max_bytes=settings.max_partition_fetch_bytes,
                     )
                     for index in indexes
                 ],
             )
-            for topic, indexes in by_topic(sources).items()
+            for topic, indexes in by_topic(states).items()
         ]
         return FetchRequest(
             max_wait_ms=settings.fetch_max_wait_ms,
@@ -207,22 +196,22 @@ class Fetching:
             topics=topics,
         )
 
-    # Answers
+    # Responses
 
     def unanswered(self, node_id: int, request: LeaderRequest, now_ms: float) -> None:
-        """There will be no answer: the connection is gone, or could not be made."""
-        self.wants_metadata = True
-        for source in self._asked.pop((node_id, type(request)), {}).values():
-            self._try_later(source, now_ms)
+        """The request failed: the connection was lost, or could not be established."""
+        self.needs_metadata = True
+        for state in self._in_flight.pop((node_id, type(request)), {}).values():
+            self._retry_later(state, now_ms)
 
     def answered(self, node_id: int, request: LeaderRequest, response: LeaderResponse, now_ms: float) -> None:
-        """A leader has answered."""
-        asked = self._asked.pop((node_id, type(request)), {})
+        """Handle a leader's response."""
+        requested = self._in_flight.pop((node_id, type(request)), {})
         if isinstance(response, ListOffsetsResponse):
             found = {(topic.name, each.partition_index): each for topic in response.topics for each in topic.partitions}
-            for partition, source in self._still_wanted(asked, found, now_ms):
-                if source.reset is not None:
-                    self._placed(partition, source, found[partition], now_ms)
+            for partition, state in self._still_current(requested, found, now_ms):
+                if state.reset is not None:
+                    self._reset_answered(partition, state, found[partition], now_ms)
         elif isinstance(request, FetchRequest):
             offsets = {
                 (topic.topic, each.partition): each.fetch_offset
@@ -232,68 +221,71 @@ class Fetching:
             data = {
                 (topic.topic, each.partition_index): each for topic in response.responses for each in topic.partitions
             }
-            for partition, source in self._still_wanted(asked, data, now_ms):
-                # Else the application has set it elsewhere meanwhile.
-                if source.reset is None and source.next_offset == offsets[partition] and not source.records:
-                    self._fetched(partition, source, data[partition], now_ms)
+            for partition, state in self._still_current(requested, data, now_ms):
+                # Otherwise the application has called seek in the meantime.
+                if state.reset is None and state.next_offset == offsets[partition] and not state.records:
+                    self._fetched(partition, state, data[partition], now_ms)
 
-    def _still_wanted(
-        self, asked: Mapping[TopicPartition, _Source], told: Collection[TopicPartition], now_ms: float
-    ) -> list[tuple[TopicPartition, _Source]]:
-        """The partitions that are read as they were when they were asked for; those not told of are asked for later."""
-        wanted = [(partition, source) for partition, source in asked.items() if self._sources.get(partition) is source]
-        for partition, source in wanted:
-            if partition not in told:
-                self._try_later(source, now_ms)
-        return [(partition, source) for partition, source in wanted if partition in told]
+    def _still_current(
+        self,
+        requested: Mapping[TopicPartition, _PartitionState],
+        returned: Collection[TopicPartition],
+        now_ms: float,
+    ) -> list[tuple[TopicPartition, _PartitionState]]:
+        """Return the partitions still assigned since the request; those missing in the response are retried."""
+        current = [(each, state) for each, state in requested.items() if self._partitions.get(each) is state]
+        for partition, state in current:
+            if partition not in returned:
+                self._retry_later(state, now_ms)
+        return [(partition, state) for partition, state in current if partition in returned]
 
-    def _placed(
-        self, partition: TopicPartition, source: _Source, found: ListOffsetsPartitionResponse, now_ms: float
+    def _reset_answered(
+        self, partition: TopicPartition, state: _PartitionState, found: ListOffsetsPartitionResponse, now_ms: float
     ) -> None:
         error = error_code(found.error_code)
         if error is ErrorCode.NONE:
-            source.place_at(max(0, found.old_style_offsets[0] if found.old_style_offsets else found.offset))
+            state.move_to(max(0, found.old_style_offsets[0] if found.old_style_offsets else found.offset))
         else:
-            self._failed(partition, source, error, now_ms)
+            self._failed(partition, state, error, now_ms)
 
-    def _fetched(self, partition: TopicPartition, source: _Source, data: PartitionData, now_ms: float) -> None:
+    def _fetched(self, partition: TopicPartition, state: _PartitionState, data: PartitionData, now_ms: float) -> None:
         error = error_code(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(partition, source)
+            self._out_of_range(partition, state)
         elif error is not ErrorCode.NONE:
-            self._failed(partition, source, error, now_ms)
+            self._failed(partition, state, error, now_ms)
         elif data.records:
             try:
-                source.records, source.next_offset = decode_fetched(data.records, partition, source.next_offset)
+                state.records, state.next_offset = decode_fetched(data.records, partition, state.next_offset)
             except ProtocolError as fault:
-                source.failure = RecordsUnreadable(partition, source.next_offset, fault)
+                state.failure = RecordsUnreadable(partition, state.next_offset, fault)
                 return
-            if not source.records:
-                source.position = source.next_offset
-            self._sources[partition] = self._sources.pop(partition)  # others come first next time
+            if not state.records:
+                state.position = state.next_offset
+            self._partitions[partition] = self._partitions.pop(partition)  # the others come first next time
 
-    def _out_of_range(self, partition: TopicPartition, source: _Source) -> None:
+    def _out_of_range(self, partition: TopicPartition, state: _PartitionState) -> None:
         policy = self._settings.auto_offset_reset
         if policy is None:
-            source.failure = OffsetOutOfRange(partition, source.next_offset)
+            state.failure = OffsetOutOfRange(partition, state.next_offset)
         else:
             self.reset(partition, policy)
 
-    def _failed(self, partition: TopicPartition, source: _Source, error: ErrorCode, now_ms: float) -> None:
-        if error in _MOVED or error.retriable:
-            self.wants_metadata = True
-            self._try_later(source, now_ms)
-        elif error in _PASSING:
-            self._try_later(source, now_ms)
+    def _failed(self, partition: TopicPartition, state: _PartitionState, error: ErrorCode, now_ms: float) -> None:
+        if error in _REFRESH_METADATA or error.retriable:
+            self.needs_metadata = True
+            self._retry_later(state, now_ms)
+        elif error in _RETRY:
+            self._retry_later(state, now_ms)
         else:
-            source.failure = BrokerRefused(f"partition {named([partition])}", error)
+            state.failure = BrokerRefused(f"partition {format_partitions([partition])}", error)
 
-    def _try_later(self, source: _Source, now_ms: float) -> None:
-        source.retry_ms = now_ms + self._settings.retry_backoff_ms
+    def _retry_later(self, state: _PartitionState, now_ms: float) -> None:
+        state.retry_ms = now_ms + self._settings.retry_backoff_ms
 
 
 def _list_offsets(
-    sources: Mapping[TopicPartition, _Source], leaders: Mapping[TopicPartition, Leader]
+    states: Mapping[TopicPartition, _PartitionState], leaders: Mapping[TopicPartition, PartitionLeader]
 ) -> ListOffsetsRequest:
     topics = [
         ListOffsetsTopic(
@@ -302,11 +294,11 @@ def _list_offsets(
                 ListOffsetsPartition(
                     partition_index=index,
                     current_leader_epoch=leaders[topic, index].epoch,
-                    timestamp=_TIMESTAMPS[sources[topic, index].reset or "latest"],
+                    timestamp=_TIMESTAMPS[states[topic, index].reset or "latest"],
                 )
                 for index in indexes
             ],
         )
-        for topic, indexes in by_topic(sources).items()
+        for topic, indexes in by_topic(states).items()
     ]
     return ListOffsetsRequest(replica_id=_CONSUMER, topics=topics)

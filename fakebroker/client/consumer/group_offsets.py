@@ -1,15 +1,15 @@
-"""Offsets that the application commits or asks for: each until it is answered, at whatever coordinator (pure).
+"""Offsets that the application commits or looks up, retried until the coordinator answers.
 
-Knows its own requests; not the member, whose own commits are its own business, nor who finds the coordinator.
+Independent of the group member, which sends its own automatic commits.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fakebroker.client.member import requests
-from fakebroker.client.member.assignors import TopicPartition
 from fakebroker.client.member.reactions import Reaction, error_in, reaction_to
 from fakebroker.client.member.requests import Identity
+from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -19,16 +19,17 @@ OffsetsResponse = OffsetCommitResponse | OffsetFetchResponse
 
 
 @dataclass(slots=True, eq=False)
-class Ticket:
-    """One thing that was asked for.
+class OffsetOperation:
+    """A commit or look-up of the application.
 
     Attributes:
-        who: As whom it is asked for.
-        error: What came of it; None while that is not known.
-        offsets: What is to be committed; or what was asked for, of committed offsets, -1 where there is none.
+        identity: The identity in the request.
+        error: The outcome; None while pending.
+        offsets: The offsets to commit, or the committed offsets found, -1 for none.
+        retry_ms: When it is sent again; 0 for at once.
     """
 
-    who: Identity
+    identity: Identity
     request: OffsetsRequest
     error: ErrorCode | None = None
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
@@ -37,102 +38,104 @@ class Ticket:
 
 
 class GroupOffsets:
-    """What is asked of the coordinator for the application."""
+    """The pending commits and look-ups of one application."""
 
     def __init__(self, retry_backoff_ms: float) -> None:
         self._retry_backoff_ms = retry_backoff_ms
-        self._tickets: list[Ticket] = []
-        self._last_commits: dict[TopicPartition, Ticket] = {}
+        self._pending: list[OffsetOperation] = []
+        self._last_commits: dict[TopicPartition, OffsetOperation] = {}
 
-    def commit(self, who: Identity, offsets: Mapping[TopicPartition, int]) -> Ticket:
-        """Commit these as this member of the group, or outside of any generation."""
-        ticket = self._add(Ticket(who, requests.offset_commit(who, offsets), offsets=dict(offsets)))
-        self._last_commits.update(dict.fromkeys(offsets, ticket))
-        for older in self._tickets[:-1]:
-            if not older.is_sent:
-                self._leave_to_later_commits(older)
-        return ticket
+    def commit(self, identity: Identity, offsets: Mapping[TopicPartition, int]) -> OffsetOperation:
+        """Commit offsets, as a group member or outside of any generation."""
+        request = requests.offset_commit(identity, offsets)
+        operation = self._add(OffsetOperation(identity, request, offsets=dict(offsets)))
+        self._last_commits.update(dict.fromkeys(offsets, operation))
+        for earlier in self._pending[:-1]:
+            if not earlier.is_sent:
+                self._drop_superseded(earlier)
+        return operation
 
-    def look_up(self, who: Identity, partitions: Iterable[TopicPartition]) -> Ticket:
-        """Ask what is committed."""
-        return self._add(Ticket(who, requests.offset_fetch(who, partitions)))
+    def look_up(self, identity: Identity, partitions: Iterable[TopicPartition]) -> OffsetOperation:
+        """Look up committed offsets."""
+        return self._add(OffsetOperation(identity, requests.offset_fetch(identity, partitions)))
 
-    def _add(self, ticket: Ticket) -> Ticket:
-        self._tickets.append(ticket)
-        return ticket
+    def _add(self, operation: OffsetOperation) -> OffsetOperation:
+        self._pending.append(operation)
+        return operation
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether there is something that a coordinator is needed for."""
-        return bool(self._tickets)
+    def is_pending(self) -> bool:
+        """Whether a coordinator is needed for pending operations."""
+        return bool(self._pending)
 
     @property
     def is_committing(self) -> bool:
-        """Whether there is a commit among that."""
-        return any(isinstance(ticket.request, OffsetCommitRequest) for ticket in self._tickets)
+        """Whether commits are pending."""
+        return any(isinstance(operation.request, OffsetCommitRequest) for operation in self._pending)
 
     def awaits(self, request: object) -> bool:
-        """Whether the answer to this request is awaited; not once it is to be sent again, perhaps to somebody else."""
-        ticket = self._ticket(request)
-        return ticket is not None and ticket.is_sent
+        """Return whether the response to this request matters; not if it will be sent again."""
+        operation = self._find(request)
+        return operation is not None and operation.is_sent
 
     def next_deadline(self) -> float | None:
-        return min((ticket.retry_ms for ticket in self._tickets if ticket.retry_ms), default=None)
+        """Return when the next retry is due."""
+        return min((operation.retry_ms for operation in self._pending if operation.retry_ms), default=None)
 
     def requests(self, now_ms: float) -> list[OffsetsRequest]:
-        """What to send to the coordinator now, in its order."""
-        due = [ticket for ticket in self._tickets if not ticket.is_sent and ticket.retry_ms <= now_ms]
-        for ticket in due:
-            ticket.is_sent, ticket.retry_ms = True, 0.0
-        return [ticket.request for ticket in due]
+        """Return the requests to send to the coordinator now, in order."""
+        due = [operation for operation in self._pending if not operation.is_sent and operation.retry_ms <= now_ms]
+        for operation in due:
+            operation.is_sent, operation.retry_ms = True, 0.0
+        return [operation.request for operation in due]
 
     def unanswered(self, now_ms: float) -> None:
-        """The connection to the coordinator is gone; all that was sent is sent again."""
-        for ticket in list(self._tickets):
-            if ticket.is_sent:
-                self._again(ticket, now_ms)
+        """The connection to the coordinator was lost; requests in flight are sent again."""
+        for operation in list(self._pending):
+            if operation.is_sent:
+                self._retry(operation, now_ms)
 
     def answered(self, request: OffsetsRequest, response: OffsetsResponse, now_ms: float) -> Reaction | None:
-        """The coordinator has answered; whoever looks for the coordinator has to if it is REDISCOVER."""
-        ticket = self._ticket(request)
-        if ticket is None:
+        """Handle a response; if the result is REDISCOVER, the caller looks up the coordinator again."""
+        operation = self._find(request)
+        if operation is None:
             return None
         error = error_in(response)
         reaction = None if error is ErrorCode.NONE else reaction_to(error, response)
         if reaction in (Reaction.RETRY, Reaction.REDISCOVER):
-            self._again(ticket, now_ms)
+            self._retry(operation, now_ms)
             return reaction
         if isinstance(response, OffsetFetchResponse) and error is ErrorCode.NONE:
-            ticket.offsets = dict(requests.fetched_offsets(response))
-        self._end(ticket, error)
+            operation.offsets = dict(requests.fetched_offsets(response))
+        self._complete(operation, error)
         return reaction
 
-    def refuse(self, error: ErrorCode) -> None:
-        """There is no coordinator to be had for them."""
-        for ticket in list(self._tickets):
-            self._end(ticket, error)
+    def fail_all(self, error: ErrorCode) -> None:
+        """Complete all pending operations with an error: no coordinator can be found."""
+        for operation in list(self._pending):
+            self._complete(operation, error)
 
-    def give_up(self, ticket: Ticket) -> None:
-        """Nobody waits for it any more."""
-        if ticket in self._tickets:
-            self._end(ticket, ErrorCode.REQUEST_TIMED_OUT)
+    def cancel(self, operation: OffsetOperation) -> None:
+        """Complete an operation with REQUEST_TIMED_OUT, if it is pending."""
+        if operation in self._pending:
+            self._complete(operation, ErrorCode.REQUEST_TIMED_OUT)
 
-    def _end(self, ticket: Ticket, error: ErrorCode) -> None:
-        ticket.error = error
-        self._tickets.remove(ticket)
+    def _complete(self, operation: OffsetOperation, error: ErrorCode) -> None:
+        operation.error = error
+        self._pending.remove(operation)
 
-    def _again(self, ticket: Ticket, now_ms: float) -> None:
-        ticket.is_sent, ticket.retry_ms = False, now_ms + self._retry_backoff_ms
-        self._leave_to_later_commits(ticket)
+    def _retry(self, operation: OffsetOperation, now_ms: float) -> None:
+        operation.is_sent, operation.retry_ms = False, now_ms + self._retry_backoff_ms
+        self._drop_superseded(operation)
 
-    def _leave_to_later_commits(self, ticket: Ticket) -> None:
-        """What is still to be committed must not undo what was asked for after it."""
-        if isinstance(ticket.request, OffsetCommitRequest):
-            last = {place: each for place, each in ticket.offsets.items() if self._last_commits[place] is ticket}
+    def _drop_superseded(self, operation: OffsetOperation) -> None:
+        """Remove partitions that a later operation commits, so that a retry does not overwrite it."""
+        if isinstance(operation.request, OffsetCommitRequest):
+            last = {place: each for place, each in operation.offsets.items() if self._last_commits[place] is operation}
             if not last:
-                self._end(ticket, ErrorCode.NONE)
-            elif last != ticket.offsets:
-                ticket.offsets, ticket.request = last, requests.offset_commit(ticket.who, last)
+                self._complete(operation, ErrorCode.NONE)
+            elif last != operation.offsets:
+                operation.offsets, operation.request = last, requests.offset_commit(operation.identity, last)
 
-    def _ticket(self, request: object) -> Ticket | None:
-        return next((ticket for ticket in self._tickets if ticket.request is request), None)
+    def _find(self, request: object) -> OffsetOperation | None:
+        return next((operation for operation in self._pending if operation.request is request), None)

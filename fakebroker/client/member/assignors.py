@@ -1,28 +1,27 @@
-"""Who of a group gets which partitions: the assignors that ship with Kafka's own consumer, as pure functions.
+"""Partition assignors: those that ship with Kafka's consumer, as pure functions.
 
-A leader runs one of them between JoinGroup and SyncGroup. Knows neither bytes nor members' states. Racks are not looked
-at: they take part only where a broker has a rack.
+The leader of a group runs one of them between JoinGroup and SyncGroup. Racks are ignored; in Kafka they matter only
+where brokers have one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-TopicPartition = tuple[str, int]
-"""A partition: its topic and its index."""
+from fakebroker.client.topics import TopicPartition
 
 Assignments = dict[str, list[TopicPartition]]
-"""Partitions by member id; every member is in it, those without partitions with an empty list."""
+"""Partitions by member id; members without partitions have an empty list."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Subscription:
-    """What one member of the group tells its leader.
+    """The subscription of one group member, as the leader sees it.
 
     Attributes:
         instance_id: `group.instance.id` of a static member (KIP-345).
-        owned_partitions: What it holds now, or held last where the protocol is eager.
-        generation_id: The generation it was given them in; -1 if it is in none.
+        owned_partitions: The partitions it owns, or owned last where the protocol is eager.
+        generation_id: The generation in which they were assigned; -1 for none.
     """
 
     member_id: str
@@ -33,12 +32,12 @@ class Subscription:
 
 
 class PartitionAssignor(Protocol):
-    """An assignor of the application's own; all members of its group have to have it.
+    """A custom assignor; all members of the group must use it.
 
     Attributes:
-        name: What the group's members agree on; it goes before the names in `ASSIGNORS`.
-        is_cooperative: Whether members keep their partitions through a rebalance (KIP-429). It then must give nobody
-            what somebody else still holds (`Subscription.owned_partitions`).
+        name: The protocol name in JoinGroup; takes precedence over the names in `ASSIGNORS`.
+        is_cooperative: Whether members keep their partitions through a rebalance (KIP-429). If so, the assignor must
+            not assign a partition that another member still owns (`Subscription.owned_partitions`).
     """
 
     name: str
@@ -47,16 +46,16 @@ class PartitionAssignor(Protocol):
     def partitions_to_consume(
         self, subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]
     ) -> Assignments:
-        """Called at the group's leader; see `Assignor`."""
+        """Assign partitions to members; called at the group's leader. See `Assignor`."""
         ...
 
 
 Assignor = Callable[[Sequence[Subscription], Mapping[str, int]], Assignments]
-"""Takes the subscriptions and the partition count of each topic; topics of unknown or zero count are left out."""
+"""Maps subscriptions and partition counts to assignments; topics with an unknown or zero count are not assigned."""
 
 
 def assign_range(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> Assignments:
-    """Give each member one run of neighboring partitions of each of its topics (Kafka's `RangeAssignor`)."""
+    """Assign each member one contiguous range of the partitions of each of its topics (Kafka's `RangeAssignor`)."""
     assignments: Assignments = {member.member_id: [] for member in subscriptions}
     for topic, subscribers in _subscribers(subscriptions, partition_counts).items():
         share, extra = divmod(partition_counts[topic], len(subscribers))
@@ -69,7 +68,7 @@ def assign_range(subscriptions: Sequence[Subscription], partition_counts: Mappin
 
 
 def assign_round_robin(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> Assignments:
-    """Deal all partitions out in turn, past members that do not subscribe to them (Kafka's `RoundRobinAssignor`)."""
+    """Assign partitions in turn, skipping members without a subscription to them (Kafka's `RoundRobinAssignor`)."""
     assignments: Assignments = {member.member_id: [] for member in subscriptions}
     circle = sorted(subscriptions, key=_member_order)
     turn = 0
@@ -83,20 +82,20 @@ def assign_round_robin(subscriptions: Sequence[Subscription], partition_counts: 
 
 
 def assign_sticky(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> Assignments:
-    """Balance the load and move as little as that allows; keeps the promises of Kafka's `StickyAssignor`.
+    """Balance partitions with few moves; gives the guarantees of Kafka's `StickyAssignor`.
 
-    Equal subscriptions end within one partition of each other with the fewest moves possible. In other groups no
-    partition has another subscriber with two partitions less than its owner.
+    With equal subscriptions, members differ by at most one partition, and the number of moves is minimal. Otherwise no
+    partition has a subscriber with at least two partitions fewer than its owner.
     """
     subscribers = _subscribers(subscriptions, partition_counts)
-    owners = _rightful_owners(subscriptions, subscribers, partition_counts)
+    owners = _valid_owners(subscriptions, subscribers, partition_counts)
     ranked = sorted(subscriptions, key=_member_order)
     assignments: Assignments = {member.member_id: [] for member in ranked}
     for kept, owner in owners.items():
         assignments[owner].append(kept)
     free = [
         (topic, partition)
-        for topic in sorted(subscribers, key=lambda topic: len(subscribers[topic]))  # the pickiest choose first
+        for topic in sorted(subscribers, key=lambda topic: len(subscribers[topic]))  # fewest subscribers first
         for partition in range(partition_counts[topic])
         if (topic, partition) not in owners
     ]
@@ -110,11 +109,11 @@ def assign_sticky(subscriptions: Sequence[Subscription], partition_counts: Mappi
 def assign_cooperative_sticky(
     subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]
 ) -> Assignments:
-    """As `assign_sticky`, but what somebody else still holds is given to nobody this time (KIP-429).
+    """Assign as `assign_sticky` does, but leave out partitions that another member still owns (KIP-429).
 
-    Its holder sees that it lost it, revokes it and joins again; the round after that hands it on.
+    Their owner revokes them and rejoins; the next rebalance assigns them.
     """
-    owners = _rightful_owners(subscriptions, _subscribers(subscriptions, partition_counts), partition_counts)
+    owners = _valid_owners(subscriptions, _subscribers(subscriptions, partition_counts), partition_counts)
     holders: dict[TopicPartition, list[str]] = {}
     for member in subscriptions:
         for partition in member.owned_partitions:
@@ -135,24 +134,24 @@ ASSIGNORS: dict[str, Assignor] = {
     "sticky": assign_sticky,
     "cooperative-sticky": assign_cooperative_sticky,
 }
-"""The assignors under the protocol names that Kafka's clients join with."""
+"""The assignors by their protocol names in Kafka."""
 
 COOPERATIVE_ASSIGNORS = ("cooperative-sticky",)
-"""Those whose members keep their partitions through a rebalance (KIP-429); the others are eager."""
+"""Assignors whose members keep their partitions through a rebalance (KIP-429); the others are eager."""
 
 
 def _java_order(text: str) -> bytes:
-    # Java compares strings by UTF-16 units, Python by code points; they differ above U+FFFF.
+    # Java compares strings by UTF-16 code units, Python by code points; they differ above U+FFFF.
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def _member_order(member: Subscription) -> tuple[bool, bytes]:
-    """Static members first, by instance id; then the others, by member id (`AbstractPartitionAssignor.MemberInfo`)."""
+    """Static members by instance id, then the others by member id (`AbstractPartitionAssignor.MemberInfo`)."""
     return member.instance_id is None, _java_order(member.instance_id or member.member_id)
 
 
 def _subscribers(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> dict[str, list[str]]:
-    """The ids of each topic's subscribers in the order of the members; only topics that have partitions, in order."""
+    """Return the member ids that subscribe to each topic that has partitions, in member order and topic order."""
     subscribers: dict[str, list[str]] = {}
     for member in sorted(subscriptions, key=_member_order):
         for topic in dict.fromkeys(member.topics):
@@ -161,10 +160,10 @@ def _subscribers(subscriptions: Sequence[Subscription], partition_counts: Mappin
     return {topic: subscribers[topic] for topic in sorted(subscribers, key=_java_order)}
 
 
-def _rightful_owners(
+def _valid_owners(
     subscriptions: Sequence[Subscription], subscribers: Mapping[str, list[str]], partition_counts: Mapping[str, int]
 ) -> dict[TopicPartition, str]:
-    """Who may keep what: of several claimants the one of the latest generation, and nobody if two are of it."""
+    """Return the current owner of each partition: the claimant of the latest generation, none if there are several."""
     claims: dict[TopicPartition, list[Subscription]] = {}
     for member in sorted(subscriptions, key=_member_order):
         for topic, partition in dict.fromkeys(member.owned_partitions):
@@ -180,14 +179,17 @@ def _rightful_owners(
 
 
 def _least_loaded(candidates: Sequence[str], assignments: Assignments) -> str:
-    """The member with the fewest partitions; of several the first in the order of the members."""
+    """Return the candidate with the fewest partitions; ties go to the first in member order."""
     return min(candidates, key=lambda member_id: len(assignments[member_id]))
 
 
 def _move_one(assignments: Assignments, subscribers: Mapping[str, list[str]]) -> bool:
-    """Move one partition from the most loaded member that has one to give to somebody who has two less or fewer still.
+    """Move one partition from the most loaded member possible to a subscriber with at least two partitions fewer.
 
-    What a member got last it gives first, so that old partitions stay where they are.
+    The partition added last is moved first, so that a member keeps its earlier partitions.
+
+    Returns:
+        Whether a partition was moved.
     """
     for giver in sorted(assignments, key=lambda member_id: -len(assignments[member_id])):
         partitions = assignments[giver]

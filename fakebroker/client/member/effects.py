@@ -1,13 +1,13 @@
-"""What a group member wants done, and what it has to tell, as plain data for whoever drives it.
+"""The effects of a group member, as plain data: requests to send and events to report, for its driver to carry out.
 
-`scheduled_ms` is when the member wanted it, in milliseconds since the Unix epoch: the due time of a heartbeat, not the
-time of the late tick that found it due. What is measured from there counts the waiting too.
+`scheduled_ms` is when an effect was due, in milliseconds since the Unix epoch: for a heartbeat its deadline, not the
+time of a late tick. Latencies measured from there include the delay.
 """
 
 from dataclasses import dataclass, field
 
-from fakebroker.client.member.assignors import TopicPartition
 from fakebroker.client.member.requests import Identity
+from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -24,7 +24,7 @@ GroupRequest = (
     | OffsetFetchRequest
     | LeaveGroupRequest
 )
-"""What a member sends to its coordinator."""
+"""A request of a member to its coordinator."""
 
 GroupResponse = (
     JoinGroupResponse
@@ -34,19 +34,19 @@ GroupResponse = (
     | OffsetFetchResponse
     | LeaveGroupResponse
 )
-"""What it is answered."""
+"""A coordinator's response."""
 
 
 @dataclass(slots=True)
 class Discover:
-    """Find the group's coordinator; answered by `discovered` or `discovery_failed`."""
+    """Look up the group's coordinator; completed by `discovered` or `discovery_failed`."""
 
     scheduled_ms: float
 
 
 @dataclass(slots=True)
 class Send:
-    """Send a request to the coordinator found last; answered by `answered` or `connection_lost`."""
+    """Send a request to the current coordinator; completed by `answered` or `connection_lost`."""
 
     request: GroupRequest
     scheduled_ms: float
@@ -54,7 +54,7 @@ class Send:
 
 @dataclass(slots=True)
 class FetchMetadata:
-    """Find out how many partitions these topics have; answered by `metadata`, as often as the driver cares to."""
+    """Look up the partition counts of these topics; reported by `metadata`, repeatedly if the driver refreshes them."""
 
     topics: tuple[str, ...]
     scheduled_ms: float
@@ -62,7 +62,7 @@ class FetchMetadata:
 
 @dataclass(slots=True)
 class Assigned:
-    """A generation is entered and these partitions are now the member's too. Without any where none are new."""
+    """The member entered a generation. The partitions are those newly assigned, possibly none."""
 
     partitions: tuple[TopicPartition, ...]
     generation_id: int
@@ -71,11 +71,11 @@ class Assigned:
 
 @dataclass(slots=True)
 class Revoked:
-    """These partitions are no longer the member's.
+    """These partitions are no longer assigned to the member.
 
     Attributes:
-        lost: Another member may have them already, as the coordinator no longer knows this member
-            (`onPartitionsLost` in place of `onPartitionsRevoked`).
+        lost: Other members may own them already, because this member was removed from the group
+            (`onPartitionsLost` instead of `onPartitionsRevoked`).
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -85,9 +85,9 @@ class Revoked:
 
 @dataclass(slots=True)
 class Revoking:
-    """These partitions are about to go: the member waits for `revoked`, commits and goes on. Only where asked for.
+    """These partitions will be revoked: the member waits for `revoked`, then commits and continues.
 
-    Until then they are its own, and commits for them are accepted.
+    Until then the member owns them, and commits for them are accepted. Only with `awaits_revocation`.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -96,15 +96,15 @@ class Revoking:
 
 @dataclass(slots=True)
 class OffsetUnknown:
-    """Nothing was ever committed for these partitions; the driver says where they start. Only where asked for."""
+    """No offset is committed for these partitions; the driver chooses the start. Only without `starts_at_zero`."""
 
     partitions: tuple[TopicPartition, ...]
     scheduled_ms: float
 
 
 @dataclass(slots=True)
-class CommitFailed:
-    """A commit was refused and is not tried again as it is."""
+class CommitRejected:
+    """A commit was rejected and is not retried."""
 
     error: ErrorCode
     scheduled_ms: float
@@ -112,16 +112,16 @@ class CommitFailed:
 
 @dataclass(slots=True)
 class Fatal:
-    """The member has stopped; the sentence says what was refused and why that cannot be mended.
+    """The member has stopped because of an error that rejoining does not resolve.
 
     Attributes:
-        who: Who it was; the coordinator may think that it still is.
+        identity: The identity it had; the coordinator may still list it as a member.
     """
 
     error: ErrorCode
-    sentence: str
+    message: str
     scheduled_ms: float
-    who: Identity = field(compare=False)
+    identity: Identity = field(compare=False)
 
 
-Effect = Discover | Send | FetchMetadata | Assigned | Revoking | Revoked | OffsetUnknown | CommitFailed | Fatal
+Effect = Discover | Send | FetchMetadata | Assigned | Revoking | Revoked | OffsetUnknown | CommitRejected | Fatal

@@ -1,19 +1,20 @@
-"""One member of a consumer group, without sockets and clocks: calls go in, effects come out (classic protocol).
+"""A member of a consumer group as a state machine: calls go in, effects come out (classic protocol).
 
-Behaves as Kafka's Java consumer does (`AbstractCoordinator`, `ConsumerCoordinator`). Whoever drives it carries out
-`effects` after each call and calls `tick` when `next_deadline` has come. It must not know what carries its requests,
-nor which versions they travel in.
+Behaves as Kafka's Java consumer does (`AbstractCoordinator`, `ConsumerCoordinator`). After each call the driver carries
+out `effects`; it calls `tick` when `next_deadline` has passed. Does not depend on sockets, clocks or request versions.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import inf
 
+from fakebroker.client.backoff import Backoff
 from fakebroker.client.member import requests
-from fakebroker.client.member.agenda import Timer
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.member.assignors import Subscription
+from fakebroker.client.member.consumer_protocol import decode_assignment, encode_subscription
 from fakebroker.client.member.effects import (
     Assigned,
-    CommitFailed,
+    CommitRejected,
     Discover,
     Effect,
     Fatal,
@@ -25,13 +26,13 @@ from fakebroker.client.member.effects import (
     Revoking,
     Send,
 )
-from fakebroker.client.member.leading import Leader
+from fakebroker.client.member.leadership import Leadership
 from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.pending import RequestsInFlight, Timer, Timers
 from fakebroker.client.member.reactions import Reaction, error_in, reaction_to
 from fakebroker.client.member.requests import Identity
-from fakebroker.client.member.session import Coordinator
 from fakebroker.client.member.states import TRANSITIONS, MemberState
-from fakebroker.client.member.subscription import decode_assignment
+from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
@@ -39,179 +40,208 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, Offs
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-__all__ = [
-    "TRANSITIONS",
-    "Assigned",
-    "CommitFailed",
-    "Discover",
-    "Effect",
-    "Fatal",
-    "FetchMetadata",
-    "Member",
-    "MemberSettings",
-    "MemberState",
-    "OffsetUnknown",
-    "Revoked",
-    "Revoking",
-    "Send",
-]
+_IN_SESSION = (MemberState.PART_OF_GROUP, MemberState.STOPPED)
 
-_COMMITTING = (MemberState.PART_OF_GROUP, MemberState.STOPPED)
-
-# What a round may take over the rebalance timeout before its coordinator counts as lost (JOIN_GROUP_TIMEOUT_LAPSE).
-_ROUND_GRACE_MS = 5_000
+# JoinGroup and SyncGroup may take this long beyond the rebalance timeout (Kafka's JOIN_GROUP_TIMEOUT_LAPSE).
+_REBALANCE_GRACE_MS = 5_000
 
 
-class Member(Leader):
-    """One group member; what can be read off it stands at `Session`."""
+class Member:
+    """One group member.
+
+    Attributes:
+        state: See `MemberState`.
+        effects: Effects since the driver last took them.
+        identity: Its member id and generation.
+        has_coordinator: Whether the coordinator is known; False while it is looked up.
+        assigned: The partitions it owns.
+        revoking: Those of them that will be revoked, while the application is asked or the last commit is in flight.
+        positions: The next offset of each owned partition, where known: initially the committed offset (see
+            `MemberSettings.starts_at_zero`), then advanced by the application. Commits contain them.
+    """
+
+    def __init__(self, settings: MemberSettings) -> None:
+        self.settings = settings
+        self.state = MemberState.DOWN
+        self.effects: list[Effect] = []
+        self.positions: dict[TopicPartition, int] = {}
+        self._reset()
 
     def _reset(self) -> None:
-        super()._reset()
-        self._stable = False  # the generation is complete: it outlives a change of coordinator
-        self._rejoin_wanted = False  # another round is called for, once this one is over or the coordinator is found
-        self._is_held = False  # the application has been asked to give partitions up, and has not answered yet
+        self.identity = Identity(self.settings.group_id, self.settings.instance_id)
+        self.has_coordinator = False
+        self.assigned: tuple[TopicPartition, ...] = ()
+        self.revoking: tuple[TopicPartition, ...] = ()
+        self.positions.clear()
+        self._timers = Timers()
+        self._in_flight = RequestsInFlight()
+        self._backoff = Backoff(self.settings.retry_backoff_ms)
+        self._leadership: Leadership | None = None
+        self._last_assignment: tuple[tuple[TopicPartition, ...], int] | None = None  # with its generation
+        self._is_stable = False  # the generation is complete: it survives a change of coordinator
+        self._rejoin_needed = False  # another rebalance follows the current one or the look-up of the coordinator
+        self._awaits_application = False  # `Revoking` was emitted, and `revoked` has not been called yet
+
+    @property
+    def member_id(self) -> str:
+        return self.identity.member_id
+
+    @property
+    def generation_id(self) -> int:
+        return self.identity.generation_id
 
     @property
     def is_in_generation(self) -> bool:
-        """Whether what it commits is accepted: its generation is complete, the coordinator may be looked for though."""
-        return self._stable
+        """Whether the member belongs to a complete generation, even if the coordinator is being looked up."""
+        return self._is_stable
+
+    def awaits(self, request: object) -> bool:
+        """Return whether the response to this request still matters."""
+        return request in self._in_flight
+
+    # Application calls
 
     def start(self, now_ms: float) -> None:
-        """Look for the coordinator, then join. A member that is not down is started already."""
+        """Look up the coordinator, then join. Ignored unless the member is down."""
         if self.state is MemberState.DOWN:
             self._enter(MemberState.DISCOVERING)
-            self._discover(now_ms)
+            self.effects.append(Discover(now_ms))
 
     def leave(self, now_ms: float, *, remove_static: bool = False) -> None:
-        """Commit, tell the coordinator and stop; answers are not waited for.
+        """Commit, leave the group and stop, without waiting for responses.
 
         Args:
-            now_ms: The time.
-            remove_static: A static member too tells the coordinator. As a rule it does not, so that it may come back
-                within its session timeout without a rebalance (KIP-345).
+            now_ms: The current time.
+            remove_static: Send LeaveGroup for a static member, too. By default it is not sent, so that the member can
+                return within its session timeout without a rebalance (KIP-345).
         """
-        if self.state in _COMMITTING and self.settings.commit_interval_ms:
+        if self.state in _IN_SESSION and self.settings.commit_interval_ms:
             self._commit(now_ms)
-        self._revoke(self.assigned, now_ms, lost=not self._stable)
-        self._part("the consumer is being closed", now_ms, remove_static=remove_static)
+        self._revoke(self.assigned, now_ms, lost=not self._is_stable)
+        self._leave_group("the consumer is being closed", now_ms, remove_static=remove_static)
 
     def expire(self, now_ms: float) -> None:
-        """The application has not polled for too long: leave without a commit; the partitions are lost (KIP-62)."""
+        """Leave because the application has not polled for too long: no commit, partitions are lost (KIP-62)."""
         self._revoke(self.assigned, now_ms, lost=True)
-        self._part("the application has not polled for the rebalance timeout", now_ms)
+        self._leave_group("the application has not polled for the rebalance timeout", now_ms)
 
-    def _part(self, reason: str, now_ms: float, *, remove_static: bool = False) -> None:
-        if self.coordinator and self.member_id and (self.settings.instance_id is None or remove_static):
+    def _leave_group(self, reason: str, now_ms: float, *, remove_static: bool = False) -> None:
+        if self.has_coordinator and self.member_id and (self.settings.instance_id is None or remove_static):
             self._send(requests.leave_group(self.identity, reason), now_ms)
         self._stop()
 
     def crash(self, now_ms: float) -> None:
-        """Stop without a word to anybody."""
+        """Stop without sending or reporting anything."""
         self.effects.clear()
         self._stop()
 
     def commit(self, now_ms: float) -> None:
-        """Commit the positions now; fails with `CommitFailed` outside a complete generation."""
-        if self.state in _COMMITTING:
+        """Commit the positions; outside of a complete generation emits `CommitRejected`."""
+        if self.state in _IN_SESSION:
             self._commit(now_ms)
         elif self.state is MemberState.REDISCOVERING:
-            self.effects.append(CommitFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms))
+            self.effects.append(CommitRejected(ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms))
         else:
-            self.effects.append(CommitFailed(ErrorCode.REBALANCE_IN_PROGRESS, now_ms))
+            self.effects.append(CommitRejected(ErrorCode.REBALANCE_IN_PROGRESS, now_ms))
 
     def subscribe(self, topics: Iterable[str], now_ms: float) -> None:
-        """Subscribe to these topics in place of the former ones; a member of a group rejoins with them."""
+        """Replace the subscription; a member of a group rejoins with it."""
         self.settings = replace(self.settings, topics=tuple(topics))
         if self.state is MemberState.PART_OF_GROUP:
             self._rejoin(now_ms)
         elif self.state in (MemberState.JOINING, MemberState.SYNCING, MemberState.REDISCOVERING):
-            self._rejoin_wanted = True
+            self._rejoin_needed = True
 
     def revoked(self, now_ms: float) -> None:
-        """The application has had its say about the partitions of `Revoking`; they may go."""
-        if self._is_held:
-            self._is_held = False
+        """The application is done with the partitions of `Revoking`."""
+        if self._awaits_application:
+            self._awaits_application = False
             if self.state is MemberState.STOPPED:
                 self._commit_and_join(now_ms)
 
-    def discovered(self, node_id: int, host: str, port: int, now_ms: float) -> None:
-        """The coordinator is this broker. A member that was in a generation goes on in it, with a heartbeat at once."""
+    # Look-ups, responses and time
+
+    def discovered(self, now_ms: float) -> None:
+        """The coordinator was found. A member of a complete generation continues in it, with a heartbeat at once."""
         if self.state not in (MemberState.DISCOVERING, MemberState.REDISCOVERING):
             return
-        self.coordinator = Coordinator(node_id, host, port)
-        if not self._stable:
+        self.has_coordinator = True
+        if not self._is_stable:
             self._join(now_ms, now_ms)
             return
         self._enter(MemberState.PART_OF_GROUP)
-        self._alive(now_ms)
+        self._extend_session(now_ms)
         self._heartbeat(now_ms, now_ms)
-        if self._rejoin_wanted:
+        if self._rejoin_needed:
             self._rejoin(now_ms)
             return
         self._fetch_offsets(now_ms)
-        if self.settings.commit_interval_ms:  # what became of the last commit is not known
-            self._commit_due(now_ms, now_ms)
+        if self.settings.commit_interval_ms:  # the outcome of the last commit is unknown
+            self._commit_on_timer(now_ms, now_ms)
 
     def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
-        """Nobody could say who the coordinator is; without an answer at all the error is NETWORK_EXCEPTION."""
+        """The coordinator was not found; without a response the error is NETWORK_EXCEPTION."""
         if self.state not in (MemberState.DISCOVERING, MemberState.REDISCOVERING):
             return
         if error.retriable:
             self._back_off(now_ms)
         else:
-            self._refuse("FindCoordinator", error, now_ms)
+            self._fail_on_response("FindCoordinator", error, now_ms)
 
     def connection_lost(self, now_ms: float) -> None:
-        """The connection to the coordinator is gone, or could not be made. Nothing in flight will be answered."""
-        if self.coordinator is not None:
+        """The connection to the coordinator was lost or could not be established; requests in flight fail."""
+        if self.has_coordinator:
             self._lose_coordinator(now_ms)
 
     def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
-        """The topics have so many partitions.
+        """Report partition counts by topic.
 
-        A leader that waits for it assigns; topics that are missing have no partitions. One that has assigned by other
-        counts starts a rebalance; topics that are missing are as they were.
+        A leader that waits for them assigns; a topic without a count has no partitions. A leader that has assigned by
+        other counts starts a rebalance; a topic without a count is unchanged.
         """
-        if self._group:
-            self._assign(partition_counts, now_ms)
-        elif self._counts_differ(partition_counts):
-            self._rejoin_wanted = True
+        leadership = self._leadership
+        if leadership is None:
+            return
+        if leadership.awaits_counts:
+            self._assign(leadership, partition_counts, now_ms)
+        elif leadership.counts_differ(partition_counts):
+            self._rejoin_needed = True
             if self.state is MemberState.PART_OF_GROUP:
                 self._rejoin(now_ms)
 
     def answered(self, request: GroupRequest, response: GroupResponse, now_ms: float) -> None:
-        """A request was answered. Answers from before a loss of the coordinator or a stop are ignored."""
-        sent_as = self._agenda.take(request)
+        """A response arrived. Ignored if the coordinator was lost or the member stopped since the request."""
+        sent_as = self._in_flight.pop(request)
         if sent_as is None:
             return
         error = error_in(response)
         if error is ErrorCode.NONE:
-            self._succeeded(response, sent_as, now_ms)
+            self._on_success(response, sent_as, now_ms)
         else:
-            self._failed(response, error, sent_as, now_ms)
+            self._on_error(response, error, sent_as, now_ms)
         if self.state is MemberState.STOPPED and isinstance(response, OffsetCommitResponse):
             self._join_when_committed(now_ms)
 
     def next_deadline(self) -> float | None:
-        """When `tick` has something to do, in milliseconds since the Unix epoch."""
-        return self._agenda.next_deadline()
+        """Return when `tick` is due, in milliseconds since the Unix epoch."""
+        return self._timers.next_deadline()
 
     def tick(self, now_ms: float) -> None:
-        """Do what is due, earliest first."""
-        while (due := self._agenda.take_due(now_ms)) is not None:
-            self._expired(*due, now_ms)
+        """Handle expired timers, earliest first."""
+        while (expired := self._timers.pop_expired(now_ms)) is not None:
+            self._on_timer(*expired, now_ms)
 
-    def _expired(self, timer: Timer, due_ms: float, now_ms: float) -> None:
+    def _on_timer(self, timer: Timer, due_ms: float, now_ms: float) -> None:
         match timer:
             case Timer.HEARTBEAT:
                 self._heartbeat(due_ms, now_ms)
             case Timer.COMMIT:
-                self._commit_due(due_ms, now_ms)
+                self._commit_on_timer(due_ms, now_ms)
             case Timer.RETRY:
                 self._retry(due_ms, now_ms)
-            case Timer.ROUND if self.state is MemberState.STOPPED:
+            case Timer.REBALANCE if self.state is MemberState.STOPPED:
                 self._join(due_ms, now_ms)
-            case Timer.SESSION | Timer.ROUND:
+            case Timer.SESSION | Timer.REBALANCE:
                 self._lose_coordinator(now_ms)
 
     def _retry(self, due_ms: float, now_ms: float) -> None:
@@ -224,35 +254,162 @@ class Member(Leader):
             case MemberState.PART_OF_GROUP:
                 self._fetch_offsets(due_ms)
             case _:
-                self._discover(due_ms)
+                self.effects.append(Discover(due_ms))
+
+    # Heartbeats and commits sent on the member's behalf: a simulation skips those that change nothing
+
+    @property
+    def next_heartbeat_ms(self) -> float:
+        """When the next heartbeat is due; infinite outside of a session."""
+        return self._timers.deadline_ms(Timer.HEARTBEAT)
+
+    @property
+    def session_deadline_ms(self) -> float:
+        """When the coordinator counts as lost without a response; infinite outside of a session."""
+        return self._timers.deadline_ms(Timer.SESSION)
+
+    def idle_until(self) -> float:
+        """Return when anything but a heartbeat is due if all heartbeats succeed; -inf if responses are pending."""
+        return -inf if self._in_flight else self._timers.next_deadline_except(Timer.HEARTBEAT, Timer.SESSION)
+
+    def heartbeat_now(self, now_ms: float) -> None:
+        """Send a heartbeat before it is due. Ignored outside of a session."""
+        if Timer.HEARTBEAT in self._timers:
+            self._heartbeat(now_ms, now_ms)
+
+    def heartbeats_skipped(self, next_due_ms: float, answered_ms: float) -> None:
+        """Heartbeats were sent on the member's behalf, and all succeeded.
+
+        Args:
+            next_due_ms: When the next heartbeat is due.
+            answered_ms: When the last response arrived.
+        """
+        self._timers.set_last(Timer.HEARTBEAT, next_due_ms)
+        self._backoff.reset()
+        self._extend_session(answered_ms)
+
+    def idle_commit(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
+        """Return the commit that is due at `due_ms`, if only heartbeats are due besides until `until_ms`.
+
+        Changes nothing. The caller sends the request and reports success with `idle_commit_answered`.
+        """
+        timers = self._timers
+        others_ms = timers.next_deadline_except(Timer.HEARTBEAT, Timer.SESSION, Timer.COMMIT)
+        if timers.deadline_ms(Timer.COMMIT) != due_ms or others_ms <= until_ms:
+            return None
+        return self._commit_request()
+
+    def idle_commit_answered(self, due_ms: float) -> None:
+        """The commit of `idle_commit` was sent and succeeded."""
+        self._timers.set_last(Timer.COMMIT, due_ms + self.settings.commit_interval_ms)
+        self._backoff.reset()
+
+    # State, timers and requests
+
+    def _enter(self, state: MemberState) -> None:
+        """Change the state; nothing else does. Cancels the timers of the previous state."""
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"member {self.member_id!r}: no way from {self.state} to {state}")
+        self.state = state
+        self._timers.cancel_except(*(Timer.HEARTBEAT, Timer.SESSION) if state in _IN_SESSION else ())
+
+    def _stop(self) -> None:
+        if self.state is not MemberState.DOWN:
+            self._enter(MemberState.DOWN)
+            self._reset()
+
+    def _fail(self, error: ErrorCode, message: str, now_ms: float) -> None:
+        self._revoke(self.assigned, now_ms, lost=True)
+        self.effects.append(Fatal(error, message, now_ms, self.identity))
+        self._stop()
+
+    def _fail_on_response(self, api: str, error: ErrorCode, now_ms: float) -> None:
+        self._fail(error, f"{api} for group {self.settings.group_id!r} was answered {error.name}", now_ms)
+
+    def _send(self, request: GroupRequest, scheduled_ms: float) -> None:
+        self._in_flight.add(request, self.identity)
+        self.effects.append(Send(request, scheduled_ms))
+
+    def _back_off(self, now_ms: float) -> None:
+        self._timers.set(Timer.RETRY, now_ms + self._backoff.next_delay_ms())
+
+    def _heartbeat(self, due_ms: float, now_ms: float) -> None:
+        self._timers.repeat(Timer.HEARTBEAT, due_ms, self.settings.heartbeat_interval_ms, now_ms)
+        self._send(requests.heartbeat(self.identity), due_ms)
+
+    def _extend_session(self, now_ms: float) -> None:
+        self._timers.set(Timer.SESSION, now_ms + self.settings.session_timeout_ms)
+
+    def _commit_on_timer(self, due_ms: float, now_ms: float) -> None:
+        if self.settings.commit_interval_ms:
+            self._timers.repeat(Timer.COMMIT, due_ms, self.settings.commit_interval_ms, now_ms)
+        self._commit(due_ms)
+
+    def _commit(self, scheduled_ms: float) -> None:
+        if (request := self._commit_request()) is not None:
+            self._send(request, scheduled_ms)
+
+    def _commit_request(self) -> OffsetCommitRequest | None:
+        known = {partition: self.positions[partition] for partition in self.assigned if partition in self.positions}
+        return requests.offset_commit(self.identity, known) if known else None
+
+    def _fetch_offsets(self, scheduled_ms: float) -> None:
+        unknown = [partition for partition in self.assigned if partition not in self.positions]
+        if unknown:
+            self._send(requests.offset_fetch(self.identity, unknown), scheduled_ms)
+
+    def _set_positions(self, offsets: Iterable[tuple[TopicPartition, int]], now_ms: float) -> None:
+        """Start at committed offsets, unless the application has set a position already."""
+        owned, unknown = frozenset(self.assigned), []
+        for partition, offset in offsets:
+            if partition not in owned or partition in self.positions:
+                continue
+            if offset >= 0 or self.settings.starts_at_zero:
+                self.positions[partition] = max(offset, 0)
+            else:
+                unknown.append(partition)
+        if unknown:
+            self.effects.append(OffsetUnknown(tuple(unknown), now_ms))
 
     def _lose_coordinator(self, now_ms: float) -> None:
-        self.coordinator = None
-        self._agenda.expect_nothing()
-        self._group = []
+        self.has_coordinator = False
+        self._in_flight.clear()
+        if self._leadership is not None:
+            self._leadership.awaits_counts = False
         self._enter(MemberState.REDISCOVERING)
         self._back_off(now_ms)
 
+    # Rebalances
+
     def _rejoin(self, now_ms: float) -> None:
-        """Into the next round; what was consumed is committed first (`onJoinPrepare`)."""
-        self._rejoin_wanted = True
+        """Start a rebalance; consumed offsets are committed first (Kafka's `onJoinPrepare`)."""
+        self._rejoin_needed = True
         self._enter(MemberState.STOPPED)
-        self._agenda.set(Timer.ROUND, now_ms + self.settings.rebalance_timeout_ms)
-        if self.settings.awaits_revocation and not self.giving_up:
-            self._ask_to_give_up(self._unwanted(), now_ms)
-        if not self._is_held:
+        self._timers.set(Timer.REBALANCE, now_ms + self.settings.rebalance_timeout_ms)
+        if self.settings.awaits_revocation and not self.revoking:
+            self._ask_application(self._revoked_by_rejoin(), now_ms)
+        if not self._awaits_application:
             self._commit_and_join(now_ms)
 
-    def _unwanted(self) -> tuple[TopicPartition, ...]:
-        """What goes before the round: all that an eager member has; a cooperative one's of topics that it has left."""
+    def _revoked_by_rejoin(self) -> tuple[TopicPartition, ...]:
+        """Return what is revoked before joining: all, or for a cooperative member topics no longer subscribed to."""
         if not self.settings.is_cooperative:
             return self.assigned
         return tuple(partition for partition in self.assigned if partition[0] not in self.settings.topics)
 
-    def _ask_to_give_up(self, partitions: tuple[TopicPartition, ...], now_ms: float) -> None:
-        self.giving_up, self._is_held = partitions, bool(partitions)
+    def _ask_application(self, partitions: tuple[TopicPartition, ...], now_ms: float) -> None:
+        self.revoking, self._awaits_application = partitions, bool(partitions)
         if partitions:
             self.effects.append(Revoking(partitions, now_ms))
+
+    def _revoke(self, revoked: tuple[TopicPartition, ...], now_ms: float, *, lost: bool) -> None:
+        gone = frozenset(revoked)
+        self.assigned = tuple(partition for partition in self.assigned if partition not in gone)
+        self.revoking = ()
+        for partition in revoked:
+            self.positions.pop(partition, None)
+        if revoked:
+            self.effects.append(Revoked(revoked, lost, now_ms))
 
     def _commit_and_join(self, now_ms: float) -> None:
         if self.settings.commit_interval_ms:
@@ -260,38 +417,43 @@ class Member(Leader):
         self._join_when_committed(now_ms)
 
     def _join_when_committed(self, now_ms: float) -> None:
-        awaited = self._agenda.expects(OffsetCommitRequest) or Timer.RETRY in self._agenda
-        if not awaited and not self._is_held:
+        is_committing = self._in_flight.has(OffsetCommitRequest) or Timer.RETRY in self._timers
+        if not is_committing and not self._awaits_application:
             self._join(now_ms, now_ms)
 
     def _join(self, scheduled_ms: float, now_ms: float) -> None:
         lost = self.generation_id < 0
-        going = self.assigned if lost or not self.settings.is_cooperative else self.giving_up
-        self._revoke(going, now_ms, lost=lost)
-        self._stable = self._rejoin_wanted = self._is_held = False
-        self._lead_no_more()
+        revoked = self.assigned if lost or not self.settings.is_cooperative else self.revoking
+        self._revoke(revoked, now_ms, lost=lost)
+        self._is_stable = self._rejoin_needed = self._awaits_application = False
+        self._leadership = None
         self._enter(MemberState.JOINING)
-        self._agenda.set(Timer.ROUND, now_ms + self.settings.rebalance_timeout_ms + _ROUND_GRACE_MS)
-        self._send_join(scheduled_ms)
+        self._limit_rebalance(now_ms)
+        self._send(self._join_request(), scheduled_ms)
 
-    def _succeeded(self, response: GroupResponse, sent_as: Identity, now_ms: float) -> None:
-        self._agenda.succeeded()
-        match response:
-            case HeartbeatResponse():
-                self._agenda.set_anew(Timer.SESSION, now_ms + self.settings.session_timeout_ms)
-            case JoinGroupResponse():
-                self._joined(response, now_ms)
-            case SyncGroupResponse():
-                self._synced(response, sent_as, now_ms)
-            case OffsetFetchResponse() if sent_as == self.identity:
-                self._start_from(requests.fetched_offsets(response), now_ms)
+    def _join_request(self) -> GroupRequest:
+        settings = self.settings
+        subscription = Subscription(
+            member_id=self.member_id,
+            topics=settings.topics,
+            owned_partitions=self.assigned,
+            generation_id=self.generation_id,
+        )
+        previous = self._last_assignment if settings.protocol == "sticky" else None
+        metadata = encode_subscription(subscription, previous=previous)
+        return requests.join_group(
+            self.identity, settings.session_timeout_ms, settings.rebalance_timeout_ms, settings.protocol, metadata
+        )
+
+    def _limit_rebalance(self, now_ms: float) -> None:
+        self._timers.set(Timer.REBALANCE, now_ms + self.settings.rebalance_timeout_ms + _REBALANCE_GRACE_MS)
 
     def _joined(self, response: JoinGroupResponse, now_ms: float) -> None:
         self.identity = replace(self.identity, member_id=response.member_id, generation_id=response.generation_id)
         self._enter(MemberState.SYNCING)
-        self._alive(now_ms)
-        self._agenda.set(Timer.ROUND, now_ms + self.settings.rebalance_timeout_ms + _ROUND_GRACE_MS)
-        self._agenda.set(Timer.HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)
+        self._extend_session(now_ms)
+        self._limit_rebalance(now_ms)
+        self._timers.set(Timer.HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)
         if response.protocol_type not in (None, requests.PROTOCOL_TYPE):
             self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group's type is {response.protocol_type!r}", now_ms)
         elif response.leader == response.member_id:
@@ -299,8 +461,25 @@ class Member(Leader):
         else:
             self._send(requests.sync_group(self.identity, self.settings.protocol, {}), now_ms)
 
+    def _lead(self, response: JoinGroupResponse, now_ms: float) -> None:
+        try:
+            self._leadership = Leadership(response, self.settings.protocol)
+        except ProtocolError as error:
+            self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error), now_ms)
+            return
+        self.effects.append(FetchMetadata(self._leadership.topics, now_ms))
+
+    def _assign(self, leadership: Leadership, partition_counts: Mapping[str, int], now_ms: float) -> None:
+        try:
+            assignments = leadership.assign(partition_counts, self.settings.assign)
+        except Exception as error:  # a custom assignor may raise or return anything
+            message = f"the assignor {self.settings.protocol!r} failed with {error!r}, expected partitions by member id"
+            self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, message, now_ms)
+            return
+        self._send(requests.sync_group(self.identity, self.settings.protocol, assignments), now_ms)
+
     def _synced(self, response: SyncGroupResponse, sent_as: Identity, now_ms: float) -> None:
-        if sent_as != self.identity:  # the generation was lost meanwhile, by the answer to a heartbeat
+        if sent_as != self.identity:  # the response to a heartbeat has ended the generation in the meantime
             self._join(now_ms, now_ms)
             return
         try:
@@ -309,10 +488,10 @@ class Member(Leader):
             self._fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error), now_ms)
             return
         self._enter(MemberState.PART_OF_GROUP)
-        self._stable = True
-        self._last_held = assigned, self.generation_id
+        self._is_stable = True
+        self._last_assignment = assigned, self.generation_id
         if self.settings.commit_interval_ms:
-            self._agenda.set(Timer.COMMIT, now_ms + self.settings.commit_interval_ms)
+            self._timers.set(Timer.COMMIT, now_ms + self.settings.commit_interval_ms)
         self._take_over(assigned, now_ms)
 
     def _take_over(self, assigned: tuple[TopicPartition, ...], now_ms: float) -> None:
@@ -321,41 +500,52 @@ class Member(Leader):
         added = tuple(partition for partition in assigned if partition not in before)
         if self.settings.awaits_revocation:
             self.assigned = assigned + revoked
-            self._ask_to_give_up(revoked, now_ms)
+            self._ask_application(revoked, now_ms)
         else:
             self._revoke(revoked, now_ms, lost=False)
             self.assigned = assigned
         self.effects.append(Assigned(added, self.generation_id, now_ms))
         self._fetch_offsets(now_ms)
-        if revoked or self._rejoin_wanted:  # what was revoked the next round gives to others (KIP-429)
+        if revoked or self._rejoin_needed:  # the next rebalance assigns the revoked partitions to others (KIP-429)
             self._rejoin(now_ms)
 
-    def _failed(self, response: GroupResponse, error: ErrorCode, sent_as: Identity, now_ms: float) -> None:
+    # Responses
+
+    def _on_success(self, response: GroupResponse, sent_as: Identity, now_ms: float) -> None:
+        self._backoff.reset()
+        match response:
+            case HeartbeatResponse():
+                self._timers.extend(Timer.SESSION, now_ms + self.settings.session_timeout_ms)
+            case JoinGroupResponse():
+                self._joined(response, now_ms)
+            case SyncGroupResponse():
+                self._synced(response, sent_as, now_ms)
+            case OffsetFetchResponse() if sent_as == self.identity:
+                self._set_positions(requests.fetched_offsets(response), now_ms)
+
+    def _on_error(self, response: GroupResponse, error: ErrorCode, sent_as: Identity, now_ms: float) -> None:
         reaction = reaction_to(error, response)
-        outside_round = isinstance(response, HeartbeatResponse | OffsetCommitResponse)
+        in_session = isinstance(response, HeartbeatResponse | OffsetCommitResponse)
         if reaction is Reaction.REDISCOVER:
             self._lose_coordinator(now_ms)
         elif reaction is Reaction.RETRY:
-            self._try_later(response, now_ms)
-        elif reaction is Reaction.FATAL and (sent_as == self.identity or not outside_round):
-            self._refuse(type(response).__name__.removesuffix("Response"), error, now_ms)
-        elif outside_round:
-            self._unwelcome(response, reaction, error, sent_as, now_ms)
+            self._schedule_retry(response, now_ms)
+        elif reaction is Reaction.FATAL and (sent_as == self.identity or not in_session):
+            self._fail_on_response(type(response).__name__.removesuffix("Response"), error, now_ms)
+        elif in_session:
+            self._on_session_error(response, reaction, error, sent_as, now_ms)
         else:
             if isinstance(response, JoinGroupResponse) and reaction is Reaction.TAKE_MEMBER_ID:
                 self.identity = replace(self.identity, member_id=response.member_id, generation_id=-1)
             self._forget(reaction)
             self._join(now_ms, now_ms)
 
-    def _refuse(self, api: str, error: ErrorCode, now_ms: float) -> None:
-        self._fail(error, f"{api} for group {self.settings.group_id!r} was answered {error.name}", now_ms)
-
-    def _try_later(self, response: GroupResponse, now_ms: float) -> None:
+    def _schedule_retry(self, response: GroupResponse, now_ms: float) -> None:
         match response:
-            case HeartbeatResponse() if Timer.HEARTBEAT in self._agenda:
-                self._agenda.set(Timer.HEARTBEAT, now_ms + self._agenda.backoff_ms())
+            case HeartbeatResponse() if Timer.HEARTBEAT in self._timers:
+                self._timers.set(Timer.HEARTBEAT, now_ms + self._backoff.next_delay_ms())
             case OffsetCommitResponse() if self.state is MemberState.PART_OF_GROUP:
-                self._agenda.set(Timer.COMMIT, now_ms + self._agenda.backoff_ms())
+                self._timers.set(Timer.COMMIT, now_ms + self._backoff.next_delay_ms())
             case OffsetCommitResponse() if self.state is MemberState.STOPPED:
                 self._back_off(now_ms)
             case OffsetFetchResponse() if self.state is MemberState.PART_OF_GROUP:
@@ -363,23 +553,23 @@ class Member(Leader):
             case JoinGroupResponse():
                 self._back_off(now_ms)
 
-    def _unwelcome(
+    def _on_session_error(
         self, response: GroupResponse, reaction: Reaction, error: ErrorCode, sent_as: Identity, now_ms: float
     ) -> None:
-        """A heartbeat or commit was refused; what an earlier generation sent has no consequences."""
+        """Handle the error of a heartbeat or commit; requests of an earlier generation have no consequences."""
         if isinstance(response, OffsetCommitResponse):
-            self.effects.append(CommitFailed(error, now_ms))
-        if sent_as != self.identity or self.state is MemberState.JOINING:  # there the answer to the join decides
+            self.effects.append(CommitRejected(error, now_ms))
+        if sent_as != self.identity or self.state is MemberState.JOINING:  # the response to JoinGroup decides then
             return
         if reaction is Reaction.REJOIN:
             if isinstance(response, HeartbeatResponse):
-                self._alive(now_ms)
+                self._extend_session(now_ms)
             if self.state is MemberState.PART_OF_GROUP:
                 self._rejoin(now_ms)
         elif reaction is not Reaction.REPORT:
             self._forget(reaction)
-            if self._agenda.expects(SyncGroupRequest):
-                self._agenda.keep(Timer.ROUND)  # one request of a round at a time: its answer comes first
+            if self._in_flight.has(SyncGroupRequest):
+                self._timers.cancel_except(Timer.REBALANCE)  # join after its response: one such request at a time
             else:
                 self._join(now_ms, now_ms)
 

@@ -1,4 +1,4 @@
-"""The settings of a group member. Knows which values make sense, nothing of what is done with them."""
+"""The settings of a group member, validated."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,19 @@ from fakebroker.errors import ConfigError
 
 @dataclass(slots=True, kw_only=True)
 class MemberSettings:
-    """Kafka's consumer settings, with its defaults, as far as group membership goes.
+    """The consumer settings of Kafka that concern group membership, with their defaults.
 
     Attributes:
-        instance_id: `group.instance.id`, which makes the member a static one (KIP-345).
-        assignor: The one `partition.assignment.strategy`, by its protocol name, or an assignor of one's own.
+        instance_id: `group.instance.id`; makes the member static (KIP-345).
+        assignor: The `partition.assignment.strategy`: a protocol name, or a custom assignor.
         rebalance_timeout_ms: `max.poll.interval.ms`.
-        commit_interval_ms: `auto.commit.interval.ms`; 0 commits only when told to.
-        retry_backoff_ms: The first back-off; the next ones double up to a second.
-        awaits_revocation: The member says `Revoking` before it gives partitions up, and waits for `revoked`.
-        starts_at_zero: A partition without a committed offset is at position 0; else `OffsetUnknown` tells of it.
+        commit_interval_ms: `auto.commit.interval.ms`; 0 disables automatic commits.
+        retry_backoff_ms: The first back-off; later ones double up to one second.
+        awaits_revocation: Emit `Revoking` before giving partitions up, and wait for `revoked`.
+        starts_at_zero: Set the position to 0 where no offset is committed; otherwise emit `OffsetUnknown`.
+
+    Raises:
+        ConfigError: A value is invalid.
     """
 
     group_id: str
@@ -53,10 +56,10 @@ class MemberSettings:
 
     @property
     def protocol(self) -> str:
-        """The assignor's name, which is the group's protocol."""
+        """The assignor's name, which is the protocol name in JoinGroup."""
         return self.assignor if isinstance(self.assignor, str) else self.assignor.name
 
     @property
     def assign(self) -> Assignor:
-        """What a leader assigns with."""
+        """The assignor function, for the leader."""
         return ASSIGNORS[self.assignor] if isinstance(self.assignor, str) else self.assignor.partitions_to_consume

@@ -1,12 +1,12 @@
-"""What a group member does about each error a coordinator answers: one table, after Kafka's Java consumer.
+"""How a group member reacts to each error in a coordinator's response, as one table.
 
-Sources: the response handlers in `AbstractCoordinator` and `ConsumerCoordinator`. Knows messages and error codes;
-nothing of a member's state.
+Sources: the response handlers in Kafka's `AbstractCoordinator` and `ConsumerCoordinator`.
 """
 
 from collections.abc import Iterator
 from enum import Enum, auto
 
+from fakebroker.client.errors import error_code
 from fakebroker.client.member.effects import GroupResponse
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
@@ -18,16 +18,16 @@ from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 
 
 class Reaction(Enum):
-    """What to do about an error.
+    """Reaction to an error.
 
-    RETRY: Back off, then ask again.
-    REDISCOVER: Give the coordinator up and look for it.
-    REJOIN: Join the next round as the member one is.
-    FORGET_GENERATION: Partitions are lost; join with the member id.
-    FORGET_MEMBER_ID: Partitions are lost; join as somebody new.
-    TAKE_MEMBER_ID: Join with the id that came with the error (KIP-394).
-    REPORT: Tell the application, change nothing.
-    FATAL: Tell the application and stop.
+    RETRY: Back off, then send the request again.
+    REDISCOVER: Look up the coordinator again.
+    REJOIN: Rejoin with the same member id and generation.
+    FORGET_GENERATION: Partitions are lost; rejoin with the member id only.
+    FORGET_MEMBER_ID: Partitions are lost; join as a new member.
+    TAKE_MEMBER_ID: Join with the member id in the response (KIP-394).
+    REPORT: Report the error to the application and continue.
+    FATAL: Report the error to the application and stop.
     """
 
     RETRY = auto()
@@ -75,7 +75,7 @@ REACTIONS: dict[type[GroupResponse], dict[ErrorCode, Reaction]] = {
     },
     LeaveGroupResponse: {},
 }
-"""What each response's errors lead to; errors not in it lead to `OTHERWISE`."""
+"""Reactions by response and error; for other errors see `OTHERWISE`."""
 
 OTHERWISE: dict[type[GroupResponse], Reaction] = {
     JoinGroupResponse: Reaction.FATAL,
@@ -85,25 +85,22 @@ OTHERWISE: dict[type[GroupResponse], Reaction] = {
     OffsetFetchResponse: Reaction.FATAL,
     LeaveGroupResponse: Reaction.REPORT,
 }
+"""The reaction to errors that are not in `REACTIONS`."""
 
-
-# These concern one topic or partition alone; another error in the same response counts before them.
+# Errors of single topics or partitions; other errors in the same response take precedence.
 _OF_ONE_PARTITION = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 _WITH_PARTITIONS = (OffsetCommitResponse, OffsetFetchResponse)
 
 
 def reaction_to(error: ErrorCode, response: GroupResponse) -> Reaction:
-    """What a member does about an error in a response."""
+    """Return how a member reacts to an error in a response."""
     kind = type(response)
     return REACTIONS[kind].get(error, OTHERWISE[kind])
 
 
 def error_in(response: GroupResponse) -> ErrorCode:
-    """The error of a whole response: the first in it that is not one partition's own, else the first.
-
-    A code that Kafka does not have counts as UNKNOWN_SERVER_ERROR.
-    """
+    """Return the error of a response: its first error that does not concern a single partition, else its first."""
     if not isinstance(response, _WITH_PARTITIONS):
         return error_code(response.error_code)
     errors = [error for error in _errors(response) if error is not ErrorCode.NONE]
@@ -123,11 +120,3 @@ def _errors(response: OffsetCommitResponse | OffsetFetchResponse) -> Iterator[Er
             yield from (error_code(partition.error_code) for partition in fetched.partitions)
     for topic in response.topics:
         yield from (error_code(partition.error_code) for partition in topic.partitions)
-
-
-_BY_NUMBER = {int(error): error for error in ErrorCode}
-
-
-def error_code(number: int) -> ErrorCode:
-    """The error of a number on the wire; one that Kafka does not have counts as UNKNOWN_SERVER_ERROR."""
-    return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,13 +1,12 @@
-"""The requests of a group member, built from what it knows, and offsets read from an answer.
+"""Builders of a group member's requests, and offsets read from an OffsetFetch response.
 
-Each is built in its newest shape; a connection puts it into the shape of the version that it speaks. Knows nothing of a
-member's states.
+Requests have the layout of their newest version; `client.versions` converts them to the negotiated version.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.topics import TopicPartition, by_topic
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -29,7 +28,7 @@ PROTOCOL_TYPE = "consumer"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a member is to its coordinator. Without an id `member_id` is "", in no generation `generation_id` is -1."""
+    """A member's identity in requests; "" is no member id, -1 no generation."""
 
     group_id: str
     instance_id: str | None
@@ -38,25 +37,25 @@ class Identity:
 
 
 def join_group(
-    who: Identity, session_timeout_ms: int, rebalance_timeout_ms: int, protocol: str, metadata: bytes
+    identity: Identity, session_timeout_ms: int, rebalance_timeout_ms: int, protocol: str, metadata: bytes
 ) -> JoinGroupRequest:
     return JoinGroupRequest(
-        group_id=who.group_id,
+        group_id=identity.group_id,
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=rebalance_timeout_ms,
-        member_id=who.member_id,
-        group_instance_id=who.instance_id,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocols=[JoinGroupRequestProtocol(name=protocol, metadata=metadata)],
     )
 
 
-def sync_group(who: Identity, protocol: str, assignments: Mapping[str, bytes]) -> SyncGroupRequest:
+def sync_group(identity: Identity, protocol: str, assignments: Mapping[str, bytes]) -> SyncGroupRequest:
     return SyncGroupRequest(
-        group_id=who.group_id,
-        generation_id=who.generation_id,
-        member_id=who.member_id,
-        group_instance_id=who.instance_id,
+        group_id=identity.group_id,
+        generation_id=identity.generation_id,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocol_name=protocol,
         assignments=[
@@ -66,26 +65,26 @@ def sync_group(who: Identity, protocol: str, assignments: Mapping[str, bytes]) -
     )
 
 
-def heartbeat(who: Identity) -> HeartbeatRequest:
+def heartbeat(identity: Identity) -> HeartbeatRequest:
     return HeartbeatRequest(
-        group_id=who.group_id,
-        generation_id=who.generation_id,
-        member_id=who.member_id,
-        group_instance_id=who.instance_id,
+        group_id=identity.group_id,
+        generation_id=identity.generation_id,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
     )
 
 
-def leave_group(who: Identity, reason: str) -> LeaveGroupRequest:
-    member = MemberIdentity(member_id=who.member_id, group_instance_id=who.instance_id, reason=reason)
-    return LeaveGroupRequest(group_id=who.group_id, members=[member])
+def leave_group(identity: Identity, reason: str) -> LeaveGroupRequest:
+    member = MemberIdentity(member_id=identity.member_id, group_instance_id=identity.instance_id, reason=reason)
+    return LeaveGroupRequest(group_id=identity.group_id, members=[member])
 
 
-def offset_commit(who: Identity, positions: Mapping[TopicPartition, int]) -> OffsetCommitRequest:
+def offset_commit(identity: Identity, positions: Mapping[TopicPartition, int]) -> OffsetCommitRequest:
     return OffsetCommitRequest(
-        group_id=who.group_id,
-        generation_id_or_member_epoch=who.generation_id,
-        member_id=who.member_id,
-        group_instance_id=who.instance_id,
+        group_id=identity.group_id,
+        generation_id_or_member_epoch=identity.generation_id,
+        member_id=identity.member_id,
+        group_instance_id=identity.instance_id,
         topics=[
             OffsetCommitRequestTopic(
                 name=topic,
@@ -101,29 +100,21 @@ def offset_commit(who: Identity, positions: Mapping[TopicPartition, int]) -> Off
     )
 
 
-def offset_fetch(who: Identity, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
-    """Stable offsets only, as Kafka's consumer asks (KIP-447)."""
+def offset_fetch(identity: Identity, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
+    """Request committed offsets; stable offsets only, as Kafka's consumer does (KIP-447)."""
     topics = [
         OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
         for topic, indexes in by_topic(partitions).items()
     ]
     return OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id=who.group_id, topics=topics)], require_stable=True
+        groups=[OffsetFetchRequestGroup(group_id=identity.group_id, topics=topics)], require_stable=True
     )
 
 
 def fetched_offsets(response: OffsetFetchResponse) -> Iterator[tuple[TopicPartition, int]]:
-    """Each partition with its committed offset, -1 where there is none, from an answer of any version."""
+    """Yield each partition with its committed offset, or -1 for none, from a response of any version."""
     for topic in response.topics:
         yield from (((topic.name, found.partition_index), found.committed_offset) for found in topic.partitions)
     for group in response.groups:
         for named in group.topics:
             yield from (((named.name, found.partition_index), found.committed_offset) for found in named.partitions)
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The indexes of partitions, topic by topic."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return topics

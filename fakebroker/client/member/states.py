@@ -1,29 +1,29 @@
-"""The states of a group member and the ways between them.
+"""The states of a group member and the transitions between them.
 
-They are those of the consumer rewrite design, with its "stopped consumption" told apart into the last commit, the
-JoinGroup and the SyncGroup.
+They are the states of the consumer rewrite design; its "stopped consumption" is divided into STOPPED (the last commit),
+JOINING (JoinGroup) and SYNCING (SyncGroup).
 """
 
 from enum import Enum
 
 
 class MemberState(Enum):
-    """Where a member stands.
+    """State of a group member.
 
-    DOWN: Not started, or it left, crashed or failed. Out by `start`.
-    DISCOVERING: Started; looks for the coordinator of its group. Out by `discovered`, to join.
-    PART_OF_GROUP: In a generation, its partitions known. Heartbeats, commits. Out by whatever calls for a rebalance,
-        and by the loss of the coordinator.
-    STOPPED: A rebalance is on; consumption has stopped, the application has its say where the driver wants that, then
-        the last commit is on its way. Heartbeats. Out by the answer to that commit, or when the rebalance timeout is
-        over, to join.
-    JOINING: A JoinGroup is on its way, parked, or waiting out a back-off. No heartbeats. Eager members hold no
-        partitions, cooperative ones hold on to theirs (KIP-429). Out by its answer, and by the loss of the coordinator,
-        which no answer within the rebalance timeout and five seconds counts as.
-    SYNCING: The generation is known. The leader asks for partition counts and assigns, the others wait for that.
-        Heartbeats. Out by the answer to the SyncGroup, and by the loss of the coordinator, as above.
-    REDISCOVERING: The coordinator is lost and looked for again. No requests, but partitions are kept and consumed. Out
-        by `discovered`: back into the generation, or to join if none was complete.
+    DOWN: Not started, or stopped after leaving, a crash or a fatal error. Ends with `start`.
+    DISCOVERING: Started; looks up the coordinator of its group. Ends with `discovered`, in JOINING.
+    PART_OF_GROUP: Member of a generation with known partitions. Sends heartbeats and commits. Ends when a rebalance is
+        needed or the coordinator is lost.
+    STOPPED: A rebalance is in progress and consumption has stopped. If the driver wants it, the application is asked
+        to give up partitions; then the last commit is in flight. Sends heartbeats. Ends with the response to that
+        commit, or after the rebalance timeout, in JOINING.
+    JOINING: A JoinGroup is in flight, held by the coordinator, or waiting for its back-off. No heartbeats. Eager
+        members own no partitions, cooperative members keep theirs (KIP-429). Ends with the response, or when the
+        coordinator is lost; no response within the rebalance timeout plus five seconds counts as that.
+    SYNCING: The generation is known. The leader requests partition counts and assigns, followers wait for the
+        assignment. Sends heartbeats. Ends with the response to SyncGroup, or when the coordinator is lost, as above.
+    REDISCOVERING: The coordinator is lost and is looked up again. Sends no requests to it, but keeps and consumes its
+        partitions. Ends with `discovered`: in PART_OF_GROUP if the generation was complete, else in JOINING.
     """
 
     DOWN = "down"
@@ -46,4 +46,4 @@ TRANSITIONS: dict[MemberState, tuple[MemberState, ...]] = {
     _S.SYNCING: (_S.JOINING, _S.PART_OF_GROUP, _S.REDISCOVERING, _S.DOWN),
     _S.REDISCOVERING: (_S.JOINING, _S.PART_OF_GROUP, _S.DOWN),
 }
-"""Where each state may lead. There are no other ways."""
+"""The states that may follow each state; every other transition is a bug."""

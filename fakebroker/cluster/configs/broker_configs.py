@@ -1,18 +1,17 @@
-"""The broker configs that DescribeConfigs tells of, and those that may be altered while a broker runs (KIP-226).
+"""The broker configs that DescribeConfigs returns, and those that may be altered while a broker runs (KIP-226).
 
-The settings are those that the fake cluster honours. With them stand the defaults of topics, which topics without a
-value of their own take, and some that clients look for. Knows no broker.
+They are the settings that have an effect, the defaults for topics, and some others that clients look for.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fakebroker.cluster.configs.definition import ConfigKey, ConfigType
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.settings import SETTINGS
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_fault
 
 NODE_ID_CONFIGS = ("broker.id", "node.id")
-"""What a broker is told of itself alone."""
+"""The configs that differ from broker to broker."""
 
 SYNONYM_GROUPS = (
     ("log.roll.ms", "log.roll.hours"),
@@ -20,7 +19,7 @@ SYNONYM_GROUPS = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
-"""Configs that say the same; the first that has a value counts (DynamicBrokerConfig.brokerConfigSynonyms)."""
+"""Configs with the same meaning; the first one with a value is used (DynamicBrokerConfig.brokerConfigSynonyms)."""
 
 _FIRST_OF_MANY = {group[0] for group in SYNONYM_GROUPS}
 
@@ -55,7 +54,7 @@ _READ_ONLY: dict[str, ConfigKey] = {
 }
 
 DYNAMIC_CONFIGS = frozenset(TOPIC_DEFAULTS) | frozenset(_DYNAMIC)
-"""Those that AlterConfigs may set, per broker and for the whole cluster."""
+"""The configs that AlterConfigs may set, per broker and for the whole cluster."""
 
 BROKER_CONFIGS: dict[str, ConfigKey] = dict(sorted((TOPIC_DEFAULTS | _DYNAMIC | _READ_ONLY | SETTINGS).items()))
 
@@ -63,14 +62,14 @@ DEFAULTS = {name: text for name, key in BROKER_CONFIGS.items() if (text := key.d
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
-    """All configs that say the same as this one, itself among them, in their order."""
+    """Return all configs with the same meaning as this one, which is included, in order of precedence."""
     return next((group for group in SYNONYM_GROUPS if name in group), (name,))
 
 
 def broker_configs_fault(configs: Mapping[str, str]) -> str | None:
-    """Why a broker may not be altered to all these configs, or None (DynamicBrokerConfig.validateConfigs).
+    """Return why a broker may not have these dynamic configs, or None (DynamicBrokerConfig.validateConfigs).
 
-    A name that Kafka does not know is one of a plugin's: it may have any value.
+    Unknown configs may belong to a plugin: they may have any value.
     """
     fixed = [name for name in configs if name in BROKER_CONFIGS and name not in DYNAMIC_CONFIGS]
     if fixed:

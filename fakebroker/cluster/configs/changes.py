@@ -1,7 +1,7 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: checks in Kafka's order, and the change itself.
+"""Changes of configs, for AlterConfigs and IncrementalAlterConfigs: checks in Kafka's order, and the change itself.
 
-A broker checks first (ConfigAdminManager.preprocess), then the controller (ConfigurationControlManager). Each resource
-stands for itself: it is changed as a whole or not at all. Knows no version of a request.
+The broker checks first (ConfigAdminManager.preprocess), then the controller (ConfigurationControlManager). Each
+resource is changed as a whole or not at all, whatever the results of the others.
 """
 
 from collections import Counter
@@ -9,19 +9,20 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, broker_configs_fault
-from fakebroker.cluster.configs.definition import ConfigKey, ConfigType, items_of
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
 from fakebroker.cluster.configs.resolution import apply_retention
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_fault
 from fakebroker.cluster.topics import name_fault
 from fakebroker.errors import ErrorCode, FakebrokerError
 
 if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Broker, Cluster
+    from fakebroker.cluster.cluster import Cluster
 
 
 class ResourceType(IntEnum):
-    """What has configs, by Kafka's numbers (ConfigResource.Type). Groups and client metrics have none here."""
+    """The types of resources that have configs here (ConfigResource.Type)."""
 
     TOPIC = 2
     BROKER = 4
@@ -29,7 +30,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What to do to one config, by Kafka's numbers (AlterConfigOp.OpType)."""
+    """The operations on one config (AlterConfigOp.OpType)."""
 
     SET = 0
     DELETE = 1
@@ -41,7 +42,7 @@ class ConfigRefusedError(FakebrokerError):
     """A resource cannot be described or altered.
 
     Attributes:
-        error_code: Which error its answer gets.
+        error_code: The error to return.
     """
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
@@ -50,7 +51,7 @@ class ConfigRefusedError(FakebrokerError):
 
 
 class Change(NamedTuple):
-    """What to do to one config; the operation is a number of the request, which may be unknown."""
+    """The change of one config; the operation is the number in the request, which may be unknown."""
 
     name: str
     value: str | None
@@ -58,7 +59,7 @@ class Change(NamedTuple):
 
 
 class ResourceChange(NamedTuple):
-    """What to do to one resource. `replaces` says whether configs that are not named go back to their defaults."""
+    """The change of one resource. With `replaces`, configs that are not named are reset to their defaults."""
 
     resource_type: int
     resource_name: str
@@ -67,21 +68,21 @@ class ResourceChange(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a resource."""
+    """The result for one resource."""
 
     error_code: ErrorCode
     message: str | None
 
 
 def alter(
-    cluster: "Cluster", broker: "Broker", resources: Sequence[ResourceChange], *, validate_only: bool
+    cluster: "Cluster", broker: BrokerNode, resources: Sequence[ResourceChange], *, validate_only: bool
 ) -> list[Outcome]:
-    """Alter resources, or say why not, each for itself."""
+    """Alter resources independently of each other, and return the result for each of them."""
     times = Counter((each.resource_type, each.resource_name) for each in resources)
     outcomes = []
     for each in resources:
         try:
-            _require_sound(each.changes, times[each.resource_type, each.resource_name])
+            _require_consistent(each.changes, times[each.resource_type, each.resource_name])
             _alter(cluster, broker, each, validate_only=validate_only)
             outcomes.append(Outcome(ErrorCode.NONE, None))
         except ConfigRefusedError as refused:
@@ -89,8 +90,12 @@ def alter(
     return outcomes
 
 
-def require_own_name(broker: "Broker", name: str) -> None:
-    """Refuse a resource that is not the broker that is asked."""
+def require_own_name(broker: BrokerNode, name: str) -> None:
+    """Require the node id of the broker that received the request.
+
+    Raises:
+        ConfigRefusedError: The name is another one.
+    """
     try:
         node_id = int(name)
     except ValueError:
@@ -102,14 +107,18 @@ def require_own_name(broker: "Broker", name: str) -> None:
 
 
 def require_topic_name(name: str) -> None:
-    """Refuse what cannot be the name of a topic."""
+    """Require a valid topic name.
+
+    Raises:
+        ConfigRefusedError: The name is not valid.
+    """
     fault = name_fault(name)
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
 
 
-def _require_sound(changes: Sequence[Change], times: int) -> None:
-    """Refuse what is wrong whatever the resource is; `times` says how often the request names it."""
+def _require_consistent(changes: Sequence[Change], times: int) -> None:
+    """Check what does not depend on the type of the resource; `times` is how often the request names it."""
     if times > 1:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len({change.name for change in changes}) < len(changes):
@@ -119,7 +128,7 @@ def _require_sound(changes: Sequence[Change], times: int) -> None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _alter(cluster: "Cluster", broker: "Broker", change: ResourceChange, *, validate_only: bool) -> None:
+def _alter(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
     match change.resource_type:
         case ResourceType.TOPIC:
             _alter_topic(cluster, change, validate_only=validate_only)
@@ -151,8 +160,8 @@ def _alter_topic(cluster: "Cluster", change: ResourceChange, *, validate_only: b
         apply_retention(cluster, [topic])
 
 
-def _alter_broker(cluster: "Cluster", broker: "Broker", change: ResourceChange, *, validate_only: bool) -> None:
-    """Alter the broker that is asked, or, without a name, what all brokers of the cluster go by."""
+def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
+    """Alter the broker that received the request, or, without a name, the defaults of all brokers."""
     if change.resource_name:
         require_own_name(broker, change.resource_name)
     configs = _changed(broker.configs if change.resource_name else cluster.broker_configs, change, BROKER_CONFIGS)
@@ -169,7 +178,7 @@ def _alter_broker(cluster: "Cluster", broker: "Broker", change: ResourceChange, 
 
 
 def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[str, ConfigKey]) -> dict[str, str]:
-    """What the configs of a resource are after a change."""
+    """Return the configs of a resource after a change."""
     configs = {} if change.replaces else dict(current)
     for name, value, operation in change.changes:
         match operation:
@@ -186,7 +195,7 @@ def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[s
 
 
 def _combined(name: str, current: str | None, operation: Operation, value: str, keys: Mapping[str, ConfigKey]) -> str:
-    """A list with items more or less; where nobody has set it, it starts from Kafka's default."""
+    """Return a list with items added or removed, starting from the default if it is not set."""
     key = keys.get(name)
     if key is None or key.type is not ConfigType.LIST:
         message = f"Can't {operation.name} to key {name} because its type is not LIST."

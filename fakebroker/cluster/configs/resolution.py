@@ -1,6 +1,6 @@
-"""Where the value of a config comes from: the topic, the broker, the cluster, what a broker is started with, a default.
+"""The effective value of a config: from the topic, the broker, the cluster, the broker's properties, or the default.
 
-What is altered stands in `Topic.configs`, `Broker.configs` and `Cluster.broker_configs`. Knows no request.
+Altered configs are in `Topic.configs`, `BrokerNode.configs` and `Cluster.broker_configs`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,13 +8,14 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DEFAULTS, NODE_ID_CONFIGS, synonyms_of
-from fakebroker.cluster.configs.definition import config_text
+from fakebroker.cluster.configs.definitions import config_text
 from fakebroker.cluster.configs.settings import older_defaults
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 
 if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Broker, Cluster
+    from fakebroker.cluster.cluster import Cluster
     from fakebroker.cluster.topics import Topic
 
 
@@ -29,7 +30,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place that gives a config a value."""
+    """One source of a config's value."""
 
     name: str
     value: str
@@ -37,7 +38,7 @@ class Synonym(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The value of a config, and all places that give it one: the first of them counts."""
+    """The value of a config, and all of its sources: the first one is used."""
 
     value: str | None
     synonyms: list[Synonym]
@@ -47,19 +48,19 @@ class Resolved(NamedTuple):
         return self.synonyms[0].source if self.synonyms else ConfigSource.DEFAULT_CONFIG
 
 
-def static_configs(cluster: "Cluster", broker: "Broker") -> dict[str, str]:
-    """What a broker is started with."""
+def static_configs(cluster: "Cluster", broker: BrokerNode) -> dict[str, str]:
+    """Return the configs that a broker is started with."""
     given = {name: config_text(value) for name, value in cluster.config.overrides.items()}
     return given | dict.fromkeys(NODE_ID_CONFIGS, str(broker.node_id))
 
 
-def default_configs(broker: "Broker") -> dict[str, str]:
-    """What a broker of this release goes by where nobody says anything."""
+def default_configs(broker: BrokerNode) -> dict[str, str]:
+    """Return the default configs of a broker's release."""
     return DEFAULTS | {name: config_text(value) for name, value in older_defaults(broker.release).items()}
 
 
-def broker_config(cluster: "Cluster", broker: "Broker", name: str) -> Resolved:
-    """A config of a broker (ConfigHelper.configSynonyms)."""
+def broker_config(cluster: "Cluster", broker: BrokerNode, name: str) -> Resolved:
+    """Return a config of a broker (ConfigHelper.configSynonyms)."""
     names = synonyms_of(name)
     levels: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, broker.configs),
@@ -78,27 +79,27 @@ def default_broker_config(cluster: "Cluster", name: str) -> Resolved:
 
 def _resolved(name: str, synonyms: list[Synonym]) -> Resolved:
     key = BROKER_CONFIGS.get(name)
-    return Resolved(key.told(synonyms[0].value) if key is not None and synonyms else None, synonyms)
+    return Resolved(key.normalized(synonyms[0].value) if key is not None and synonyms else None, synonyms)
 
 
-def topic_config(cluster: "Cluster", broker: "Broker", configs: Mapping[str, str], name: str) -> Resolved:
-    """A config of a topic with these configs of its own, as a broker sees it (ConfigHelper.createTopicConfigEntry)."""
+def topic_config(cluster: "Cluster", broker: BrokerNode, configs: Mapping[str, str], name: str) -> Resolved:
+    """Return a config of a topic that has `configs` itself, at a broker (ConfigHelper.createTopicConfigEntry)."""
     key = TOPIC_CONFIGS[name]
     synonyms = broker_config(cluster, broker, key.broker_name).synonyms if key.broker_name else []
     if name in configs:
-        synonyms = [Synonym(name, key.told(configs[name]), ConfigSource.TOPIC_CONFIG), *synonyms]
-    return Resolved(key.told(synonyms[0].value) if synonyms else key.default_text, synonyms)
+        synonyms = [Synonym(name, key.normalized(configs[name]), ConfigSource.TOPIC_CONFIG), *synonyms]
+    return Resolved(key.normalized(synonyms[0].value) if synonyms else key.default_text, synonyms)
 
 
-def topic_number(cluster: "Cluster", broker: "Broker", topic: "Topic", name: str) -> int:
-    """The value of an honoured topic config at a broker; short, for every batch asks."""
+def topic_number(cluster: "Cluster", broker: BrokerNode, topic: "Topic", name: str) -> int:
+    """Return the value of a topic config that has an effect, at a broker. Called for each appended batch."""
     broker_name = TOPIC_CONFIGS[name].broker_name
     text = topic.configs.get(name) or broker.configs.get(broker_name) or cluster.broker_configs.get(broker_name)
     return cluster.config.number(broker_name) if text is None else int(text)
 
 
 def apply_retention(cluster: "Cluster", topics: Iterable["Topic"]) -> None:
-    """Let the logs of some topics keep what their configs say now, as their leaders see it."""
+    """Apply the retention of topics, as their leaders see it, to their logs."""
     for topic in topics:
         for partition in topic.partitions:
             leader = cluster.leader_of(partition)

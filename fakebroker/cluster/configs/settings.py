@@ -1,12 +1,12 @@
-"""Broker settings by Kafka's own names, with Kafka's defaults (org.apache.kafka.server.config, GroupCoordinatorConfig).
+"""The broker settings that have an effect, with Kafka's names and defaults.
 
-A setting stands here when the fake cluster does what it says, and nowhere else. Knows nothing of brokers.
+Source: org.apache.kafka.server.config, GroupCoordinatorConfig.
 """
 
 import difflib
 from collections.abc import Mapping
 
-from fakebroker.cluster.configs.definition import ConfigKey, ConfigType
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
 from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.coordinator.group.config import CoordinatorConfig
@@ -44,7 +44,7 @@ SETTINGS: dict[str, ConfigKey] = {
     "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
 }
 
-# The defaults of older releases: before which one, of what, and which.
+# Defaults of older releases: the first release that no longer has it, the setting, its older default.
 _OLDER_DEFAULTS = (
     (Release(0, 11), "group.initial.rebalance.delay.ms", 0),
     (Release(2, 0), "offsets.retention.minutes", 24 * 60),
@@ -52,17 +52,17 @@ _OLDER_DEFAULTS = (
 )
 
 KIP_211, KIP_848 = Release(2, 1), Release(4, 0)
-"""Since when the retention of offsets counts from when a group is empty; since when there is the new coordinator."""
+"""The first releases in which offsets expire only after their group is empty, and with the new group coordinator."""
 
 
 class Config:
     """The settings of one cluster.
 
     Attributes:
-        overrides: The settings that somebody gave a value.
+        overrides: The settings that were given.
 
     Args:
-        overrides: Settings that are not to have their default; numbers and booleans, or their text.
+        overrides: Values of settings: numbers and booleans, or their text.
 
     Raises:
         ConfigError: A name is unknown, or a value is of the wrong type or out of range.
@@ -76,15 +76,15 @@ class Config:
             raise ConfigError(f"group.min.session.timeout.ms={low} is over group.max.session.timeout.ms={high}")
 
     def number(self, name: str) -> int:
-        """The value of a number."""
+        """Return the value of a numeric setting."""
         return self._values[name]
 
     def switch(self, name: str) -> bool:
-        """The value of a switch."""
+        """Return the value of a boolean setting."""
         return bool(self._values[name])
 
     def coordinator(self, release: Release = NEWEST, expects_instances: bool = False) -> CoordinatorConfig:
-        """The part that the group coordinator of a broker of this release looks at, and whether it has `batch-join`."""
+        """Return the settings of the group coordinator of a broker of this release, with or without `batch-join`."""
         older = older_defaults(release)
         if older:
             return Config({**older, **self.overrides})._coordinator(release, expects_instances)
@@ -107,7 +107,7 @@ class Config:
 
 
 def older_defaults(release: Release) -> dict[str, int]:
-    """The defaults of this release that are not those of the newest one."""
+    """Return the defaults of a release that differ from those of the newest one."""
     return {name: default for before, name, default in _OLDER_DEFAULTS if release < before}
 
 

@@ -1,12 +1,11 @@
-"""The topic configs that Kafka knows (org.apache.kafka.storage.internals.log.LogConfig), and which values they take.
+"""All topic configs of Kafka (org.apache.kafka.storage.internals.log.LogConfig), and their valid values.
 
-`retention.bytes` and `max.message.bytes` do what they say; the others are taken and told again. Knows no topic.
+`retention.bytes` and `max.message.bytes` have an effect; the others are stored and described only.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from fakebroker.cluster.configs.definition import ConfigKey, ConfigType
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 
 _FOREVER = 2**63 - 1
 _WEEK_MS = 7 * 24 * 3600 * 1000
@@ -15,67 +14,51 @@ _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIS
 _INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfig(ConfigKey):
-    """One topic config.
-
-    Attributes:
-        broker_name: The broker config that topics without a value of their own take it from, "" where there is none
-            (ServerTopicConfigSynonyms).
-    """
-
-    broker_name: str = ""
-
-
-TOPIC_CONFIGS: dict[str, TopicConfig] = {
-    "cleanup.policy": TopicConfig(_LIST, "delete", choices=("compact", "delete"), broker_name="log.cleanup.policy"),
-    "compression.gzip.level": TopicConfig(_INT, -1, choices=("-1", *"123456789"), broker_name="compression.gzip.level"),
-    "compression.lz4.level": TopicConfig(_INT, 9, 1, 17, broker_name="compression.lz4.level"),
-    "compression.type": TopicConfig(
+TOPIC_CONFIGS: dict[str, ConfigKey] = {
+    "cleanup.policy": ConfigKey(_LIST, "delete", choices=("compact", "delete"), broker_name="log.cleanup.policy"),
+    "compression.gzip.level": ConfigKey(_INT, -1, choices=("-1", *"123456789"), broker_name="compression.gzip.level"),
+    "compression.lz4.level": ConfigKey(_INT, 9, 1, 17, broker_name="compression.lz4.level"),
+    "compression.type": ConfigKey(
         _STRING,
         "producer",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         broker_name="compression.type",
     ),
-    "compression.zstd.level": TopicConfig(_INT, 3, -(2**17), 22, broker_name="compression.zstd.level"),
-    "delete.retention.ms": TopicConfig(_LONG, 24 * 3600 * 1000, 0, broker_name="log.cleaner.delete.retention.ms"),
-    "file.delete.delay.ms": TopicConfig(_LONG, 60_000, 0, broker_name="log.segment.delete.delay.ms"),
-    "flush.messages": TopicConfig(_LONG, _FOREVER, 1, broker_name="log.flush.interval.messages"),
-    "flush.ms": TopicConfig(_LONG, _FOREVER, 0, broker_name="log.flush.interval.ms"),
-    "follower.replication.throttled.replicas": TopicConfig(_LIST, ""),
-    "index.interval.bytes": TopicConfig(_INT, 4096, 0, broker_name="log.index.interval.bytes"),
-    "leader.replication.throttled.replicas": TopicConfig(_LIST, ""),
-    "local.retention.bytes": TopicConfig(_LONG, -2, -2, broker_name="log.local.retention.bytes"),
-    "local.retention.ms": TopicConfig(_LONG, -2, -2, broker_name="log.local.retention.ms"),
-    "max.compaction.lag.ms": TopicConfig(_LONG, _FOREVER, 1, broker_name="log.cleaner.max.compaction.lag.ms"),
-    "max.message.bytes": TopicConfig(
-        _INT, 1_048_588, 0, about="Largest record batch.", broker_name="message.max.bytes"
-    ),
-    "message.timestamp.after.max.ms": TopicConfig(
+    "compression.zstd.level": ConfigKey(_INT, 3, -(2**17), 22, broker_name="compression.zstd.level"),
+    "delete.retention.ms": ConfigKey(_LONG, 24 * 3600 * 1000, 0, broker_name="log.cleaner.delete.retention.ms"),
+    "file.delete.delay.ms": ConfigKey(_LONG, 60_000, 0, broker_name="log.segment.delete.delay.ms"),
+    "flush.messages": ConfigKey(_LONG, _FOREVER, 1, broker_name="log.flush.interval.messages"),
+    "flush.ms": ConfigKey(_LONG, _FOREVER, 0, broker_name="log.flush.interval.ms"),
+    "follower.replication.throttled.replicas": ConfigKey(_LIST, ""),
+    "index.interval.bytes": ConfigKey(_INT, 4096, 0, broker_name="log.index.interval.bytes"),
+    "leader.replication.throttled.replicas": ConfigKey(_LIST, ""),
+    "local.retention.bytes": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.bytes"),
+    "local.retention.ms": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.ms"),
+    "max.compaction.lag.ms": ConfigKey(_LONG, _FOREVER, 1, broker_name="log.cleaner.max.compaction.lag.ms"),
+    "max.message.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch.", broker_name="message.max.bytes"),
+    "message.timestamp.after.max.ms": ConfigKey(
         _LONG, 3600 * 1000, 0, broker_name="log.message.timestamp.after.max.ms"
     ),
-    "message.timestamp.before.max.ms": TopicConfig(
-        _LONG, _FOREVER, 0, broker_name="log.message.timestamp.before.max.ms"
-    ),
-    "message.timestamp.type": TopicConfig(
+    "message.timestamp.before.max.ms": ConfigKey(_LONG, _FOREVER, 0, broker_name="log.message.timestamp.before.max.ms"),
+    "message.timestamp.type": ConfigKey(
         _STRING, "CreateTime", choices=("CreateTime", "LogAppendTime"), broker_name="log.message.timestamp.type"
     ),
-    "min.cleanable.dirty.ratio": TopicConfig(_DOUBLE, 0.5, 0, 1, broker_name="log.cleaner.min.cleanable.ratio"),
-    "min.compaction.lag.ms": TopicConfig(_LONG, 0, 0, broker_name="log.cleaner.min.compaction.lag.ms"),
-    "min.insync.replicas": TopicConfig(_INT, 1, 1, broker_name="min.insync.replicas"),
-    "preallocate": TopicConfig(_BOOLEAN, False, broker_name="log.preallocate"),
-    "remote.log.copy.disable": TopicConfig(_BOOLEAN, False),
-    "remote.log.delete.on.disable": TopicConfig(_BOOLEAN, False),
-    "remote.storage.enable": TopicConfig(_BOOLEAN, False),
-    "retention.bytes": TopicConfig(
+    "min.cleanable.dirty.ratio": ConfigKey(_DOUBLE, 0.5, 0, 1, broker_name="log.cleaner.min.cleanable.ratio"),
+    "min.compaction.lag.ms": ConfigKey(_LONG, 0, 0, broker_name="log.cleaner.min.compaction.lag.ms"),
+    "min.insync.replicas": ConfigKey(_INT, 1, 1, broker_name="min.insync.replicas"),
+    "preallocate": ConfigKey(_BOOLEAN, False, broker_name="log.preallocate"),
+    "remote.log.copy.disable": ConfigKey(_BOOLEAN, False),
+    "remote.log.delete.on.disable": ConfigKey(_BOOLEAN, False),
+    "remote.storage.enable": ConfigKey(_BOOLEAN, False),
+    "retention.bytes": ConfigKey(
         _LONG, -1, about="Bytes a partition keeps; -1 is all.", broker_name="log.retention.bytes"
     ),
-    "retention.ms": TopicConfig(_LONG, _WEEK_MS, -1, broker_name="log.retention.ms"),
-    "segment.bytes": TopicConfig(_INT, 1024**3, 1024**2, broker_name="log.segment.bytes"),
-    "segment.index.bytes": TopicConfig(_INT, 10 * 1024**2, 4, broker_name="log.index.size.max.bytes"),
-    "segment.jitter.ms": TopicConfig(_LONG, 0, 0, broker_name="log.roll.jitter.ms"),
-    "segment.ms": TopicConfig(_LONG, _WEEK_MS, 1, broker_name="log.roll.ms"),
-    "unclean.leader.election.enable": TopicConfig(_BOOLEAN, False, broker_name="unclean.leader.election.enable"),
+    "retention.ms": ConfigKey(_LONG, _WEEK_MS, -1, broker_name="log.retention.ms"),
+    "segment.bytes": ConfigKey(_INT, 1024**3, 1024**2, broker_name="log.segment.bytes"),
+    "segment.index.bytes": ConfigKey(_INT, 10 * 1024**2, 4, broker_name="log.index.size.max.bytes"),
+    "segment.jitter.ms": ConfigKey(_LONG, 0, 0, broker_name="log.roll.jitter.ms"),
+    "segment.ms": ConfigKey(_LONG, _WEEK_MS, 1, broker_name="log.roll.ms"),
+    "unclean.leader.election.enable": ConfigKey(_BOOLEAN, False, broker_name="unclean.leader.election.enable"),
 }
 
 _INTERNAL_SEGMENT_BYTES = str(100 * 1024**2)
@@ -93,11 +76,11 @@ INTERNAL_TOPIC_CONFIGS: dict[str, dict[str, str]] = {
         "unclean.leader.election.enable": "false",
     },
 }
-"""What Kafka creates its own topics with (GroupCoordinator.groupMetadataTopicConfigs, TransactionStateManager)."""
+"""The configs of Kafka's internal topics (GroupCoordinator.groupMetadataTopicConfigs, TransactionStateManager)."""
 
 
 def topic_configs_fault(configs: Mapping[str, str | None]) -> str | None:
-    """Why a topic may not have all these configs, or None (ControllerConfigurationValidator, LogConfig.validate)."""
+    """Return why a topic may not have these configs, or None (ControllerConfigurationValidator, LogConfig.validate)."""
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
         return f"Null value not supported for topic configs: {','.join(nulls)}"
@@ -109,7 +92,7 @@ def topic_configs_fault(configs: Mapping[str, str | None]) -> str | None:
 
 
 def values_fault(configs: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> str | None:
-    """What is wrong with the first bad value, or None; configs without a key may have any."""
+    """Return what is wrong with the first invalid value, or None. Unknown configs may have any value."""
     for name, value in configs.items():
         fault = keys[name].value_fault(value) if name in keys else None
         if fault is not None:

@@ -1,6 +1,6 @@
-"""Answers to SyncGroup that somebody wants to come late, as over a slow network: the group is done with them.
+"""Delayed answers to SyncGroup, as over a slow network: the group has completed them already.
 
-Knows calls and responses; not what they mean.
+Depends on calls and responses only.
 """
 
 from dataclasses import dataclass
@@ -12,68 +12,70 @@ from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.schema import Message
 
 Member = tuple[str, str]
-"""A group id, and the instance id or else the member id of one of its members."""
+"""A group id, and the instance id, or without one the member id, of a member."""
 
 
 class Answer(NamedTuple):
-    """A call and the response that it gets."""
+    """A call and its response."""
 
     call: Call
     response: Message
 
 
 @dataclass(slots=True, eq=False)
-class _LateAnswer:
+class _DelayedAnswer:
     member: Member
     due_ms: float
     answer: Answer
 
 
 class SyncDelays:
-    """The delays that are wanted, each for one answer, and the answers that are late."""
+    """The delays that were requested, each for one answer, and the answers that are being delayed."""
 
     def __init__(self) -> None:
-        self._wanted_ms: dict[Member, float] = {}
-        self._late: list[_LateAnswer] = []
+        self._requested_ms: dict[Member, float] = {}
+        self._delayed: list[_DelayedAnswer] = []
 
-    def want(self, member: Member, delay_ms: float | None) -> None:
-        """Let the member's next answer be so late; None is until `release`."""
-        self._wanted_ms[member] = inf if delay_ms is None else delay_ms
+    def delay(self, member: Member, delay_ms: float | None) -> None:
+        """Delay the member's next answer by `delay_ms` milliseconds; None is until `release`."""
+        self._requested_ms[member] = inf if delay_ms is None else delay_ms
 
-    def keeps(self, call: Call, response: Message, now_ms: float) -> bool:
-        """Whether this answer is to be late; then it is kept here."""
-        if not self._wanted_ms or not isinstance(call.request, SyncGroupRequest):
+    def hold_back(self, call: Call, response: Message, now_ms: float) -> bool:
+        """Keep an answer if a delay was requested for it, and return whether it is kept."""
+        if not self._requested_ms or not isinstance(call.request, SyncGroupRequest):
             return False
         request = call.request
         names = ((request.group_id, request.group_instance_id or ""), (request.group_id, request.member_id))
         for member in names:
-            delay_ms = self._wanted_ms.pop(member, None)
+            delay_ms = self._requested_ms.pop(member, None)
             if delay_ms is not None:
-                self._late.append(_LateAnswer(member, now_ms + delay_ms, Answer(call, response)))
+                self._delayed.append(_DelayedAnswer(member, now_ms + delay_ms, Answer(call, response)))
                 return True
         return False
 
     def release(self, member: Member) -> list[Answer] | None:
-        """The member's late answers; it has no delay any more. None if it had none."""
-        was_wanted = self._wanted_ms.pop(member, None) is not None
-        released = self._take([late for late in self._late if late.member == member])
-        return released if released or was_wanted else None
+        """Cancel the member's delay and return its delayed answers; None if there was neither."""
+        was_requested = self._requested_ms.pop(member, None) is not None
+        released = self._take([each for each in self._delayed if each.member == member])
+        return released if released or was_requested else None
 
     def release_all(self) -> list[Answer]:
-        """All late answers; nobody has a delay any more."""
-        self._wanted_ms.clear()
-        return self._take(self._late)
+        """Cancel all delays and return all delayed answers."""
+        self._requested_ms.clear()
+        return self._take(self._delayed)
 
     def due(self, now_ms: float) -> list[Answer]:
-        """The answers that have been late for long enough, the one that was due first in front."""
-        if not self._late:
+        """Remove and return the answers whose delay is over, earliest first."""
+        if not self._delayed:
             return []
-        return self._take(sorted((late for late in self._late if late.due_ms <= now_ms), key=lambda late: late.due_ms))
+        return self._take(
+            sorted((each for each in self._delayed if each.due_ms <= now_ms), key=lambda each: each.due_ms)
+        )
 
     def next_deadline(self) -> float | None:
-        """When the next answer is due by itself."""
-        return min((late.due_ms for late in self._late if late.due_ms < inf), default=None)
+        """Return when the next delay ends by itself."""
+        return min((each.due_ms for each in self._delayed if each.due_ms < inf), default=None)
 
-    def _take(self, taken: list[_LateAnswer]) -> list[Answer]:
-        self._late = [late for late in self._late if late not in taken]
-        return [late.answer for late in taken]
+    def _take(self, taken: list[_DelayedAnswer]) -> list[Answer]:
+        self._delayed = [each for each in self._delayed if each not in taken]
+        return [each.answer for each in taken]

@@ -1,7 +1,7 @@
-"""Which errors each API gives, and where in its messages they stand: a table.
+"""The errors that each API can return, and where in its messages they go: a table.
 
-What is possible is taken from Kafka's response classes, `KafkaApis` and `ReplicationControlManager`; where it stands,
-from `AbstractRequest.getErrorResponse` of each request. Knows the declarations of messages; no cluster and no fault.
+Possible errors are taken from Kafka's response classes, `KafkaApis` and `ReplicationControlManager`; their places from
+`AbstractRequest.getErrorResponse` of each request. Depends on the message declarations only.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,27 +14,34 @@ from fakebroker.protocol.schema import Struct, Versions
 
 
 class Place(NamedTuple):
-    """Where an API puts some of its errors.
+    """One place in the messages of an API where some errors go.
 
     Attributes:
-        errors: Those that stand there.
-        asked: The way through the request to what the error is about: names of arrays, none for the request as a whole.
-        told: The way through the response to the structs that carry the error.
+        errors: The errors that can go there.
+        request_path: The path to the part of the request that an error is about: names of nested arrays, none for the
+            request as a whole.
+        response_path: The path to the structs of the response that carry the error.
         versions: The versions of the API that have this place.
     """
 
     errors: frozenset[ErrorCode]
-    asked: tuple[str, ...]
-    told: tuple[str, ...]
+    request_path: tuple[str, ...]
+    response_path: tuple[str, ...]
     versions: Versions
 
 
-def _place(errors: str, asked: str = "", told: str | None = None, versions: str = "0+") -> Place:
-    codes = frozenset(ErrorCode[name] for name in f"{errors} UNKNOWN_SERVER_ERROR".split())
-    way = asked if told is None else told
+def _place(errors: str, request_path: str = "", response_path: str | None = None, versions: str = "0+") -> Place:
+    """A place; paths are dotted, and that of the response is by default that of the request."""
     return Place(
-        codes, tuple(filter(None, asked.split("."))), tuple(filter(None, way.split("."))), Versions.parse(versions)
+        frozenset(ErrorCode[name] for name in f"{errors} UNKNOWN_SERVER_ERROR".split()),
+        _names(request_path),
+        _names(request_path if response_path is None else response_path),
+        Versions.parse(versions),
     )
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(path.split(".")) if path else ()
 
 
 _COORDINATOR = "COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR "
@@ -70,7 +77,7 @@ _JOIN = (
 )
 
 PLACES: Mapping[str, tuple[Place, ...]] = {
-    # Of each API from the whole to its parts.
+    # For each API from the message as a whole to its parts.
     "Produce": (
         _place(
             _LOG
@@ -127,11 +134,11 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
         _place(
             "COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE GROUP_AUTHORIZATION_FAILED INVALID_REQUEST "
             "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-            asked,
-            told,
+            request_path,
+            response_path,
             versions,
         )
-        for asked, told, versions in (("", "", "0-3"), ("coordinator_keys", "coordinators", "4+"))
+        for request_path, response_path, versions in (("", "", "0-3"), ("coordinator_keys", "coordinators", "4+"))
     ),
     "JoinGroup": (
         _place(_JOIN, versions="0-9"),
@@ -158,11 +165,11 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     "DeleteTopics": tuple(
         _place(
             _TOPIC_CHANGE + "UNKNOWN_TOPIC_OR_PARTITION UNKNOWN_TOPIC_ID TOPIC_DELETION_DISABLED",
-            asked,
+            request_path,
             "responses",
             versions,
         )
-        for asked, versions in (("topic_names", "0-5"), ("topics", "6+"))
+        for request_path, versions in (("topic_names", "0-5"), ("topics", "6+"))
     ),
     "DeleteRecords": (
         _place(
@@ -230,7 +237,7 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     ),
 }
 
-# What a field says: of which group, topic, partition or member a request or a part of it is.
+# Fields that name the group, topic, partition or member of a request or of a part of it, and what they name.
 _KINDS = {
     "group_id": "group",
     "key": "group",
@@ -245,7 +252,7 @@ _KINDS = {
     "member_id": "member_id",
     "group_instance_id": "instance_id",
 }
-# The same of what stands in an array by itself, by the array's name.
+# The same for arrays of plain values, by the name of the array.
 _BARE_KINDS = {
     "coordinator_keys": "group",
     "groups": "group",
@@ -257,24 +264,24 @@ _BARE_KINDS = {
 _TOPIC_RESOURCE, _GROUP_KEY = 2, 0
 
 Part = Mapping[str, Any]
-"""What a request, or a part of it, is about: kinds of things (group, topic, partition ...) with their names."""
+"""The names in a request or in a part of it, by what they name (group, topic, partition ...)."""
 
 TopicName = Callable[[bytes], str | None]
-"""Tells the name of the topic with an id."""
+"""Returns the name of the topic with an id, None if there is none."""
 
 
 def is_identity(field_name: str) -> bool:
-    """Whether a field says what its struct is about; an answer repeats it."""
+    """Return whether a field identifies its struct, so that a response repeats it."""
     return field_name in _KINDS or field_name == "resource_type"
 
 
 def kind_of(field_name: str) -> str | None:
-    """Of what kind the thing is that a field names."""
+    """Return what a field names, such as "topic"; None if it names nothing."""
     return _KINDS.get(field_name)
 
 
 def part_of(struct: Struct, version: int, topic_name: TopicName) -> dict[str, Any]:
-    """What one struct is about, by its own fields; None of a kind that it has no name for."""
+    """Return the names in a struct's own fields; None for a name that is null in this version."""
     part: dict[str, Any] = {}
     for field in struct.FIELDS:
         kind = _KINDS.get(field.name)
@@ -290,45 +297,45 @@ def part_of(struct: Struct, version: int, topic_name: TopicName) -> dict[str, An
 
 
 def bare_part(array: str, value: object) -> dict[str, Any]:
-    """What a bare value is about, by the array that it stands in."""
+    """Return the name that is an element of an array of plain values."""
     return {_BARE_KINDS[array]: value}
 
 
-def asked_parts(api: Api, request: Any, version: int, topic_name: TopicName) -> Iterator[Part]:
-    """All that a request is about: each partition, group or member that it names."""
+def requested_parts(api: Api, request: Any, version: int, topic_name: TopicName) -> Iterator[Part]:
+    """Iterate over the smallest parts of a request: each partition, group or member that it names."""
     if getattr(request, "key_type", _GROUP_KEY) == _GROUP_KEY:
-        way = [place.asked for place in PLACES[api.name] if version in place.versions][-1]
-        yield from _parts(request, way, version, topic_name, {})
+        path = [place.request_path for place in PLACES[api.name] if version in place.versions][-1]
+        yield from _parts(request, path, version, topic_name, {})
 
 
-def _parts(struct: Struct, way: tuple[str, ...], version: int, topic_name: TopicName, outer: Part) -> Iterator[Part]:
+def _parts(struct: Struct, path: tuple[str, ...], version: int, topic_name: TopicName, outer: Part) -> Iterator[Part]:
     part = {**outer, **part_of(struct, version, topic_name)}
-    entries = getattr(struct, way[0]) if way else None
-    if entries is None:  # Null is all that there is.
+    entries = getattr(struct, path[0]) if path else None
+    if entries is None:  # A null array asks for everything.
         yield part
     elif not entries:
         yield dict.fromkeys(_KINDS.values()) | part
     for entry in entries or ():
         if isinstance(entry, Struct):
-            yield from _parts(entry, way[1:], version, topic_name, part)
+            yield from _parts(entry, path[1:], version, topic_name, part)
         else:
-            yield part | bare_part(way[0], entry)
+            yield part | bare_part(path[0], entry)
 
 
 @cache
 def kinds_of(api: Api) -> tuple[str, ...]:
-    """The kinds of things that an API names."""
+    """Return what the requests and responses of an API can name."""
     found: dict[str, None] = {}
     for place in PLACES[api.name]:
-        for message, way in ((api.request, place.asked), (api.response, place.told)):
-            found |= dict.fromkeys(_kinds_on(message, way))
+        for message, path in ((api.request, place.request_path), (api.response, place.response_path)):
+            found |= dict.fromkeys(_kinds_on(message, path))
     return tuple(found)
 
 
-def _kinds_on(message: type[Struct], way: tuple[str, ...]) -> Iterator[str]:
+def _kinds_on(message: type[Struct], path: tuple[str, ...]) -> Iterator[str]:
     struct: Any = message
     yield from _own_kinds(struct)
-    for array in way:
+    for array in path:
         struct = next(field.type for field in struct.FIELDS if field.name == array)
         yield from _own_kinds(struct) if isinstance(struct, type) else [_BARE_KINDS[array]]
 

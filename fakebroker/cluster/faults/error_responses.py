@@ -1,6 +1,6 @@
-"""Responses that carry an error which a fault gives: made from the request, or out of a real response.
+"""Responses with an injected error: built from the request, or by changing a real response.
 
-Generic over the declarations of messages; the table of places says where. Knows no fault and no cluster.
+Generic over the message declarations; `error_catalog.PLACES` says where an error goes.
 """
 
 import copy
@@ -14,80 +14,82 @@ from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import BYTES, Primitive
 
 _BLANKS: dict[str, object] = {"node_id": -1, "port": -1, "metadata": "", "records": b""}
-"""What Kafka puts beside an error where it is neither null, empty, -1 nor the field's default."""
+"""The values of fields beside an error that are neither null, empty, -1 nor the field's default in Kafka."""
 
 
-class Injection(NamedTuple):
+class InjectedError(NamedTuple):
     """An error for some parts of a message.
 
     Attributes:
-        error: The error.
-        place: Where it stands.
+        code: The error.
+        place: Where it goes.
         version: The version of the API.
-        named: The things that it is for, by their kinds; nothing is for all.
-        topic_name: Tells a topic by its id.
+        named: What the error is for; everything if empty.
+        topic_name: Returns the name of a topic by its id.
     """
 
-    error: ErrorCode
+    code: ErrorCode
     place: Place
     version: int
     named: Part
     topic_name: TopicName
 
     def covers(self, part: Part) -> bool:
-        """Whether it is for a part; what the part says nothing of does not matter."""
+        """Return whether the error is for a part. Names that the part lacks are not compared."""
         return all(part.get(kind, name) == name for kind, name in self.named.items())
 
     def part_of(self, struct: Struct, outer: Part) -> Part:
         return {**outer, **part_of(struct, self.version, self.topic_name)}
 
 
-def refusal(injection: Injection, response: type[Message], request: Message) -> Message:
-    """The response to a request that is refused as a whole."""
-    made = _refused(injection, response, request, injection.place.asked, injection.place.told)
+def refusal(error: InjectedError, response: type[Message], request: Message) -> Message:
+    """Build the response to a request that is refused as a whole."""
+    made = _refused(error, response, request, error.place.request_path, error.place.response_path)
     assert isinstance(made, Message)
     return made
 
 
-def _refused(injection: Injection, cls: Any, asked: object, way: tuple[str, ...], told: tuple[str, ...]) -> Any:
-    made = failed(injection, cls, asked)
-    if told:
-        entries = (getattr(asked, way[0]) if way else None) or ()
-        element = next(field.type for field in cls.FIELDS if field.name == told[0])
-        setattr(made, told[0], [_refused(injection, element, entry, way[1:], told[1:]) for entry in entries])
+def _refused(
+    error: InjectedError, cls: Any, source: object, request_path: tuple[str, ...], path: tuple[str, ...]
+) -> Any:
+    made = error_struct(error, cls, source)
+    if path:
+        entries = (getattr(source, request_path[0]) if request_path else None) or ()
+        element = next(field.type for field in cls.FIELDS if field.name == path[0])
+        setattr(made, path[0], [_refused(error, element, entry, request_path[1:], path[1:]) for entry in entries])
     return made
 
 
-def failed(injection: Injection, cls: Any, source: object) -> Any:
-    """A struct with the error, and of the source only what it is about."""
+def error_struct(error: InjectedError, cls: Any, source: object) -> Any:
+    """Build a struct with the error and with the names in the source."""
     return cls(
         **{
-            field.name: _value(field, source, injection)
+            field.name: _value(field, source, error)
             for field in cls.FIELDS
-            if injection.version in field.versions or field.default is MISSING
+            if error.version in field.versions or field.default is MISSING
         }
     )
 
 
-def _value(field: Field, source: object, injection: Injection) -> object:
+def _value(field: Field, source: object, error: InjectedError) -> object:
     if field.name == "error_code":
-        return injection.error
+        return error.code
     if is_identity(field.name):
         known = _identity(field, source)
         if known is not None:
             return known
     if not isinstance(field.type, Primitive) and not field.is_array and field.default is MISSING:
-        return failed(injection, field.type, source)
+        return error_struct(error, field.type, source)
     if field.name in _BLANKS and field.type is not BYTES:
         return _BLANKS[field.name]
-    if injection.version in field.nullable:
+    if error.version in field.nullable:
         return None
     is_number = isinstance(field.type, Primitive) and isinstance(field.type.zero, int) and field.type.zero is not False
     return -1 if field.default is MISSING and is_number and not field.is_array else field.default_value()
 
 
 def _identity(field: Field, source: object) -> object:
-    """What the source calls itself in this field: by the same name, or, of a partition, by another one."""
+    """Return the name in the source for a field: that of the same field, or of any field that names a partition."""
     if not isinstance(source, Struct):
         return source if isinstance(field.type, Primitive) and isinstance(source, type(field.type.zero)) else None
     names = [each.name for each in source.FIELDS]
@@ -98,56 +100,56 @@ def _identity(field: Field, source: object) -> object:
     return None
 
 
-def put_error(injection: Injection, response: Message) -> Message:
-    """A real response, with the error in place of what it says of the parts that the error is for."""
-    changed = _put(injection, response, injection.place.told, {})
+def put_error(error: InjectedError, response: Message) -> Message:
+    """Return a copy of a real response with the error in the parts that it covers."""
+    changed = _put(error, response, error.place.response_path, {})
     assert isinstance(changed, Message)
     return changed
 
 
-def _put(injection: Injection, struct: Struct, told: tuple[str, ...], outer: Part) -> Struct:
-    part = injection.part_of(struct, outer)
-    if not told:
-        return failed(injection, type(struct), struct) if injection.covers(part) else struct
+def _put(error: InjectedError, struct: Struct, path: tuple[str, ...], outer: Part) -> Struct:
+    part = error.part_of(struct, outer)
+    if not path:
+        return error_struct(error, type(struct), struct) if error.covers(part) else struct
     changed = copy.copy(struct)
-    setattr(changed, told[0], [_put(injection, entry, told[1:], part) for entry in getattr(struct, told[0]) or ()])
+    setattr(changed, path[0], [_put(error, entry, path[1:], part) for entry in getattr(struct, path[0]) or ()])
     return changed
 
 
-def split(injection: Injection, request: Message) -> tuple[Message | None, Message | None]:
-    """A request in two: what the error is for, and the rest; None where there is nothing of it."""
-    asked = injection.place.asked
-    hit = _kept(injection, request, asked, {}, injection.covers)
-    return hit, _kept(injection, request, asked, {}, lambda part: not injection.covers(part))
+def split(error: InjectedError, request: Message) -> tuple[Message | None, Message | None]:
+    """Split a request into the part that the error covers and the rest; None for an empty one."""
+    path = error.place.request_path
+    covered = _kept(error, request, path, {}, error.covers)
+    return covered, _kept(error, request, path, {}, lambda part: not error.covers(part))
 
 
-def _kept(injection: Injection, source: Any, asked: tuple[str, ...], outer: Part, keeps: Callable[[Part], bool]) -> Any:
-    """What is left of a request when only some of its parts are kept, or None."""
-    part = injection.part_of(source, outer)
-    if not asked:
+def _kept(error: InjectedError, source: Any, path: tuple[str, ...], outer: Part, keeps: Callable[[Part], bool]) -> Any:
+    """Return a copy of a request with only some of its parts, None if there are none."""
+    part = error.part_of(source, outer)
+    if not path:
         return source if keeps(part) else None
     entries = []
-    for entry in getattr(source, asked[0]) or ():
+    for entry in getattr(source, path[0]) or ():
         if isinstance(entry, Struct):
-            kept = _kept(injection, entry, asked[1:], part, keeps)
+            kept = _kept(error, entry, path[1:], part, keeps)
         else:
-            kept = entry if keeps({**part, **bare_part(asked[0], entry)}) else None
+            kept = entry if keeps({**part, **bare_part(path[0], entry)}) else None
         if kept is not None:
             entries.append(kept)
     if not entries:
         return None
     changed = copy.copy(source)
-    setattr(changed, asked[0], entries)
+    setattr(changed, path[0], entries)
     return changed
 
 
-def merge(injection: Injection, response: Any, more: Any, told: tuple[str, ...]) -> None:
-    """Add to a response what another one of the same request says."""
-    entries = getattr(response, told[0])
-    for entry in getattr(more, told[0]):
-        part = injection.part_of(entry, {})
-        twin = next((each for each in entries if told[1:] and injection.part_of(each, {}) == part), None)
+def merge(error: InjectedError, response: Any, more: Any, path: tuple[str, ...]) -> None:
+    """Add the entries of another response to the same request."""
+    entries = getattr(response, path[0])
+    for entry in getattr(more, path[0]):
+        part = error.part_of(entry, {})
+        twin = next((each for each in entries if path[1:] and error.part_of(each, {}) == part), None)
         if twin is None:
             entries.append(entry)
         else:
-            merge(injection, twin, entry, told[1:])
+            merge(error, twin, entry, path[1:])

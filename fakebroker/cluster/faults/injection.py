@@ -1,59 +1,62 @@
-"""The faults of a cluster at work: which requests they meet, and what that makes of the answers.
+"""The faults that are active in a cluster: which requests they match, and how they change the answers.
 
-Pure: chance and time are handed in. What becomes of the bytes of an answer is told here (`spoiled`), and done where the
-connections are. Knows the cluster as handlers do.
+Does not depend on `Cluster`: handlers, time and random numbers are passed in. Bytes of answers are corrupted here
+(`FaultInjector.corrupted`), connections are closed by the server.
 """
 
 import copy
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.faults.error_catalog import PLACES, Part, Place, asked_parts, kinds_of
-from fakebroker.cluster.faults.error_responses import Injection, failed, merge, put_error, refusal, split
+from fakebroker.cluster.faults.error_catalog import PLACES, Part, Place, TopicName, kinds_of, requested_parts
+from fakebroker.cluster.faults.error_responses import InjectedError, error_struct, merge, put_error, refusal, split
 from fakebroker.cluster.faults.rule import Fault, check, delay_range
-from fakebroker.cluster.faults.stale_metadata import Past
+from fakebroker.cluster.faults.stale_metadata import StaleMetadata
+from fakebroker.cluster.topics import Topics
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from fakebroker.protocol.schema import Message, Versions
 
-if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Cluster
+Handle = Callable[[Call, float], Message | None]
+"""Handles a call at a time in milliseconds: returns the response, or None if it follows later or none is due."""
 
-Handler = Callable[["Cluster", Call, float], Message | None]
+Send = Callable[[Call, Message | None, float], None]
+"""Sends the response of a call, or None where none is due, at a time in milliseconds."""
 
 READS = ("Fetch", "ListOffsets", "Metadata", "OffsetFetch", "DescribeLogDirs", "DescribeTopicPartitions")
-"""Nobody can tell whether these were handled. They may name all there is without a word, so the error is put in."""
+"""APIs without effects. A request may ask for everything without naming it, so errors go into the real response."""
 
-_FIRST_GARBLED = 8  # behind the frame's size and the correlation id
+_FIRST_GARBLED = 8  # Behind the size of the frame and the correlation id.
 
 
-class Rule:
-    """A fault in force.
+class ActiveFault:
+    """A fault in force, and how often it applied.
 
     Attributes:
-        fault: What it does.
-        added_ms: Since when it is there, in the brokers' time.
-        seen: How many requests its names and numbers met, whether chance, `nth` or `every` picked them or not.
-        hits: How many requests it did its work on.
-        past: Of a fault that tells old things: how they were.
+        fault: The rule.
+        added_ms: When it was added, by the brokers' time, in milliseconds.
+        seen: How many requests its filters matched, whether or not `nth`, `every` and `probability` selected them.
+        hits: How many requests it was applied to.
+        stale_metadata: For a fault with `stale`: the leaders when it was added.
     """
 
-    __slots__ = ("_named", "_versions", "added_ms", "fault", "hits", "past", "seen")
+    __slots__ = ("_named", "_versions", "added_ms", "fault", "hits", "seen", "stale_metadata")
 
-    def __init__(self, fault: Fault, now_ms: float, past: Past | None = None) -> None:
+    def __init__(self, fault: Fault, now_ms: float, stale_metadata: StaleMetadata | None = None) -> None:
         self.fault = fault
-        self.past = past
+        self.stale_metadata = stale_metadata
         self.added_ms = now_ms
         self.seen = self.hits = 0
         self._named: Part = fault.named
         self._versions = None if fault.versions is None else Versions.parse(fault.versions)
 
-    def picks(self, call: Call, cluster: "Cluster", random: Callable[[], float]) -> bool:
-        """Whether it does its work on a request; if so, that is counted."""
-        if not self._meets(call, cluster):
+    def applies_to(self, call: Call, topic_name: TopicName, random: Callable[[], float]) -> bool:
+        """Count a request and return whether the fault applies to it. Its time is that of receipt."""
+        if not self._matches(call, topic_name):
             return False
         self.seen += 1
         fault = self.fault
@@ -64,7 +67,7 @@ class Rule:
         self.hits += 1
         return True
 
-    def _meets(self, call: Call, cluster: "Cluster") -> bool:
+    def _matches(self, call: Call, topic_name: TopicName) -> bool:
         fault = self.fault
         return (
             fault.api in (None, call.api.name)
@@ -72,136 +75,147 @@ class Rule:
             and fault.client_id in (None, call.client_id)
             and (fault.times is None or self.hits < fault.times)
             and (self._versions is None or call.api_version in self._versions)
-            and self._is_on(cluster.now_ms)
+            and self._is_on(call.received_ms)
             and (fault.error is None or place_of(fault, call) is not None)
-            and (not self._named or self._meets_named(call, cluster))
+            and (not self._named or self._matches_names(call, topic_name))
         )
 
     def _is_on(self, now_ms: float) -> bool:
         since_s = (now_ms - self.added_ms) / 1000 - self.fault.after_s
         return since_s >= 0 and (self.fault.for_s is None or since_s < self.fault.for_s)
 
-    def _meets_named(self, call: Call, cluster: "Cluster") -> bool:
+    def _matches_names(self, call: Call, topic_name: TopicName) -> bool:
         if not set(self._named) <= set(kinds_of(call.api)):
             return False
         parts = (
-            fetched_parts(cluster, call)
+            fetched_parts(call, topic_name)
             if call.api.name == "Fetch"
-            else asked_parts(call.api, call.request, call.api_version, topic_namer(cluster))
+            else requested_parts(call.api, call.request, call.api_version, topic_name)
         )
         return any(all(part.get(kind, name) == name for kind, name in self._named.items()) for part in parts)
 
 
-class Faults:
-    """The faults of a cluster, in the order in which they were added, and the answers that they hold back.
+class FaultInjector:
+    """The active faults of a cluster in the order in which they were added, and the answers that they delay.
 
     Args:
-        cluster: Where they are.
-        random: Gives numbers from 0 to below 1; the same ones in each run.
+        brokers: The brokers of the cluster, by node id.
+        topics: The topics of the cluster.
+        random: Returns numbers from 0 to below 1.
+        send: Called with each answer when it is due.
+
+    Attributes:
+        active: The active faults; the first one that applies to a request is used.
     """
 
-    def __init__(self, cluster: "Cluster", random: Callable[[], float]) -> None:
-        self.rules: list[Rule] = []
-        self._cluster = cluster
+    def __init__(
+        self, brokers: Mapping[int, BrokerNode], topics: Topics, random: Callable[[], float], send: Send
+    ) -> None:
+        self.active: list[ActiveFault] = []
+        self._brokers = brokers
+        self._topics = topics
         self._random = random
-        self._late: list[tuple[float, int, Call, Message | None]] = []
-        self._held = 0
+        self._send = send
+        # Due time, sequence number, call and response.
+        self._delayed: list[tuple[float, int, Call, Message | None]] = []
+        self._delayed_count = 0
 
-    def add(self, fault: Fault, now_ms: float) -> Rule:
-        """Put a fault in force.
+    def add(self, fault: Fault, now_ms: float) -> ActiveFault:
+        """Activate a fault.
 
         Raises:
-            ConfigError: It can never do anything.
+            ConfigError: The fault can never apply to a request, or has no effect.
         """
-        check(fault, {node_id: broker.versions for node_id, broker in self._cluster.brokers.items()})
-        rule = Rule(fault, now_ms, Past(self._cluster) if fault.stale else None)
-        self.rules.append(rule)
-        return rule
+        check(fault, {node_id: broker.versions for node_id, broker in self._brokers.items()})
+        added = ActiveFault(fault, now_ms, StaleMetadata(self._brokers, self._topics) if fault.stale else None)
+        self.active.append(added)
+        return added
 
-    def remove(self, rule: Rule) -> None:
-        """End a fault; what it has done already remains, an answer that is held back, too."""
-        if rule in self.rules:
-            self.rules.remove(rule)
+    def remove(self, fault: ActiveFault) -> None:
+        """Deactivate a fault. Answers that it delays are still sent."""
+        if fault in self.active:
+            self.active.remove(fault)
 
-    def start_over(self, fresh: "Faults") -> None:
-        """End all faults, forget the answers that they hold back, and let chance be that of a fresh cluster."""
-        self.rules.clear()
-        self._late.clear()
+    def reset(self, fresh: "FaultInjector") -> None:
+        """Deactivate all faults, drop the answers that they delay, and take over the random numbers of another one."""
+        self.active.clear()
+        self._delayed.clear()
         self._random = fresh._random
 
     def pick(self, call: Call) -> bool:
-        """Whether a fault does its work on a request; the call then names it."""
-        rule = next((rule for rule in self.rules if rule.picks(call, self._cluster, self._random)), None)
-        if rule is not None:
-            call.fault = rule.fault
-        return rule is not None
+        """Choose the fault that applies to a call, set `call.fault`, and return whether there is one."""
+        for each in self.active:
+            if each.applies_to(call, self._topics.name_of, self._random):
+                call.fault = each.fault
+                return True
+        return False
 
-    def handle(self, call: Call, handler: Handler, now_ms: float) -> None:
-        """Do what a fault makes of a request: its answer, if there is one, comes up among those of the cluster."""
+    def handle(self, call: Call, handle: Handle, now_ms: float) -> None:
+        """Handle a call with a fault; its answer is sent now, later or never."""
         fault = call.fault
         assert fault is not None
-        if fault.takes_effect or (fault.error and call.api.name in READS and self._injection(call).place.told):
-            response = self._handled(call, handler, now_ms)
+        if fault.takes_effect or (fault.error and call.api.name in READS and self._error_of(call).place.response_path):
+            response = self._handled(call, handle, now_ms)
             if response is not None:
                 self.answer(call, response, now_ms)
         elif fault.error:
-            self._refuse(call, handler, now_ms)
+            self._refuse(call, handle, now_ms)
         else:
             self._finish(call, None, now_ms)
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Do what a fault makes of a real answer."""
+        """Apply a fault to a real answer."""
         if response is not None and call.fault is not None and call.fault.error:
             response = self._with_error(call, response)
         elif response is not None and call.fault is not None and call.fault.stale:
-            response = self._past(call.fault).told(call.request, response)
+            self._stale_metadata(call.fault).apply(call.request, response)
         self._finish(call, response, now_ms)
 
-    def _past(self, fault: Fault) -> Past:
-        return next(rule.past for rule in self.rules if rule.fault is fault and rule.past is not None)
+    def _stale_metadata(self, fault: Fault) -> StaleMetadata:
+        return next(each.stale_metadata for each in self.active if each.fault is fault and each.stale_metadata)
 
-    def _handled(self, call: Call, handler: Handler, now_ms: float) -> Message | None:
+    def _handled(self, call: Call, handle: Handle, now_ms: float) -> Message | None:
         if call.api.name != "Fetch" or not (call.fault and call.fault.error):
-            return handler(self._cluster, call, now_ms)
-        # An error is told at once.
-        return _with_request(call, replace(call.request, max_wait_ms=0), handler, self._cluster, now_ms)
+            return handle(call, now_ms)
+        # Kafka answers a Fetch at once if a partition has an error.
+        return _with_request(call, replace(call.request, max_wait_ms=0), handle, now_ms)
 
-    def _refuse(self, call: Call, handler: Handler, now_ms: float) -> None:
-        """Answer a request that does not take effect: as a whole, or in what the fault names."""
-        injection = self._injection(call)
-        hit, rest = split(injection, call.request) if injection.place.asked else (call.request, None)
-        response = None if rest is None else _with_request(call, rest, handler, self._cluster, now_ms)
+    def _refuse(self, call: Call, handle: Handle, now_ms: float) -> None:
+        """Answer a request with an error: as a whole, or in the parts that the fault names; the rest is handled."""
+        error = self._error_of(call)
+        refused_part, rest = split(error, call.request) if error.place.request_path else (call.request, None)
+        response = None if rest is None else _with_request(call, rest, handle, now_ms)
         if getattr(call.request, "acks", None) == 0:
             if rest is None:
                 self._finish(call, None, now_ms)
-            call.closes_connection = True  # As Kafka does, for want of an answer.
+            call.closes_connection = True  # As Kafka does, because there is no response that could carry the error.
             return
-        refused = refusal(injection, call.api.response, call.request if hit is None else hit)
-        if injection.error is ErrorCode.UNSUPPORTED_VERSION and call.api.name == "ApiVersions":
-            call.response_version = 0  # which every client can read (KIP-511)
+        refused = refusal(error, call.api.response, call.request if refused_part is None else refused_part)
+        if error.code is ErrorCode.UNSUPPORTED_VERSION and call.api.name == "ApiVersions":
+            call.response_version = 0  # Which every client can read (KIP-511).
         if response is None:
             response = refused
         else:
-            merge(injection, response, refused, injection.place.told)
+            merge(error, response, refused, error.place.response_path)
         self._finish(call, response, now_ms)
 
     def _with_error(self, call: Call, response: Message) -> Message:
-        injection = self._injection(call)
-        changed = put_error(injection, response)
-        if isinstance(changed, FetchResponse) and injection.place.told:
-            _add_unread(injection, changed, self._cluster, call)
+        error = self._error_of(call)
+        changed = put_error(error, response)
+        if isinstance(changed, FetchResponse) and error.place.response_path:
+            _add_omitted_partitions(error, changed, call)
         return changed
 
-    def _injection(self, call: Call) -> Injection:
+    def _error_of(self, call: Call) -> InjectedError:
         fault = call.fault
         assert fault is not None
         place = place_of(fault, call)
         assert place is not None
         assert fault.code is not None
-        return Injection(fault.code, place, call.api_version, fault.named, topic_namer(self._cluster))
+        return InjectedError(fault.code, place, call.api_version, fault.named, self._topics.name_of)
 
     def _finish(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Let an answer go out, now or later, or never."""
+        """Send an answer now or later, or never."""
         fault = call.fault
         assert fault is not None
         if fault.silent:
@@ -211,31 +225,24 @@ class Faults:
             setattr(response, "throttle_time_ms", fault.throttle_time_ms)  # noqa: B010  # every response has it
         low_s, high_s = delay_range(fault)
         if high_s <= 0:
-            self._release(call, response, now_ms)
+            self._send(call, response, now_ms)
             return
         delay_s = low_s + (high_s - low_s) * self._random() if high_s > low_s else low_s
-        self._held += 1
-        heapq.heappush(self._late, (now_ms + delay_s * 1000, self._held, call, response))
-
-    def _release(self, call: Call, response: Message | None, now_ms: float) -> None:
-        assert call.fault is not None
-        if call.fault.drop:
-            self._cluster.answered.append(call)
-        else:
-            self._cluster.hand_over(call, response, now_ms)
+        self._delayed_count += 1
+        heapq.heappush(self._delayed, (now_ms + delay_s * 1000, self._delayed_count, call, response))
 
     def tick(self, now_ms: float) -> None:
-        """Let answers go out whose time has come, the earliest first; of those due together the first held back."""
-        while self._late and self._late[0][0] <= now_ms:
-            _, _, call, response = heapq.heappop(self._late)
-            self._release(call, response, now_ms)
+        """Send the delayed answers that are due, earliest first; ties in the order in which they were delayed."""
+        while self._delayed and self._delayed[0][0] <= now_ms:
+            _, _, call, response = heapq.heappop(self._delayed)
+            self._send(call, response, now_ms)
 
     def next_deadline(self) -> float | None:
-        """When the next answer is due."""
-        return self._late[0][0] if self._late else None
+        """Return when the next delayed answer is due."""
+        return self._delayed[0][0] if self._delayed else None
 
-    def spoiled(self, fault: Fault, frame: bytearray) -> bytearray:
-        """What is sent in place of the frame of an answer."""
+    def corrupted(self, fault: Fault, frame: bytearray) -> bytearray:
+        """Return the bytes to send instead of the frame of an answer: garbled, cut or repeated."""
         positions = list(range(_FIRST_GARBLED, len(frame))) if fault.garble_bytes else []
         for _ in range(min(fault.garble_bytes or 0, len(positions))):
             frame[positions.pop(int(self._random() * len(positions)))] ^= 1 + int(self._random() * 255)
@@ -245,10 +252,10 @@ class Faults:
 
 
 def place_of(fault: Fault, call: Call) -> Place | None:
-    """Where a fault's error stands in the response to a request; None if its version has no place for it.
+    """Return where a fault's error goes in the response to a request; None if its version has no place for it.
 
-    Where there are several, it is the first one that is about what the fault names: a request or group as a whole, a
-    topic or a member, a partition.
+    Of several places it is the first one for what the fault names: a request or group as a whole, a topic or member, a
+    partition.
     """
     places = [
         place for place in PLACES[call.api.name] if call.api_version in place.versions and fault.code in place.errors
@@ -256,45 +263,34 @@ def place_of(fault: Fault, call: Call) -> Place | None:
     if fault.partition is not None:
         return places[-1] if places else None
     if fault.topic or fault.member_id or fault.instance_id:
-        return next((place for place in places if place.told), next(iter(places), None))
+        return next((place for place in places if place.response_path), next(iter(places), None))
     return next(iter(places), None)
 
 
-def topic_namer(cluster: "Cluster") -> Callable[[bytes], str | None]:
-    """Tells the names of topics by their ids."""
-
-    def name(topic_id: bytes) -> str | None:
-        topic = cluster.topics.find("", topic_id, by_id=True)
-        return None if topic is None else topic.name
-
-    return name
-
-
-def fetched_parts(cluster: "Cluster", call: Call) -> list[Part]:
-    """What a Fetch asks for, with all that its session stands for (KIP-227)."""
-    name = topic_namer(cluster)
+def fetched_parts(call: Call, topic_name: TopicName) -> list[Part]:
+    """Return the partitions that a Fetch asks for, those of its fetch session included (KIP-227)."""
     return [
-        {"topic": topic or name(topic_id), "partition": index}
+        {"topic": topic or topic_name(topic_id), "partition": index}
         for topic, topic_id, index in call.broker.fetch_sessions.asked(call.request)
     ]
 
 
-def _add_unread(injection: Injection, response: FetchResponse, cluster: "Cluster", call: Call) -> None:
-    """Tell the error of partitions, too, that have no news, of which a session says nothing."""
-    told = {
+def _add_omitted_partitions(error: InjectedError, response: FetchResponse, call: Call) -> None:
+    """Add the error for partitions that the response omits: in a session those without new records."""
+    present = {
         (each.topic, each.topic_id, data.partition_index) for each in response.responses for data in each.partitions
     }
     keys = call.broker.fetch_sessions.asked(call.request)
-    for (topic, topic_id, index), part in zip(keys, fetched_parts(cluster, call), strict=True):
-        if injection.covers(part) and (topic, topic_id, index) not in told:
-            data = failed(injection, PartitionData, index)
+    for (topic, topic_id, index), part in zip(keys, fetched_parts(call, error.topic_name), strict=True):
+        if error.covers(part) and (topic, topic_id, index) not in present:
+            data = error_struct(error, PartitionData, index)
             response.responses.append(FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[data]))
 
 
-def _with_request(call: Call, request: Any, handler: Handler, cluster: "Cluster", now_ms: float) -> Message | None:
-    """Handle a call as if it had asked for something else; nothing may keep it."""
-    asked, call.request = call.request, request
+def _with_request(call: Call, request: Any, handle: Handle, now_ms: float) -> Message | None:
+    """Handle a call as if it had another request, which must not be kept."""
+    original, call.request = call.request, request
     try:
-        return handler(cluster, call, now_ms)
+        return handle(call, now_ms)
     finally:
-        call.request = asked
+        call.request = original

@@ -1,6 +1,6 @@
-"""What a fault is, as plain data: which requests it meets, and what goes wrong with them.
+"""A fault as plain data: which requests it matches, and what goes wrong with them; and the checks of a new fault.
 
-Knows the tables of the protocol, to refuse a fault that can never meet a request; no cluster and no sockets.
+Depends on the protocol's tables, to reject faults that can never match a request.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ from math import inf
 from typing import Any
 
 from fakebroker.cluster.faults.error_catalog import PLACES, kinds_of
-from fakebroker.cluster.faults.stale_metadata import STALE_APIS
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.registry import API_BY_NAME, Api
 from fakebroker.protocol.schema import Versions
@@ -17,39 +16,39 @@ from fakebroker.protocol.schema import Versions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A rule: the requests that it meets, and what becomes of them. What is not given meets every request.
+    """A rule: which requests it matches, and what happens to them. A filter that is not given matches every request.
 
-    Of the faults that meet a request the first one added does its work; those after it do not see the request.
+    The first matching fault applies; the ones added after it do not count the request.
 
     Attributes:
         api: The API by Kafka's name, such as "OffsetCommit"; None is any.
-        versions: The versions of it, such as "0-3", "4+" or "2".
-        broker: The node id of the broker asked.
-        client_id: The client's name for itself.
-        group: The group that the request names, alone or among others. An error is then given for that group alone
-            where the API has one for each; the same holds for members, topics and partitions.
-        member_id: The member.
-        instance_id: The static member, by its `group.instance.id`.
-        topic: The topic.
-        partition: The partition as Kafka writes it, such as "orders-0".
-        nth: Only the so manieth of the requests that all the above meets, from 1 on.
-        every: Only each so manieth of them.
-        probability: How likely each of them is met; drawn from the seed of the cluster.
-        after_s: It begins so many seconds of the brokers' time after it was added.
-        for_s: It ends so many seconds of the brokers' time after its begin.
-        times: How often it does its work at most.
-        error: The error in the response, by Kafka's name, put where this API and version puts it.
-        delay_s: The answer comes so many seconds of the brokers' time later; or a drawn number between two.
-        drop: The connection is closed in place of an answer.
-        silent: There is no answer, ever; what else the connection asks waits for it in vain.
-        stale: Metadata and FindCoordinator name the leaders and coordinators of when the fault was added.
+        versions: Versions of the API, such as "0-3", "4+" or "2".
+        broker: The node id of the broker that receives the request.
+        client_id: The client's name.
+        group: A group that the request names, alone or among others. An error is then returned for that group only, if
+            the API has one for each; the same holds for members, topics and partitions.
+        member_id: A member.
+        instance_id: A static member, by its `group.instance.id`.
+        topic: A topic.
+        partition: A partition as Kafka writes it, such as "orders-0".
+        nth: Only the nth of the requests that match all of the above, counted from 1.
+        every: Only every nth of them.
+        probability: The probability that it applies to each of them; drawn from the seed of the cluster.
+        after_s: Starts this many seconds of the brokers' time after it was added.
+        for_s: Ends this many seconds of the brokers' time after its start.
+        times: How often it applies at most.
+        error: The error in the response, by Kafka's name, where this API and version has it.
+        delay_s: Seconds of the brokers' time by which the answer is delayed, or a range to draw them from.
+        drop: The connection is closed instead of an answer.
+        silent: There is no answer. Further requests on the connection are not answered either.
+        stale: Metadata and FindCoordinator return the leaders and coordinators of the time when the fault was added.
         twice: The answer is sent twice.
-        cut_bytes: So many bytes of the answer are sent, at least one too few; then the connection is closed.
-        garble_bytes: So many bytes of the answer, behind its correlation id, are others than they should be; drawn.
-        throttle_time_ms: What the response says of throttling. The connection is muted for so long, in the clients'
-            time: what it asks then waits (KIP-219).
-        handles: Whether the request takes effect. By default one that gets no answer or an error does not. So a commit
-            is applied and its answer lost with `drop=True, handles=True`.
+        cut_bytes: Only this many bytes of the answer are sent, at most all but one; then the connection is closed.
+        garble_bytes: This many bytes of the answer, behind its correlation id, are changed; drawn.
+        throttle_time_ms: The throttle time in the response. The connection is muted for as long, by the clients' time
+            (KIP-219).
+        handles: Whether the request takes effect. By default a request without an answer or with an error does not. A
+            commit that is applied although its answer is lost is `drop=True, handles=True`.
     """
 
     api: str | None
@@ -80,17 +79,17 @@ class Fault:
 
     @property
     def takes_effect(self) -> bool:
-        """Whether the request is handled."""
+        """Whether matching requests are handled."""
         return not (self.error or self.drop or self.silent) if self.handles is None else self.handles
 
     @property
     def code(self) -> ErrorCode | None:
-        """The error."""
+        """The error code, None without an error."""
         return ErrorCode[self.error] if isinstance(self.error, str) else self.error
 
     @property
     def named(self) -> dict[str, Any]:
-        """The things that it names, by their kinds."""
+        """The group, member, topic or partition that it names."""
         kinds = ("group", "member_id", "instance_id", "topic")
         named = {kind: value for kind in kinds if (value := getattr(self, kind)) is not None}
         if self.partition is not None:
@@ -99,9 +98,9 @@ class Fault:
         return named
 
 
-_ACTS = ("error", "delay_s", "drop", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms")
+_EFFECTS = ("error", "delay_s", "drop", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms")
 _CONTRADICTIONS = {
-    # Without an answer there is nothing to do to it; one that is delayed may be lost then.
+    # A lost answer cannot be changed, but it can be lost after a delay.
     "drop": ("error", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
     "silent": ("error", "delay_s", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
     "cut_bytes": ("twice", "throttle_time_ms"),
@@ -111,36 +110,39 @@ _CONTRADICTIONS = {
 }
 _AT_LEAST_ONE = ("nth", "every", "times", "cut_bytes", "garble_bytes", "throttle_time_ms")
 
-_MOST_MS = 2**31 - 1
-"""What an answer can say."""
+_MAX_THROTTLE_MS = 2**31 - 1
+"""The largest value of the field."""
+
+_STALE_APIS = ("FindCoordinator", "Metadata")
+"""The APIs that report leaders and coordinators."""
 
 
-def check(fault: Fault, spoken: Mapping[int, Mapping[int, Versions]]) -> None:
-    """Refuse a fault that can never do anything.
+def check(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]) -> None:
+    """Reject a fault that can never match a request or has no effect.
 
     Args:
         fault: The fault.
-        spoken: For each broker what it answers: versions by the key of the API.
+        versions_by_broker: The versions that each broker answers, by node id and API key.
 
     Raises:
-        ConfigError: It names what is not there, or what its API has not; or it contradicts itself.
+        ConfigError: An API, broker, version, error or filter is unknown, or two settings contradict each other.
     """
     if fault.api is not None and fault.api not in API_BY_NAME:
         raise ConfigError(f"fault: unknown API {fault.api!r}, expected one of {', '.join(API_BY_NAME)}")
-    if fault.broker is not None and fault.broker not in spoken:
-        raise ConfigError(f"fault: no broker {fault.broker}, expected one of {', '.join(map(str, spoken))}")
+    if fault.broker is not None and fault.broker not in versions_by_broker:
+        raise ConfigError(f"fault: no broker {fault.broker}, expected one of {', '.join(map(str, versions_by_broker))}")
     _check_numbers(fault)
-    _check_acts(fault)
+    _check_effects(fault)
     _check_partition(fault)
-    if fault.stale and fault.api not in STALE_APIS:
-        raise ConfigError(f"fault: stale with api={fault.api!r}, expected {' or '.join(STALE_APIS)}")
+    if fault.stale and fault.api not in _STALE_APIS:
+        raise ConfigError(f"fault: stale with api={fault.api!r}, expected {' or '.join(_STALE_APIS)}")
     if fault.api is None:
         if fault.error is not None or fault.versions is not None:
             raise ConfigError("fault: an error and versions are of one API, expected api to name it")
         return
     api = API_BY_NAME[fault.api]
-    brokers = spoken.values() if fault.broker is None else [spoken[fault.broker]]
-    versions = _versions(fault, api, [speaks[api.key] for speaks in brokers if api.key in speaks])
+    brokers = versions_by_broker.values() if fault.broker is None else [versions_by_broker[fault.broker]]
+    versions = _versions(fault, api, [answered[api.key] for answered in brokers if api.key in answered])
     _check_kinds(fault, api)
     if fault.error is not None:
         _check_error(fault, api, versions)
@@ -155,8 +157,8 @@ def _check_numbers(fault: Fault) -> None:
         value = getattr(fault, name)
         if value is not None and (not isinstance(value, int) or value < 1):
             raise ConfigError(f"fault: {name}={value!r}, expected a whole number of 1 or more")
-    if (fault.throttle_time_ms or 0) > _MOST_MS:
-        raise ConfigError(f"fault: throttle_time_ms={fault.throttle_time_ms}, expected at most {_MOST_MS}")
+    if (fault.throttle_time_ms or 0) > _MAX_THROTTLE_MS:
+        raise ConfigError(f"fault: throttle_time_ms={fault.throttle_time_ms}, expected at most {_MAX_THROTTLE_MS}")
     if fault.probability is not None and not 0 < fault.probability <= 1:
         raise ConfigError(f"fault: probability={fault.probability!r}, expected more than 0 and at most 1")
     if not 0 <= fault.after_s < inf or not (fault.for_s is None or fault.for_s > 0):
@@ -170,15 +172,15 @@ def _check_numbers(fault: Fault) -> None:
 
 
 def delay_range(fault: Fault) -> tuple[float, float]:
-    """The shortest and the longest delay, in seconds."""
+    """Return the shortest and the longest delay in seconds."""
     delay_s = fault.delay_s or 0.0
     low_s, high_s = (delay_s, delay_s) if isinstance(delay_s, int | float) else delay_s
     return low_s, high_s
 
 
-def _check_acts(fault: Fault) -> None:
-    if not any(_given(fault, act) for act in _ACTS):
-        raise ConfigError(f"fault: nothing goes wrong, expected one of {', '.join(_ACTS)}")
+def _check_effects(fault: Fault) -> None:
+    if not any(_given(fault, effect) for effect in _EFFECTS):
+        raise ConfigError(f"fault: nothing goes wrong, expected one of {', '.join(_EFFECTS)}")
     for name, others in _CONTRADICTIONS.items():
         for other in others:
             if _given(fault, name) and _given(fault, other):
@@ -195,7 +197,7 @@ def _check_partition(fault: Fault) -> None:
 
 
 def _versions(fault: Fault, api: Api, answered: list[Versions]) -> list[int]:
-    """The versions that it can meet."""
+    """Return the versions of requests that the fault can match."""
     try:
         wanted = api.request.VERSIONS if fault.versions is None else Versions.parse(fault.versions)
     except ValueError:

@@ -1,6 +1,8 @@
-"""One module per API, named as it is: the rules of its versions, and where each error goes.
+"""One module for each API: the rules of its versions, and where each error goes.
 
-A handler is `handle(cluster, call, now_ms)`; it gives the response, or None where it is owed or none is due.
+A handler is `handle(cluster, call, now_ms)`. It returns the response, or None if it is pending or none is due. Handlers
+depend on `Cluster`, which dispatches to them through `BY_NAME`. Start with `heartbeat.py`. Shared checks are in
+`lookup.py` (partitions and their leaders) and `controller_requests.py` (topics and replicas).
 """
 
 from collections.abc import Callable

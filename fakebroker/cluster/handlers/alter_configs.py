@@ -1,4 +1,4 @@
-"""AlterConfigs: all configs of a resource at once; what is not named goes back to its default (KIP-133)."""
+"""AlterConfigs: replaces all configs of a resource; those that are not named are reset to their defaults (KIP-133)."""
 
 from typing import TYPE_CHECKING
 

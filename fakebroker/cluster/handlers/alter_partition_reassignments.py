@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: partitions to other brokers (ReplicationControlManager.alterPartitionReassignments)."""
+"""AlterPartitionReassignments: moves partitions (ReplicationControlManager.alterPartitionReassignments)."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 Outcome = tuple[ErrorCode, str | None]
-"""The error and why, for one partition or for the whole request."""
+"""The error and its message, for one partition or for the whole request."""
 
 _DONE: Outcome = (ErrorCode.NONE, None)
 

@@ -1,4 +1,4 @@
-"""ApiVersions: what the broker answers. Asked in a version above its own, it says UNSUPPORTED_VERSION in version 0."""
+"""ApiVersions: the versions that the broker supports. A newer request gets UNSUPPORTED_VERSION in version 0."""
 
 import re
 from typing import TYPE_CHECKING
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 KIP_511 = Release(2, 4)
 
-# What a client may call itself from version 3 on (ApiVersionsRequest.isValid).
+# Valid names and versions of client software, from version 3 on (ApiVersionsRequest.isValid).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ApiVersionsResponse:
     error = _error(call)
     if not call.is_supported:
-        call.response_version = 0  # which every client can read
+        call.response_version = 0  # Which every client can read.
         if call.broker.release < KIP_511:
             return ApiVersionsResponse(error_code=error, api_keys=[])
     ranges = [

@@ -1,7 +1,4 @@
-"""What requests that Kafka's controller answers have in common: their timeouts, their limit, and lists of replicas.
-
-Knows no single request.
-"""
+"""Checks that are shared by the requests that Kafka's controller handles: timeouts, size limits, lists of replicas."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,25 +7,25 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 MAX_RECORDS_PER_USER_OP = 10_000
-"""Most topics and partitions in one request (QuorumController)."""
+"""The largest number of topics and partitions in one request (QuorumController)."""
 
 
 def timeout_fault(timeout_ms: int) -> str | None:
-    """Why the controller does nothing for a request and answers REQUEST_TIMED_OUT, or None.
+    """Return why the controller answers REQUEST_TIMED_OUT without handling the request, or None.
 
-    Without time left, its event is over before its turn comes (KafkaEventQueue).
+    Its event expires before it is processed (KafkaEventQueue).
     """
     return None if timeout_ms > 0 else f"timeout_ms={timeout_ms}: expected 1 or more"
 
 
 def replicas_fault(cluster: "Cluster", index: int, replicas: Sequence[int], factor: int | None = None) -> str | None:
-    """Why a partition may not be on these brokers, or None (Kafka: validateManualPartitionAssignment).
+    """Return why a partition may not have these replicas, or None (Kafka: validateManualPartitionAssignment).
 
     Args:
-        cluster: With its brokers.
-        index: The partition's number.
-        replicas: The brokers.
-        factor: How many there must be, if that is certain.
+        cluster: The cluster.
+        index: The number of the partition.
+        replicas: Node ids.
+        factor: The required number of replicas, None for any.
     """
     where = f"partition {index} on brokers {list(replicas)}"
     if not replicas or len(set(replicas)) < len(replicas):
@@ -41,7 +38,7 @@ def replicas_fault(cluster: "Cluster", index: int, replicas: Sequence[int], fact
 
 
 def new_replicas_fault(cluster: "Cluster", index: int, replicas: Sequence[int], factor: int) -> str | None:
-    """Why a new partition may not be on these brokers, or None: one of them must be up to lead it."""
+    """Return why a new partition may not have these replicas, or None. One of them must be up to lead it."""
     fault = replicas_fault(cluster, index, replicas, factor)
     if fault is None and not any(cluster.brokers[node_id].up for node_id in replicas):
         fault = f"partition {index} on brokers {list(replicas)}, which are down: expected one that is up"

@@ -54,7 +54,7 @@ def _grow(cluster: "Cluster", asked: CreatePartitionsTopic, *, validate_only: bo
 
 
 def _plan(cluster: "Cluster", topic: Topic, asked: CreatePartitionsTopic) -> Assignment | Fault:
-    """The brokers of the partitions to add, or why there can be none."""
+    """Return the replicas of the partitions to add, or why they cannot be added."""
     fault = growth_fault(topic, asked.count)
     if fault is not None:
         return ErrorCode.INVALID_REQUEST if topic.is_internal else ErrorCode.INVALID_PARTITIONS, fault

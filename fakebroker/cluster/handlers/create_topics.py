@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
-class Fault(NamedTuple):
-    """Why a topic cannot be created."""
+class Refusal(NamedTuple):
+    """The error and the message for a topic that cannot be created."""
 
     error: ErrorCode
     message: str
@@ -43,19 +43,19 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateTopicsRespons
     times = Counter(topic.name for topic in request.topics)
     planned = [(topic, _plan(cluster, topic)) for topic in request.topics if times[topic.name] == 1]
     results = [_result(cluster, topic, plan, validate_only=request.validate_only) for topic, plan in planned]
-    duplicate = Fault(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    duplicate = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     return CreateTopicsResponse(topics=results + [_failed(name, duplicate) for name in times if times[name] > 1])
 
 
-def _request_fault(cluster: "Cluster", request: CreateTopicsRequest) -> Fault | None:
+def _request_fault(cluster: "Cluster", request: CreateTopicsRequest) -> Refusal | None:
     late = timeout_fault(request.timeout_ms)
     if late is not None:
-        return Fault(ErrorCode.REQUEST_TIMED_OUT, late)
+        return Refusal(ErrorCode.REQUEST_TIMED_OUT, late)
     counts = [len(topic.assignments) or max(0, _partition_count(cluster, topic)) for topic in request.topics]
     size = len(counts) + sum(counts)
     if size > MAX_RECORDS_PER_USER_OP:
         message = f"{size} topics and partitions in one request: expected at most {MAX_RECORDS_PER_USER_OP}"
-        return Fault(ErrorCode.POLICY_VIOLATION, message)
+        return Refusal(ErrorCode.POLICY_VIOLATION, message)
     return None
 
 
@@ -63,53 +63,53 @@ def _partition_count(cluster: "Cluster", topic: CreatableTopic) -> int:
     return cluster.config.number("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
 
 
-def _plan(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Fault:
+def _plan(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Refusal:
     fault = _name_fault(cluster, topic.name) or _config_fault(topic)
     if fault is not None:
         return fault
     return _checked_assignment(cluster, topic) if topic.assignments else _new_assignment(cluster, topic)
 
 
-def _name_fault(cluster: "Cluster", name: str) -> Fault | None:
+def _name_fault(cluster: "Cluster", name: str) -> Refusal | None:
     if name == CLUSTER_METADATA_TOPIC:
-        return Fault(ErrorCode.INVALID_REQUEST, f"topic {name!r} is the controllers' own")
+        return Refusal(ErrorCode.INVALID_REQUEST, f"topic {name!r} is the controllers' own")
     if name in cluster.topics:
-        return Fault(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     message = name_fault(name)
     other = cluster.topics.colliding(name)
     if message is None and other is not None:
         message = f"Topic '{name}' collides with existing topic: {other}"
-    return None if message is None else Fault(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    return None if message is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
-def _config_fault(topic: CreatableTopic) -> Fault | None:
+def _config_fault(topic: CreatableTopic) -> Refusal | None:
     message = topic_configs_fault({config.name: config.value for config in topic.configs})
-    return None if message is None else Fault(ErrorCode.INVALID_CONFIG, message)
+    return None if message is None else Refusal(ErrorCode.INVALID_CONFIG, message)
 
 
-def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Fault:
-    """Partitions by number; -1 is the cluster's default number, and Kafka's brokers take it in every version."""
+def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Refusal:
+    """Place a number of partitions; -1 is the default number, which Kafka's brokers accept in every version."""
     factor, partitions = topic.replication_factor, topic.num_partitions
     if factor == 0 or factor < -1:
-        return Fault(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}: expected 1 or more, or -1")
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}: expected 1 or more, or -1")
     if partitions == 0 or partitions < -1:
-        return Fault(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: expected 1 or more, or -1")
+        return Refusal(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: expected 1 or more, or -1")
     if factor == -1:
         factor = cluster.default_replication_factor
     if factor > len(cluster.brokers):
         message = f"replication factor {factor}: expected at most {len(cluster.brokers)}, the number of brokers"
-        return Fault(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     return cluster.place_topic(_partition_count(cluster, topic), factor)
 
 
-def _checked_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Fault:
+def _checked_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Refusal:
     if topic.replication_factor != -1 or topic.num_partitions != -1:
         message = "an assignment of replicas: expected -1 as replication factor and number of partitions"
-        return Fault(ErrorCode.INVALID_REQUEST, message)
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
     by_index = {each.partition_index: each.broker_ids for each in topic.assignments}
     wrong = _assignment_fault(cluster, topic.assignments, by_index)
     if wrong is not None:
-        return Fault(ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong)
+        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong)
     return [by_index[index] for index in range(len(by_index))]
 
 
@@ -127,14 +127,14 @@ def _assignment_fault(
     return None
 
 
-def _failed(name: str, fault: Fault) -> CreatableTopicResult:
+def _failed(name: str, fault: Refusal) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=fault.error, error_message=fault.message)
 
 
 def _result(
-    cluster: "Cluster", topic: CreatableTopic, plan: Assignment | Fault, *, validate_only: bool
+    cluster: "Cluster", topic: CreatableTopic, plan: Assignment | Refusal, *, validate_only: bool
 ) -> CreatableTopicResult:
-    if isinstance(plan, Fault):
+    if isinstance(plan, Refusal):
         return _failed(topic.name, plan)
     configs = {config.name: config.value for config in topic.configs if config.value is not None}
     result = CreatableTopicResult(
@@ -151,7 +151,7 @@ def _result(
 
 
 def _effective_configs(cluster: "Cluster", configs: dict[str, str]) -> list[CreatableTopicConfigs]:
-    """Every config of the new topic by name; those not given have the values of the controller, which creates it."""
+    """Return all configs of the new topic; those that were not given have the values of the controller."""
     controller = cluster.brokers[cluster.controller_id]
     resolved = {name: topic_config(cluster, controller, configs, name) for name in TOPIC_CONFIGS}
     return [

@@ -1,4 +1,4 @@
-"""DeleteRecords: move log start offsets up (KIP-107). As there is one copy, all replicas have done so at once.
+"""DeleteRecords: moves log start offsets up (KIP-107). Replication is immediate.
 
 Checks follow KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecordsOnLocalLog and
 Partition.deleteRecordsOnLeader.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 HIGH_WATERMARK = -1
-"""The offset that stands for the end of the log."""
+"""The offset that means the end of the log."""
 
 _NO_LOW_WATERMARK = -1
 
@@ -39,7 +39,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteRecordsRespon
 
 
 def _asked(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
-    """The offset for each partition of each topic: for a partition that is named twice, the last one."""
+    """Return the offset for each partition of each topic; the last one if a partition is named twice."""
     asked: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update((each.partition_index, each.offset) for each in topic.partitions)
@@ -56,7 +56,7 @@ def _result(cluster: "Cluster", call: Call, name: str, index: int, offset: int) 
 
 
 def _delete(cluster: "Cluster", call: Call, name: str, index: int, offset: int) -> int | ErrorCode:
-    """Delete the records before an offset, and give the log start offset; or why that may not be."""
+    """Delete the records before an offset, and return the log start offset, or an error."""
     partition = find_partition(cluster, name, ZERO_UUID, index, by_id=False)
     if isinstance(partition, ErrorCode):
         return partition

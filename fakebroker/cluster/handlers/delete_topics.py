@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, from 6 on also by id; what is named twice is not deleted (ControllerApis.deleteTopics)."""
+"""DeleteTopics: by name or id; topics that are named twice are not deleted (ControllerApis.deleteTopics)."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteTopicsRespons
 
 
 def _asked(call: Call) -> Counter[tuple[str | None, bytes]]:
-    """What is to be deleted, as (name, id), and how often it is named; in the order of the request."""
+    """Return the topics to delete as (name, id), in the order of the request, and how often each is named."""
     states: list[DeleteTopicState] = call.request.topics
     names: list[str] = call.request.topic_names
     return Counter([(state.name, state.topic_id) for state in states] + [(name, ZERO_UUID) for name in names])
@@ -57,7 +57,7 @@ def _find(cluster: "Cluster", name: str | None, topic_id: bytes) -> Topic | tupl
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
     if topic.is_internal:
-        # Kafka would delete and later recreate it; with it would go what the cluster knows of groups.
+        # Kafka would delete it with all groups, and create it again later.
         return ErrorCode.INVALID_REQUEST, f"internal topic {topic.name!r} cannot be deleted"
     return topic
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs: what a topic or a broker is configured to, and where each value comes from (ConfigHelper)."""
+"""DescribeConfigs: the configs of topics and brokers, with the sources of their values (ConfigHelper)."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
 from fakebroker.cluster.configs.changes import ConfigRefusedError, ResourceType, require_own_name, require_topic_name
-from fakebroker.cluster.configs.definition import ConfigKey, ConfigType
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.resolution import (
     ConfigSource,
     Resolved,
@@ -93,7 +93,7 @@ def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
 
 
 def _broker(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-    """All configs of a broker, also those that Kafka does not know and that it was given nevertheless."""
+    """Return all configs of a broker, including unknown ones that were set."""
     names = dict.fromkeys([*BROKER_CONFIGS, *call.broker.configs, *cluster.broker_configs])
     return [
         _entry(call, each, BROKER_CONFIGS.get(each), broker_config(cluster, call.broker, each), _is_read_only(each))
@@ -104,7 +104,7 @@ def _broker(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -
 def _cluster_wide(
     cluster: "Cluster", call: Call, resource: DescribeConfigsResource
 ) -> list[DescribeConfigsResourceResult]:
-    """What all brokers of the cluster were given, and nothing else."""
+    """Return the dynamic configs of all brokers."""
     return [
         _entry(call, each, BROKER_CONFIGS.get(each), default_broker_config(cluster, each), _is_read_only(each))
         for each in _asked(resource, cluster.broker_configs)
@@ -112,7 +112,7 @@ def _cluster_wide(
 
 
 def _asked(resource: DescribeConfigsResource, names: Iterable[str]) -> list[str]:
-    """The names that a request asks for, in their order: all if it names none."""
+    """Return the names that a request asks for, in their order; all if it names none."""
     wanted = resource.configuration_keys
     return [name for name in sorted(names) if not wanted or name in wanted]
 
@@ -124,7 +124,7 @@ def _is_read_only(broker_config_name: str) -> bool:
 def _entry(
     call: Call, name: str, key: ConfigKey | None, resolved: Resolved, read_only: bool = False
 ) -> DescribeConfigsResourceResult:
-    """One config. Without a key nobody knows whether it is a secret, so its value is not told."""
+    """Describe one config. An unknown config may be a secret, so its value is not returned."""
     request: DescribeConfigsRequest = call.request
     synonyms = resolved.synonyms if request.include_synonyms else []
     return DescribeConfigsResourceResult(

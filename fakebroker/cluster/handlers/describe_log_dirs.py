@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the asked broker's one directory, with its replicas (ReplicaManager.describeLogDirs)."""
+"""DescribeLogDirs: the only log directory of the broker, with its replicas (ReplicaManager.describeLogDirs)."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ LOG_DIR = "/var/lib/kafka/data"
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeLogDirsResponse:
-    """What is asked for and not there is left out, and topics of which nothing is left."""
+    """Describe the requested replicas. Unknown partitions and topics without replicas here are omitted."""
     request: DescribeLogDirsRequest = call.request
     asked = None
     if request.topics is not None:

@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that the log of a partition remembers (KIP-664). Any replica answers."""
+"""DescribeProducers: the active producers of a partition (KIP-664). Any replica answers."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 _NO_COORDINATOR_EPOCH = -1
-"""Without transactions no transaction coordinator has ever written to a log."""
+"""There are no transactions, so no transaction coordinator has written to the log."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeProducersResponse:

@@ -27,7 +27,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeTopicPartit
     cursor = request.cursor or Cursor(topic_name="", partition_index=0)
     asked = {topic.name for topic in request.topics}
     if cursor.partition_index < 0 or (request.cursor is not None and asked and cursor.topic_name not in asked):
-        # Kafka has no place for the reason in this response.
+        # The response has no field for a message.
         refused = [_failed(name, ErrorCode.INVALID_REQUEST, NOT_ASKED) for name in sorted(asked)]
         return DescribeTopicPartitionsResponse(topics=refused)
     names = asked or {topic.name for topic in cluster.visible_topics()}
@@ -39,7 +39,7 @@ def _limit(request: DescribeTopicPartitionsRequest) -> int:
 
 
 def _page(cluster: "Cluster", names: list[str], cursor: Cursor, remaining: int) -> DescribeTopicPartitionsResponse:
-    """So many partitions of these topics from the cursor on, and where the next page begins."""
+    """Return a page of partitions of these topics from the cursor on, and the cursor of the next page."""
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:
         start = cursor.partition_index if name == cursor.topic_name else 0
@@ -60,7 +60,7 @@ def _page(cluster: "Cluster", names: list[str], cursor: Cursor, remaining: int) 
 
 
 def _error(name: str) -> ErrorCode:
-    """Why there is no topic of this name."""
+    """Return the error for a topic that does not exist."""
     if name_fault(name) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -89,7 +89,7 @@ def _described(cluster: "Cluster", topic: Topic, page: list[Partition]) -> Descr
 
 
 def _partition(cluster: "Cluster", partition: Partition) -> DescribeTopicPartitionsResponsePartition:
-    """One partition; it has no error even without a leader. Eligible leaders beside the in-sync ones there are none."""
+    """Describe one partition. It has no error even without a leader; only in-sync replicas are eligible leaders."""
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=partition.index,

@@ -1,4 +1,4 @@
-"""ElectLeaders: the preferred replica to lead, or any that is up (ReplicationControlManager.electLeaders)."""
+"""ElectLeaders: elects the preferred leader, or any replica that is up (ReplicationControlManager.electLeaders)."""
 
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,7 @@ def _refused(request: ElectLeadersRequest, error: ErrorCode, message: str) -> El
 
 
 def _of_all(cluster: "Cluster", request: ElectLeadersRequest, now_ms: float) -> list[ReplicaElectionResult]:
-    """Every topic is told of, but of its partitions only those that had need of an election."""
+    """Return a result for all topics, but only for the partitions that needed an election."""
     results = []
     for topic in cluster.visible_topics():
         elected = [_elect(cluster, each, request.election_type, now_ms) for each in topic.partitions]
@@ -75,7 +75,7 @@ def _of(cluster: "Cluster", request: ElectLeadersRequest, now_ms: float) -> list
 
 
 def _elect(cluster: "Cluster", partition: Partition, election_type: int, now_ms: float) -> PartitionResult:
-    """Elect a leader for one partition. A preferred election of one without leader takes any, if it has to."""
+    """Elect a leader for one partition. A preferred election without a leader may elect any replica."""
     name, preferred = f"{partition.topic.name}-{partition.index}", partition.replicas[0]
     has_leader = cluster.leader_of(partition) is not None
     if has_leader and (election_type == UNCLEAN or partition.leader_id == preferred):

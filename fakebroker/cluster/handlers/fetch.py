@@ -1,6 +1,6 @@
-"""Fetch: what there is at once if it is enough, else a wait for more (ReplicaManager.fetchMessages, DelayedFetch).
+"""Fetch: answered at once if there are enough records, else delayed (ReplicaManager.fetchMessages, DelayedFetch).
 
-In versions 0-3 clients get message sets, which are made of the record batches (KafkaApis.maybeConvertFetchedData).
+In versions 0-3 record batches are converted to message sets (KafkaApis.maybeConvertFetchedData).
 """
 
 from dataclasses import dataclass, field
@@ -36,13 +36,13 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 @dataclass(slots=True)
 class Reading:
-    """What a Fetch finds now.
+    """The result of reading the partitions of a Fetch.
 
     Attributes:
-        data: What each partition gives, in the order in which they were read; topics or partitions unknown come last.
-        partitions: Those that exist.
-        moved: Those that have another leader or leader epoch than the client thinks.
-        missing_bytes: How many bytes it takes before it must be answered; 0 or less if it must be now.
+        missing_bytes: How many bytes are missing before the request must be answered; 0 or less if it must be now.
+        data: The results of partitions in the order in which they were read, unknown ones last.
+        partitions: The partitions that exist.
+        moved: The partitions with another leader or leader epoch than the client expects.
     """
 
     missing_bytes: int
@@ -58,12 +58,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FetchResponse | Non
     if request.max_wait_ms <= 0 or reading.missing_bytes <= 0:
         return _response(cluster, call, context, reading, now_ms)
     deadline_ms = cluster.wire_ms + request.max_wait_ms
-    cluster.purgatory.park(DelayedFetch(call, context, reading.partitions, deadline_ms, reading.missing_bytes))
+    cluster.purgatory.add(DelayedFetch(call, context, reading.partitions, deadline_ms, reading.missing_bytes))
     return None
 
 
 def wake(cluster: "Cluster", partition: Partition, size_bytes: int, now_ms: float) -> None:
-    """Answer the requests that have enough now that so many bytes were appended to a partition."""
+    """Answer the delayed requests that have enough records after an append of `size_bytes` to a partition."""
     for delayed in cluster.purgatory.appended(partition, size_bytes):
         reading = _read(cluster, delayed.call, delayed.context)
         delayed.missing_bytes = reading.missing_bytes
@@ -73,7 +73,7 @@ def wake(cluster: "Cluster", partition: Partition, size_bytes: int, now_ms: floa
 
 
 def expire(cluster: "Cluster", now_ms: float, wire_ms: float) -> None:
-    """Answer the requests that have waited for long enough by the clients' time."""
+    """Answer the delayed requests whose wait time is over by the clients' time."""
     for delayed in cluster.purgatory.expired(wire_ms):
         _answer(cluster, delayed, _read(cluster, delayed.call, delayed.context), now_ms)
 
@@ -93,7 +93,7 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
             unknown[key] = _failed(asked, partition)
             continue
         limit_bytes = min(budget_bytes, asked.partition_max_bytes)
-        # KIP-74: the first partition with records gives one batch at least, whatever the limits.
+        # KIP-74: the first partition with records returns at least one batch, regardless of the limits.
         data = _read_partition(call, partition, asked, limit_bytes, at_least_one=is_empty)
         stored = data.records or b""
         if call.api_version < _FIRST_VERSION_OF_BATCHES:
@@ -144,7 +144,7 @@ def _read_partition(
 def _with_messages(
     call: Call, asked: FetchPartition, data: PartitionData, limit_bytes: int, *, at_least_one: bool
 ) -> PartitionData:
-    """What a partition gives, its batches replaced by messages: as many whole ones as fit, or up to the limit."""
+    """Convert batches to messages: as many as fit, or, before KIP-74, up to the limit."""
     is_cut = call.api_version < _FIRST_VERSION_OF_WHOLE_MESSAGES
     magic = int(call.api_version >= _FIRST_VERSION_OF_MAGIC_1)
     messages = bytearray()
@@ -156,7 +156,7 @@ def _with_messages(
             if len(messages) >= limit_bytes:
                 break
     except UnsupportedCompressionError as fault:
-        # What comes before it can be read; at it, the client is told.
+        # Records before it can be read; a Fetch that starts with it fails.
         if not messages:
             return _failed(asked, fault.error_code)
     data.records = bytes(messages[: max(0, limit_bytes)] if is_cut else messages)
@@ -164,7 +164,7 @@ def _with_messages(
 
 
 def _available_bytes(partition: Partition, asked: FetchPartition, records: bytes, limit_bytes: int) -> int:
-    """What a partition has for a request, up to the limit; batches that do not fit count, too."""
+    """Return how many bytes are available for a request, up to the limit, including batches that do not fit."""
     next_offset = split_batches(records)[-1].last_offset + 1 if records else asked.fetch_offset
     return len(records) if next_offset == partition.log.log_end_offset else max(len(records), limit_bytes)
 

@@ -29,7 +29,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResp
 
 def _find(cluster: "Cluster", key_type: int, key: str) -> Coordinator:
     if key_type == GROUP:
-        broker = cluster.told_coordinator_of(key)
+        broker = cluster.reported_coordinator_of(key)
     elif key_type == TRANSACTION:
         broker = cluster.transaction_coordinator_of(key)
     else:

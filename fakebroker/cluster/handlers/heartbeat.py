@@ -1,4 +1,4 @@
-"""Heartbeat: the request a broker gets most, so nothing here but the coordinator's answer."""
+"""Heartbeat. The most frequent request, so this handler does nothing but call the coordinator."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 ALIVE = HeartbeatResponse(error_code=ErrorCode.NONE)
-"""Nearly every answer; nobody changes a response."""
+"""The response to nearly all requests. Shared, so responses must not be modified."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> HeartbeatResponse:

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: single configs to set, delete, append to or subtract from; the others stay (KIP-339)."""
+"""IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs (KIP-339)."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""InitProducerId: a new id with epoch 0 for an idempotent producer (KIP-98); there are no transactions."""
+"""InitProducerId: a new id with epoch 0 for an idempotent producer (KIP-98). Transactions are not supported."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> InitProducerIdRespo
     error = _error(call.request)
     if error is not ErrorCode.NONE:
         return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
-    # Without a transactional id Kafka, too, gives a new id to a producer that has one already.
+    # As in Kafka, a producer without a transactional id gets a new id even if it has one.
     producer_id = cluster.next_producer_id
     cluster.next_producer_id += 1
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

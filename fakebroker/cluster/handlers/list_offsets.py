@@ -1,6 +1,6 @@
-"""ListOffsets: an offset for a timestamp, or for one of the negative numbers that name a place in the log.
+"""ListOffsets: the offset for a timestamp, or for one of the negative numbers with a special meaning.
 
-In version 0 several offsets for a timestamp, of places in the log and not of records.
+Version 0 returns several offsets for a timestamp: those of segments, not of records.
 """
 
 from collections import Counter
@@ -107,7 +107,7 @@ def _offset(partition: Partition, timestamp_ms: int) -> TimestampAndOffset:
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return TimestampAndOffset(log.log_start_offset, -1, _epoch_at_start(partition))
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        # Nothing is in tiered storage, or on its way there.
+        # There is no tiered storage.
         return _UNKNOWN
     return (
         log.max_timestamp() if timestamp_ms == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp_ms)
@@ -135,10 +135,10 @@ def _answer_v0(
 
 
 def _offsets_before(log: PartitionLog, timestamp_ms: int, now_ms: float) -> list[int]:
-    """The end of the log and where its segments start, as far as they were there, newest first.
+    """Return the end of the log and the start offsets of its segments that existed at a time, newest first.
 
-    As in `UnifiedLog.legacyFetchOffsetsBefore`. A log is one segment here; its file counts as written last at the time
-    of its newest record.
+    As in `UnifiedLog.legacyFetchOffsetsBefore`. A log is one segment here, last modified at the timestamp of its newest
+    record.
     """
     newest = log.max_timestamp()
     start = (log.log_start_offset, -1 if newest is None else min(newest.timestamp_ms, now_ms))

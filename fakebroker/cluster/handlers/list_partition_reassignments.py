@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: what waits for brokers that are down; all others are done at once (KIP-455)."""
+"""ListPartitionReassignments: those that wait for brokers that are down; all others are completed at once (KIP-455)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListPartitionReassi
 
 
 def _asked(cluster: "Cluster", request: ListPartitionReassignmentsRequest) -> list[tuple[str, Sequence[Partition]]]:
-    """The partitions asked for, or all; what is not there is left out."""
+    """Return the requested partitions, or all; unknown ones are omitted."""
     if request.topics is None:
         return [(topic.name, topic.partitions) for topic in cluster.topics]
     found: list[tuple[str, Sequence[Partition]]] = []

@@ -1,20 +1,21 @@
-"""The partition that a request names, and whether the asked broker may answer for it.
+"""Look-up of the partition that a request names, and the checks whether the broker may answer for it.
 
 The checks and their order are Kafka's: `KafkaApis` and `ReplicaManager.getPartitionOrException` for what exists,
-`Partition.getLocalLog` for epochs and leadership. Knows no single request.
+`Partition.getLocalLog` for epochs and leadership.
 """
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Broker, Cluster
+    from fakebroker.cluster.cluster import Cluster
 
 
 def find_partition(cluster: "Cluster", name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | ErrorCode:
-    """A partition by its topic's name, or by its topic's id in the versions that carry ids (KIP-516)."""
+    """Find a partition by the name of its topic, or by the topic id in the versions that have ids (KIP-516)."""
     topic = cluster.topics.find(name, topic_id, by_id=by_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -22,15 +23,15 @@ def find_partition(cluster: "Cluster", name: str, topic_id: bytes, index: int, *
 
 
 def leadership_error(
-    partition: Partition, broker: "Broker", leader_epoch: int = -1, *, leader_only: bool = True
+    partition: Partition, broker: BrokerNode, leader_epoch: int = -1, *, leader_only: bool = True
 ) -> ErrorCode:
-    """Why a broker does not answer for a partition, or NONE.
+    """Return why a broker may not answer for a partition, or NONE.
 
     Args:
-        partition: The partition asked for.
-        broker: The broker that is asked.
+        partition: The partition.
+        broker: The broker that received the request.
         leader_epoch: The leader epoch that the client knows, negative if none (KIP-320).
-        leader_only: Whether a follower must refuse.
+        leader_only: Whether a follower must return an error.
     """
     if broker.node_id not in partition.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -43,7 +44,7 @@ def leadership_error(
     return ErrorCode.NONE
 
 
-def leaders_of(cluster: "Cluster", partitions: list[Partition]) -> list["Broker"]:
-    """The brokers that lead these partitions and are up, each once: the node endpoints of a response (KIP-951)."""
+def leaders_of(cluster: "Cluster", partitions: list[Partition]) -> list[BrokerNode]:
+    """Return the brokers that lead these partitions and are up, each once: the node endpoints of KIP-951."""
     leaders = {partition.leader_id: cluster.leader_of(partition) for partition in partitions}
     return [leader for leader in leaders.values() if leader is not None]

@@ -1,4 +1,4 @@
-"""Metadata: who is up, and who leads what. A topic that a client asks for by name may come into being by that."""
+"""Metadata: brokers, topics and leaders. A topic that is requested by name may be created."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 NOT_ASKED = -(2**31)
-# What one may do where no authorizer forbids it: bits numbered by Kafka's AclOperation (KIP-430).
+# Operations that are authorized without an authorizer: bits numbered by Kafka's AclOperation (KIP-430).
 TOPIC_OPERATIONS = 3576
 CLUSTER_OPERATIONS = 8096
 
@@ -42,7 +42,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> MetadataResponse:
 
 
 def _refused(call: Call) -> list[MetadataResponseTopic]:
-    """All with INVALID_REQUEST if one is asked for by id: versions 10 and 11 carry ids, the later ones use them."""
+    """Return INVALID_REQUEST for all topics if one has an id: versions 10 and 11 have ids but do not support them."""
     asked = call.request.topics or []
     if call.api_version >= 12 or all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in asked):
         return []
@@ -50,7 +50,7 @@ def _refused(call: Call) -> list[MetadataResponseTopic]:
 
 
 def _topics(cluster: "Cluster", call: Call) -> list[MetadataResponseTopic]:
-    """All topics, or those asked for, each once; where one is asked for by id, names alone are not looked at."""
+    """Return all topics or the requested ones, each once. If one has an id, those with a name only are ignored."""
     asked = call.request.topics
     if asked is None or (call.api_version == 0 and not asked):
         return [_described(cluster, call, topic) for topic in cluster.visible_topics()]
@@ -77,7 +77,7 @@ def _by_name(cluster: "Cluster", call: Call, name: str | None) -> MetadataRespon
 
 
 def _auto_created(cluster: "Cluster", call: Call, name: str) -> Topic | ErrorCode:
-    """A topic new made. Kafka creates it in the background and answers UNKNOWN_TOPIC_OR_PARTITION until it is there."""
+    """Create a topic. Kafka creates it in the background and returns UNKNOWN_TOPIC_OR_PARTITION until it exists."""
     if name_fault(name) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     allowed = call.request.allow_auto_topic_creation and cluster.config.switch("auto.create.topics.enable")
@@ -107,7 +107,7 @@ def _described(cluster: "Cluster", call: Call, topic: Topic) -> MetadataResponse
 def _partition(cluster: "Cluster", call: Call, partition: Partition) -> MetadataResponsePartition:
     up = [node_id for node_id in partition.replicas if cluster.brokers[node_id].up]
     in_sync = cluster.in_sync(partition)
-    # Version 0 tells of brokers that are up alone; it leaves the others out and says so with an error.
+    # Version 0 has only brokers that are up; it omits the other replicas and returns an error.
     replicas = list(partition.replicas) if call.api_version > 0 else up
     error = ErrorCode.NONE if len(replicas) == len(partition.replicas) else ErrorCode.REPLICA_NOT_AVAILABLE
     leader_id = partition.leader_id

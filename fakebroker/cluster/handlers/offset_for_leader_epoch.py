@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, so that a client sees what was cut off (KIP-320).
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, so that clients detect truncation (KIP-320).
 
-As in Kafka the leader alone answers, whoever asks: it looks at the epoch that the client knows, not at a replica id.
+As in Kafka only the leader answers. It checks the epoch that the client knows, not a replica id.
 """
 
 from typing import TYPE_CHECKING
@@ -42,8 +42,8 @@ def _end_offset(cluster: "Cluster", call: Call, name: str, asked: OffsetForLeade
     if error is not ErrorCode.NONE:
         return EpochEndOffset(partition=asked.partition, error_code=error)
     log = partition.log
-    # Kafka's leader notes where its epoch starts when it begins to lead (Partition.makeLeader). Nothing was appended in
-    # this epoch, or it is noted already: so it still starts here.
+    # Kafka assigns the start offset when a leader is elected (Partition.makeLeader). If nothing was appended in this
+    # epoch, it still starts here; otherwise it is assigned already.
     log.epochs.assign(partition.leader_epoch, log.log_end_offset)
     found = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
     return EpochEndOffset(

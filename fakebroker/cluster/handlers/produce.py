@@ -1,6 +1,6 @@
-"""Produce: one record batch for each partition, checked and appended. As there is one copy, all replicas have it.
+"""Produce: checks and appends one record batch for each partition. Replication is immediate.
 
-Of the message sets that clients send in versions 0-2 record batches are made first. Since Kafka 4.0 they are refused.
+Message sets in versions 0-2 are converted to record batches first; Kafka 4.0 and later reject them.
 Checks follow KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, ReplicaManager.appendToLocalLog and
 UnifiedLog.append.
 """
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 ADMIN_CLIENT_ID = "__admin_client"
-"""The one client id that may write to internal topics (AdminUtils)."""
+"""The only client id that may write to internal topics (AdminUtils)."""
 
 KIP_98, KIP_467, KIP_896 = Release(0, 11), Release(2, 4), Release(4, 0)
-"""Since when there are record batches, since when INVALID_RECORD, and since when message sets are refused."""
+"""The first versions with record batches, with INVALID_RECORD, and without message sets."""
 
 _FIRST_VERSION_OF_BATCHES = 3
 _RECORD_BATCH_MAGIC = 2
@@ -74,7 +74,7 @@ def _produce(
     moved: list[Partition],
     now_ms: float,
 ) -> PartitionProduceResponse:
-    """Append one partition's batch, or refuse it; `moved` gets the partition if another broker leads it."""
+    """Append the batch of one partition or return its error; a partition with another leader is added to `moved`."""
     if call.api_version < _FIRST_VERSION_OF_BATCHES and call.broker.release >= KIP_896:
         return _refused(data.index, ErrorCode.UNSUPPORTED_VERSION)
     partition = find_partition(cluster, topic.name, topic.topic_id, data.index, by_id=call.api_version >= 13)
@@ -101,14 +101,14 @@ def _produce(
 def _append(
     cluster: "Cluster", call: Call, partition: Partition, batch: RecordBatch, now_ms: float
 ) -> PartitionProduceResponse:
-    """Append a batch, unless its producer has sent it before, or out of order."""
+    """Append a batch unless it is a duplicate or out of order."""
     log, index = partition.log, partition.index
     try:
         repeated = log.producers.check(batch, call.broker.release, log.log_start_offset, now_ms)
     except RefusedBatchError as fault:
         return _refused(index, fault.error_code, str(fault))
     if repeated is not None:
-        # Kafka tells the batch's own timestamp as if the broker had set it.
+        # Kafka returns the batch's own timestamp as if the broker had set it.
         return PartitionProduceResponse(
             index=index,
             error_code=ErrorCode.NONE,
@@ -126,14 +126,14 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Partit
 
 
 def _checked(cluster: "Cluster", call: Call, partition: Partition, records: bytes) -> RecordBatch | ErrorCode:
-    """The batch to append, or why it may not be.
+    """Return the batch to append, or an error.
 
     Raises:
         InvalidBatchError: The bytes are not one sound batch.
     """
     if call.request.acks not in (-1, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
-    # Kafka has never refused record batches in requests of the versions before them.
+    # Kafka accepts record batches also in requests of older versions.
     is_batch = call.broker.release >= KIP_98 and magic_of(records) == _RECORD_BATCH_MAGIC
     if call.api_version < _FIRST_VERSION_OF_BATCHES and not is_batch:
         return _checked_messages(cluster, call, partition, records)
@@ -141,9 +141,9 @@ def _checked(cluster: "Cluster", call: Call, partition: Partition, records: byte
     if call.api_version < 7 and any(batch.compression is Compression.ZSTD for batch in batches):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if any(batch.is_transactional for batch in batches):
-        # No transaction can have begun: InitProducerId refuses transactional ids.
+        # There are no transactions: InitProducerId rejects transactional ids.
         return ErrorCode.INVALID_TXN_STATE
-    error = _place_error(call, partition)
+    error = _write_error(call, partition)
     if error is not ErrorCode.NONE:
         return error
     limit_bytes = topic_number(cluster, call.broker, partition.topic, "max.message.bytes")
@@ -153,12 +153,12 @@ def _checked(cluster: "Cluster", call: Call, partition: Partition, records: byte
 
 
 def _checked_messages(cluster: "Cluster", call: Call, partition: Partition, records: bytes) -> RecordBatch | ErrorCode:
-    """The batch made of a message set, or why it may not be appended; NONE where there is no whole message in it.
+    """Convert a message set to a batch, or return an error; NONE if there is no complete message in it.
 
     Raises:
         InvalidBatchError: The bytes are not a sound message set.
     """
-    error = _place_error(call, partition)
+    error = _write_error(call, partition)
     if error is not ErrorCode.NONE:
         return error
     limit_bytes = topic_number(cluster, call.broker, partition.topic, "max.message.bytes")
@@ -171,8 +171,8 @@ def _checked_messages(cluster: "Cluster", call: Call, partition: Partition, reco
     return ErrorCode.MESSAGE_TOO_LARGE if batch.size_bytes > limit_bytes else batch
 
 
-def _place_error(call: Call, partition: Partition) -> ErrorCode:
-    """Why nothing may be written here by this client to this broker, or NONE."""
+def _write_error(call: Call, partition: Partition) -> ErrorCode:
+    """Return why the client may not write to this partition at this broker, or NONE."""
     if partition.topic.is_internal and call.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return leadership_error(partition, call.broker)

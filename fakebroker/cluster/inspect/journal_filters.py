@@ -41,7 +41,7 @@ _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
     "client_id": lambda call, client_id: call.client_id == client_id,
     "group": lambda call, group_id: group_id in call.group_ids,
     "member": lambda call, member_id: member_id in call.member_ids,
-    "broker": lambda call, node_id: call.broker.node_id == node_id,
+    "broker": lambda call, node_id: call.node_id == node_id,
     "connection": lambda call, connection_id: call.connection_id == connection_id,
     "error": lambda call, error: call.has_response and error in (call.errors or (ErrorCode.NONE,)),
     "since": lambda call, since_ms: call.received_ms >= since_ms,

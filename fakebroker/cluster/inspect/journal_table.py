@@ -52,7 +52,7 @@ def _cells(number: int, call: Call, mark: str, start_ms: float) -> tuple[str, ..
         f"{call.api.name} v{call.api_version}",
         repr(call.client_id),
         str(call.connection_id),
-        str(call.broker.node_id),
+        str(call.node_id),
         ", ".join(error.name for error in call.errors) or "-",
         f"+{call.received_ms - start_ms:.1f} ms",
         ("not yet" if call.latency_ms is None else f"after {call.latency_ms:.1f} ms")

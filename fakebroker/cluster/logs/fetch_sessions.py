@@ -1,7 +1,7 @@
-"""Incremental fetch sessions (KIP-227): what one broker remembers of the partitions that its clients fetch.
+"""Incremental fetch sessions (KIP-227): the partitions that clients fetch, cached at one broker.
 
-A session's later requests name changes only, and its later responses carry only partitions with news. Classes and rules
-are those of Kafka's FetchSession.scala. Knows no topics and no logs.
+The later requests of a session contain changes only, and its later responses only partitions with changes. Classes and
+rules are those of Kafka's FetchSession.scala.
 """
 
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Par
 NO_SESSION = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EVICTION_MS = 120_000
-"""How long a session is safe from larger ones, and how long an unused one is (`FetchSessionCacheShard.evictionMs`)."""
+"""The age up to which a session, used or unused, is not evicted (`FetchSessionCacheShard.evictionMs`)."""
 
 _LAST_EPOCH = 2**31 - 1
 
 Key = tuple[str, bytes, int]
-"""A partition as requests name it: topic name, topic id, number. Of name and id the one that is not sent is empty."""
+"""A partition as in requests: topic name, topic id, number. Either the name or the id is empty, by version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What to answer: an error of the session or NONE, the session's id, and the partitions to tell of."""
+    """The session's error or NONE, its id, and the partitions of a response."""
 
     error: ErrorCode
     session_id: int
@@ -30,22 +30,22 @@ class Reply:
 
 
 class FetchContext:
-    """One Fetch without a session: all it names is read and told.
+    """A Fetch without a session: all partitions that it names are read and returned.
 
     Args:
-        partitions: What to read.
+        partitions: The partitions to read.
     """
 
     def __init__(self, partitions: dict[Key, FetchPartition]) -> None:
         self.partitions = partitions
 
     def reply(self, data: dict[Key, PartitionData], now_ms: float) -> Reply:
-        """Pick from what was read of the partitions what the client is told."""
+        """Return the response for the data that was read from the partitions."""
         return Reply(ErrorCode.NONE, NO_SESSION, data)
 
 
 class SessionErrorContext(FetchContext):
-    """A Fetch that does not fit its session: nothing is read."""
+    """A Fetch with an error of its session: nothing is read."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__({})
@@ -56,7 +56,7 @@ class SessionErrorContext(FetchContext):
 
 
 class FullFetchContext(FetchContext):
-    """A Fetch that starts a session, if there is room for one when it is answered."""
+    """A Fetch that creates a session if the cache has room when it is answered."""
 
     def __init__(
         self, partitions: dict[Key, FetchPartition], sessions: "FetchSessions", *, uses_topic_ids: bool
@@ -69,15 +69,15 @@ class FullFetchContext(FetchContext):
         if not self.sessions.make_room(len(data), now_ms):
             return Reply(ErrorCode.NONE, NO_SESSION, data)
         cached = {
-            key: CachedPartition(self.partitions[key], told.high_watermark, told.log_start_offset)
-            for key, told in data.items()
+            key: CachedPartition(self.partitions[key], read.high_watermark, read.log_start_offset)
+            for key, read in data.items()
         }
         session = self.sessions.create(cached, now_ms, uses_topic_ids=self.uses_topic_ids)
         return Reply(ErrorCode.NONE, session.session_id, data)
 
 
 class IncrementalFetchContext(FetchContext):
-    """A Fetch of a session: its partitions are read, and those with news are told."""
+    """A Fetch in a session: its partitions are read, and those with changes are returned."""
 
     def __init__(self, session: "FetchSession") -> None:
         super().__init__({key: cached.request for key, cached in session.partitions.items()})
@@ -87,36 +87,36 @@ class IncrementalFetchContext(FetchContext):
     def reply(self, data: dict[Key, PartitionData], now_ms: float) -> Reply:
         session = self.session
         if session.epoch != self.epoch:
-            # While this one waited for records, the session was used by another.
+            # Another request has used the session while this one was delayed.
             return Reply(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, {})
-        news = {key: told for key, told in data.items() if session.partitions[key].has_news(told)}
-        for key, told in news.items():
-            if told.records:
-                # To the end with it: next time the others come first, so that all get their share of the bytes.
+        changed = {key: read for key, read in data.items() if session.partitions[key].update(read)}
+        for key, read in changed.items():
+            if read.records:
+                # Moved to the end: the next Fetch reads the others first, so that each gets its share of the bytes.
                 session.partitions[key] = session.partitions.pop(key)
-        return Reply(ErrorCode.NONE, session.session_id, news)
+        return Reply(ErrorCode.NONE, session.session_id, changed)
 
 
 @dataclass(slots=True)
 class CachedPartition:
-    """A partition of a session: what to read of it, and what its client was told last."""
+    """A partition of a session: the request for it, and what was returned last."""
 
     request: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def has_news(self, told: PartitionData) -> bool:
-        """Whether the client must be told of it; then it counts as told."""
-        changed = (self.high_watermark, self.log_start_offset) != (told.high_watermark, told.log_start_offset)
-        # An error is told each time, and the end of it, too: nothing has the high watermark -1.
-        self.high_watermark = -1 if told.error_code else told.high_watermark
-        self.log_start_offset = told.log_start_offset
-        return changed or bool(told.records) or told.error_code != ErrorCode.NONE
+    def update(self, read: PartitionData) -> bool:
+        """Store what was read and return whether it must be in the response."""
+        changed = (self.high_watermark, self.log_start_offset) != (read.high_watermark, read.log_start_offset)
+        # Errors are returned each time, and so is the end of an error: no partition has the high watermark -1.
+        self.high_watermark = -1 if read.error_code else read.high_watermark
+        self.log_start_offset = read.log_start_offset
+        return changed or bool(read.records) or read.error_code != ErrorCode.NONE
 
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """One session. Its epoch is the one that the next request must carry."""
+    """One session. Its epoch is the one that is expected in the next request."""
 
     session_id: int
     partitions: dict[Key, CachedPartition]
@@ -126,7 +126,7 @@ class FetchSession:
     epoch: int = INITIAL_EPOCH + 1
 
     def update(self, asked: dict[Key, FetchPartition], forgotten: list[Key]) -> None:
-        """Take over a request's changes."""
+        """Apply the changes in a request."""
         for key, request in asked.items():
             if key in self.partitions:
                 self.partitions[key].request = request
@@ -140,7 +140,7 @@ class FetchSessions:
     """The sessions of one broker, in the order of their last use.
 
     Args:
-        max_sessions: How many are kept (`max.incremental.fetch.session.cache.slots`); 0 is none, ever.
+        max_sessions: The largest number of sessions (`max.incremental.fetch.session.cache.slots`); 0 disables them.
     """
 
     def __init__(self, max_sessions: int) -> None:
@@ -152,7 +152,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def context(self, request: FetchRequest, version: int, now_ms: float) -> FetchContext:
-        """What a request asks for, together with its session."""
+        """Return the partitions of a request, together with those of its session."""
         asked = {
             (topic.topic, topic.topic_id, partition.partition): partition
             for topic in request.topics
@@ -166,7 +166,7 @@ class FetchSessions:
         return FullFetchContext(asked, self, uses_topic_ids=version >= 13)
 
     def asked(self, request: FetchRequest) -> list[Key]:
-        """The partitions that a request is about: those that it names, and the others of its session."""
+        """Return the partitions that a request names, and the others of its session."""
         named = [
             (topic.topic, topic.topic_id, partition.partition)
             for topic in request.topics
@@ -201,10 +201,10 @@ class FetchSessions:
         return IncrementalFetchContext(session)
 
     def make_room(self, size: int, now_ms: float) -> bool:
-        """Whether a session of so many partitions may be created, after giving up a less valuable one if need be.
+        """Evict a session if the cache is full, and return whether one of `size` partitions may be created.
 
-        That is the one unused for longest, if for longer than `EVICTION_MS`; else the smallest of those that were so
-        old when last used, if it is smaller than the new one (among equals the first created).
+        It evicts the least recently used session, if it was unused for longer than `EVICTION_MS`; else the smallest of
+        those that were older than that when last used, if it is smaller than the new one (ties: the first created).
         """
         if len(self._sessions) < self._max_sessions:
             return True
@@ -222,7 +222,7 @@ class FetchSessions:
         return True
 
     def create(self, partitions: dict[Key, CachedPartition], now_ms: float, *, uses_topic_ids: bool) -> FetchSession:
-        """Create a session; there must be room."""
+        """Create a session, for which there must be room."""
         self._last_session_id += 1
         session = FetchSession(self._last_session_id, partitions, uses_topic_ids, now_ms, now_ms)
         self._sessions[session.session_id] = session

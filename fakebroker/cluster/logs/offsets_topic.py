@@ -1,7 +1,6 @@
 """A coordinator's records in `__consumer_offsets`: as keys and values, and in the log of a partition.
 
-Versions are those that Kafka writes and reads (`GroupCoordinatorRecordHelpers`, `GroupCoordinatorRecordSerde`). Knows
-no broker and no coordinator: which log, and what becomes of the records, is the caller's business.
+Versions are those that Kafka writes and reads (`GroupCoordinatorRecordHelpers`, `GroupCoordinatorRecordSerde`).
 """
 
 import struct
@@ -33,7 +32,7 @@ _GROUP_KEY_VERSION = 2
 _OFFSET_VALUE_VERSION = 3
 _EXPIRING_OFFSET_VALUE_VERSION = 1  # The only one that carries an expire timestamp; it has no leader epoch.
 _GROUP_VALUE_VERSION = 3
-_TAGGED_GROUP_VALUE_VERSION = 4  # Written only for those who are expected: what else it has, version 3 has too.
+_TAGGED_GROUP_VALUE_VERSION = 4  # Written only with expected members; it adds tagged fields to version 3.
 _NO_TIMESTAMP = -1
 _READ_BYTES = 1024 * 1024
 
@@ -42,16 +41,16 @@ def append_records(log: PartitionLog, written: Sequence[Record], leader_epoch: i
     """Append records as one batch.
 
     Args:
-        log: Of a partition of `__consumer_offsets`.
-        written: At least one.
-        leader_epoch: That of the partition.
-        now_ms: What the records get as their timestamp, cut to whole milliseconds.
+        log: The log of a partition of `__consumer_offsets`.
+        written: The records, at least one.
+        leader_epoch: The leader epoch of the partition.
+        now_ms: The timestamp of the records, which is truncated to whole milliseconds.
 
     Returns:
-        The offset of the first.
+        The offset of the first record.
 
     Raises:
-        ProtocolError: A record holds what its fields cannot carry, such as a string of more than 32767 bytes.
+        ProtocolError: A value does not fit its field, such as a string of more than 32767 bytes.
     """
     timestamp_ms = int(now_ms)
     batch = [
@@ -62,10 +61,10 @@ def append_records(log: PartitionLog, written: Sequence[Record], leader_epoch: i
 
 
 def read_records(log: PartitionLog, partition: int) -> list[Record]:
-    """All records of a partition of `__consumer_offsets`, in order, but for those whose key version is unknown.
+    """Read all records of a partition of `__consumer_offsets`, in order. Records of unknown key versions are skipped.
 
     Raises:
-        ProtocolError: A record cannot be read; the sentence names the partition and the offset.
+        ProtocolError: A record cannot be read; the message has the partition and the offset.
     """
     found: list[Record] = []
     offset = log.log_start_offset
@@ -77,7 +76,7 @@ def read_records(log: PartitionLog, partition: int) -> list[Record]:
 
 
 def record_key(record: Record) -> bytes:
-    """The key of a record, its version in front."""
+    """Return the encoded key of a record, prefixed by its version."""
     if isinstance(record, GroupRecord):
         return _prefixed(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
     key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
@@ -85,7 +84,7 @@ def record_key(record: Record) -> bytes:
 
 
 def record_value(record: Record) -> bytes | None:
-    """The value of a record, its version in front; None is a tombstone."""
+    """Return the encoded value of a record, prefixed by its version; None is a tombstone."""
     if record.value is None:
         return None
     if isinstance(record, GroupRecord):
@@ -94,10 +93,10 @@ def record_value(record: Record) -> bytes | None:
 
 
 def parse_record(key: bytes | None, value: bytes | None) -> Record | None:
-    """The record behind a key and a value in any version that Kafka has had.
+    """Decode a record in any version of its key and value.
 
     Returns:
-        The record, or None for a key version that stands for another kind of record.
+        The record, or None for a key version of another type of record.
 
     Raises:
         ProtocolError: The key or the value cannot be read.
@@ -226,7 +225,7 @@ def _group_record(key: GroupMetadataKey, data: bytes | None) -> GroupRecord:
 
 
 def _member_value(member: MemberMetadata) -> MemberValue:
-    """A member as it was written; version 0 has no rebalance timeout, there the session timeout stands for it."""
+    """Convert a member. Version 0 has no rebalance timeout: the session timeout is used instead."""
     return MemberValue(
         member_id=member.member_id,
         instance_id=member.group_instance_id,

@@ -1,6 +1,6 @@
-"""What the log of a partition remembers of idempotent producers, and which batches it takes from them (KIP-98).
+"""The idempotent producers of one log, and the checks of their batches (KIP-98). Transactions are not supported.
 
-Follows Kafka's `ProducerStateManager` and `ProducerAppendInfo`. Knows no log, topic or request; and no transactions.
+Follows Kafka's `ProducerStateManager` and `ProducerAppendInfo`.
 """
 
 from collections import deque
@@ -13,16 +13,16 @@ from fakebroker.protocol.records import RecordBatch
 from fakebroker.protocol.releases import Release
 
 RETAINED_BATCHES = 5
-"""How many of the newest batches of each producer are known again: as many as it may have in flight."""
+"""How many of the newest batches of each producer are kept to detect duplicates: as many as may be in flight."""
 
 EXPIRATION_MS = 24 * 3600 * 1000
-"""How old a producer's newest batch may get, by the batch's own timestamp: `producer.id.expiration.ms`."""
+"""The age of a producer's newest batch, by its timestamp, at which it expires: `producer.id.expiration.ms`."""
 
 EXPIRATION_CHECK_INTERVAL_MS = 600_000
-"""How often expired producers are looked for: `producer.id.expiration.check.interval.ms`."""
+"""The interval of expiration: `producer.id.expiration.check.interval.ms`."""
 
 SEQUENCES = 2**31
-"""Sequence numbers run from 0 to one less than this, and then from 0 again."""
+"""Sequence numbers wrap around to 0 at this number."""
 
 _HAS_UNKNOWN_PRODUCER_ID = Release(1, 0)
 _KEEPS_PRODUCERS_WITHOUT_RECORDS = Release(2, 4)  # KAFKA-7190
@@ -30,7 +30,7 @@ _TAKES_UNKNOWN_PRODUCERS = Release(2, 5)  # KIP-360
 
 
 class RefusedBatchError(FakebrokerError):
-    """A batch that its producer should not have sent, or not yet. A Produce is answered with `error_code`."""
+    """A batch with an old epoch or a wrong sequence number. A Produce is answered with `error_code`."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class RefusedBatchError(FakebrokerError):
 
 
 class AppendedBatch(NamedTuple):
-    """A batch in the log: its first and last sequence numbers and offsets, and its largest timestamp."""
+    """The sequence numbers, offsets and largest timestamp of a batch in the log."""
 
     base_sequence: int
     last_sequence: int
@@ -49,7 +49,7 @@ class AppendedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Producer:
-    """A producer in one of its epochs, and its newest batches, at least one."""
+    """A producer in its latest epoch, and its newest batches, at least one."""
 
     producer_id: int
     epoch: int
@@ -61,9 +61,9 @@ class Producer:
 
 
 class Producers:
-    """The producers that have written to a log, in the order in which they came.
+    """The producers that have written to a log, in the order of their first batches.
 
-    What is remembered outlives the records: a log that loses its oldest batches still knows who wrote them (KIP-360).
+    A producer outlives its records: it is kept when its batches are deleted (KIP-360).
     """
 
     __slots__ = ("_by_id", "_next_check_ms")
@@ -73,7 +73,7 @@ class Producers:
         self._next_check_ms = 0.0
 
     def clone(self) -> "Producers":
-        """The same producers, which go their own way from here."""
+        """Return an independent copy."""
         twin = Producers()
         twin._by_id = {
             producer_id: replace(producer, batches=producer.batches.copy())
@@ -83,12 +83,12 @@ class Producers:
         return twin
 
     def active(self, now_ms: float) -> Iterable[Producer]:
-        """All producers that are remembered."""
+        """Return all producers that have not expired."""
         self._expire(now_ms)
         return self._by_id.values()
 
     def remember(self, batch: RecordBatch) -> None:
-        """Note a batch that has been appended; one without a producer id leaves no trace."""
+        """Add a batch that was appended; one without a producer id is ignored."""
         if batch.producer_id < 0:
             return
         producer = self._by_id.get(batch.producer_id)
@@ -108,16 +108,16 @@ class Producers:
         """Check a batch before it is appended.
 
         Args:
-            batch: As its producer has sent it.
-            release: The release of Kafka whose rules hold.
-            log_start_offset: Where the log starts: up to Kafka 2.3, producers of lost records are forgotten.
+            batch: The batch as its producer has sent it.
+            release: The Kafka release whose rules apply.
+            log_start_offset: Up to Kafka 2.3, producers whose records all lie before it are removed.
             now_ms: The brokers' time.
 
         Returns:
-            The batch that it repeats, so that it must not be appended; None if it is new.
+            The batch that it duplicates, so that it must not be appended; None if it is new.
 
         Raises:
-            RefusedBatchError: Its producer epoch is an old one, or it does not follow what was appended before.
+            RefusedBatchError: Its producer epoch is old, or its sequence number is not the next one.
         """
         if batch.producer_id < 0:
             return None
@@ -158,7 +158,7 @@ def _repeated(batch: RecordBatch, producer: Producer) -> AppendedBatch | None:
 
 
 def _check_unknown(batch: RecordBatch, release: Release) -> None:
-    """The first batch of a producer, unless the log has forgotten others: that is why Kafka takes any, since 2.5."""
+    """Check a batch of an unknown producer. Its earlier batches may have expired, so Kafka 2.5 and later accept any."""
     if batch.base_sequence == 0 or release >= _TAKES_UNKNOWN_PRODUCERS:
         return
     is_named = release >= _HAS_UNKNOWN_PRODUCER_ID
@@ -169,7 +169,7 @@ def _check_unknown(batch: RecordBatch, release: Release) -> None:
 
 
 def _check_next(batch: RecordBatch, producer: Producer) -> None:
-    """A new batch of a known producer. No version of Produce answers PRODUCER_FENCED (KAFKA-10687)."""
+    """Check a new batch of a known producer. No version of Produce returns PRODUCER_FENCED (KAFKA-10687)."""
     label = f"producer {batch.producer_id} in epoch {batch.producer_epoch}"
     if batch.producer_epoch < producer.epoch:
         raise RefusedBatchError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{label}: expected epoch {producer.epoch} or later")

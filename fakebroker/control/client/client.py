@@ -1,46 +1,262 @@
 """A client of the control server: the methods of `FakeCluster`, for a cluster in another process.
 
-Standard library alone. What a method does is said there; each is one HTTP request, or few.
+Each method is one HTTP request, or a few; `FakeCluster` documents what it does. Standard library only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, Unpack
-from urllib.parse import quote
+from types import TracebackType
+from typing import Any, Self, TypedDict, Unpack
+from urllib.parse import quote, urlencode
 
+from fakebroker.cluster.call import Call
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.group_seed import GroupSeed, MemberSeed, Offsets, PlaceName
 from fakebroker.cluster.inspect.deadlines import Deadline
-from fakebroker.control.client.faults_client import RemoteFault
-from fakebroker.control.client.views_client import broker_of, deadline_of, named_error, plain_seed
-from fakebroker.control.client.waiting import Waiting
-from fakebroker.errors import ConfigError
+from fakebroker.cluster.inspect.journal_filters import Filters
+from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName
+from fakebroker.control.client.http import Http, NotThere
+from fakebroker.control.client.json_views import (
+    broker_of,
+    deadline_of,
+    group_path,
+    moments_of,
+    named_error,
+    plain_seed,
+    view_of,
+)
+from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.errors import ConfigError, WaitTimeout
 from fakebroker.server.fake_cluster import FailoverOptions
 from fakebroker.server.faulting import FaultOptions
 from fakebroker.server.journal_files import restored_fault
+from fakebroker.server.journaling import JournalQueries, JournalView, parse_journal
 from fakebroker.server.network_faults import Accept
 from fakebroker.server.scripting import Hold
-from fakebroker.server.views import BrokerView
+from fakebroker.server.views import BrokerView, GroupView
+
+TIMEOUT_S = 10.0
+
+LONGEST_WAIT_S = 60.0
+"""The longest wait the server accepts in one request; longer ones are split."""
+
+_GRACE_S = 10.0
+"""How much longer than a wait the client waits for the response to it."""
+
+_GROUPS_PER_REQUEST = 100
 
 
-class Client(Waiting):
+class GroupOptions(TypedDict, total=False):
+    """Filters and order ("busy", "name" or "unstable") of the list of groups."""
+
+    state: str
+    search: str
+    sort: str
+    limit: int
+    offset: int
+
+
+class RemoteFault:
+    """A fault in force. As a context manager, it is removed on exit.
+
+    Attributes:
+        id: Its id at the server.
+        fault: Its definition.
+    """
+
+    def __init__(self, client: "Client", fault_id: str, fault: Fault) -> None:
+        self._client = client
+        self._hits = 0
+        self.id = fault_id
+        self.fault = fault
+
+    @property
+    def hits(self) -> int:
+        """How many requests it was applied to; once removed, the last known number."""
+        try:
+            self._hits = self._client.get(f"faults/{self.id}")["hits"]
+        except NotThere as error:
+            _check_about_fault(error)
+        return self._hits
+
+    def remove(self) -> None:
+        """Remove it, if it is still in force."""
+        self._hits = self.hits
+        try:
+            self._client.delete(f"faults/{self.id}")
+        except NotThere as error:
+            _check_about_fault(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+def _check_about_fault(error: NotThere) -> None:
+    """Re-raise the error if something other than the fault is missing, such as the cluster."""
+    if error.field != "fault":
+        raise error
+
+
+class Client(JournalQueries):
     """A cluster in another process.
 
-    What looks at requests (`requests`, `count`, `assert_order` and so on) fetches all of the journal each time, and
-    looks here. There is no `wait_until`: what it would run cannot go to another process.
+    Methods that query requests (`requests`, `count`, `assert_order` and so on) fetch the whole journal each time and
+    query it here. There is no `wait_until`, because a predicate cannot be sent to another process.
 
     Args:
-        url: Where its control server is, such as "http://127.0.0.1:9644".
-        token: What that wants to be shown, if it does.
-        cluster: The cluster's name there.
-        timeout_s: How long to wait for an answer; waiters wait longer if they are told to.
+        url: Address of its control server, such as "http://127.0.0.1:9644".
+        token: Bearer token, if the server requires one.
+        cluster: Name of the cluster there.
+        timeout_s: Seconds to wait for a response; `wait_for_...` methods have a timeout of their own.
 
     Raises:
-        ConfigError: By every method: what is asked for cannot be.
-        Unreachable: By every method: nobody answers there.
+        ConfigError: By every method: an argument is refused.
+        Unreachable: By every method: no server answers there.
     """
+
+    def __init__(
+        self, url: str, token: str | None = None, cluster: str = "default", *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self.url = url
+        self.cluster = cluster
+        self._http = Http(url, token, timeout_s)
+        self._base = f"/v1/clusters/{quote(cluster, safe='')}"
+
+    # Requests
+
+    def get(self, path: str, **query: Any) -> Any:
+        """GET a path below the cluster's."""
+        given = {name: value for name, value in query.items() if value is not None}
+        return self._http.ask("GET", f"{self._base}/{path}" + (f"?{urlencode(given)}" if given else ""))
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None) -> Any:
+        """POST to a path below the cluster's."""
+        return self._http.ask("POST", f"{self._base}/{path}", body or {}, timeout_s=timeout_s)
+
+    def delete(self, path: str) -> None:
+        """DELETE a path below the cluster's."""
+        self._http.ask("DELETE", f"{self._base}/{path}")
+
+    def perform(self, event: str, /, **arguments: Any) -> Any:
+        """Call a method of `FakeCluster` by its name."""
+        return self.post("events", {"do": event, **arguments})["result"]
+
+    # State
+
+    def overview(self) -> dict[str, Any]:
+        """The cluster as a whole: brokers, groups by state, rates."""
+        found: dict[str, Any] = self._http.ask("GET", self._base)
+        return found
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
+
+    @property
+    def brokers(self) -> tuple[BrokerView, ...]:
+        return tuple(map(broker_of, self.get("brokers")["brokers"]))
+
+    def coordinator_of(self, group_id: str) -> BrokerView:
+        node_id = self.get(f"{group_path(group_id)}/coordinator")["node_id"]
+        if node_id is None:
+            raise ConfigError(f"group {group_id!r} has no coordinator now")
+        return broker_of(self.get(f"brokers/{node_id}"))
+
+    def group(self, group_id: str) -> GroupView:
+        found = self._about(group_id, "")
+        return GroupView.of(group_id, None) if found is None else view_of(found, self.timeline(group_id))
+
+    def groups(self) -> list[GroupView]:
+        """All groups, by name, fetched a hundred at a time."""
+        views: list[GroupView] = []
+        after: str | None = None
+        while True:
+            page = self.get("group_views", after=after, limit=_GROUPS_PER_REQUEST)
+            for row in page["groups"]:
+                after = row["group_id"]
+                views.append(view_of(row, Timeline(after, moments_of(row), page["taken_ms"])))
+            if len(page["groups"]) < _GROUPS_PER_REQUEST:
+                return views
+
+    def group_rows(self, **which: Unpack[GroupOptions]) -> list[dict[str, Any]]:
+        """Rows of the list of groups, 100 by default: id, state, generation, number of members, and the reason."""
+        found: list[dict[str, Any]] = self.get("groups", **which)["groups"]
+        return found
+
+    def offsets(self, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
+        found = self._about(group_id, "") or {"offsets": []}
+        return {(row.pop("topic"), row.pop("partition")): CommittedOffset(**row) for row in found["offsets"]}
+
+    def timeline(self, group_id: str) -> Timeline:
+        found = self._about(group_id, "/timeline")
+        return Timeline(group_id, moments_of(found), found["taken_ms"]) if found else Timeline(group_id, (), 0.0)
+
+    def explain(self, group_id: str) -> str:
+        text: str = self.get(f"{group_path(group_id)}/explain")["text"]
+        return text
+
+    def journal_view(self) -> JournalView:
+        return parse_journal(self._http.text(f"{self._base}/journal.jsonl").splitlines(), f"{self.url}, journal")
+
+    def _about(self, group_id: str, what: str) -> Any:
+        """GET a path below a group's; None if the group is unknown."""
+        try:
+            return self.get(group_path(group_id) + what)
+        except NotThere as error:
+            if error.field != "group":
+                raise
+            return None
+
+    # Waits
+
+    def _wait(self, what: str, timeout_s: float, **arguments: Any) -> Any:
+        given = {name: value for name, value in arguments.items() if value is not None}
+        left_s = max(timeout_s, 0.0)
+        while True:
+            step_s = min(left_s, LONGEST_WAIT_S)
+            left_s -= step_s
+            try:
+                return self.post(f"wait/{what}", {**given, "timeout_s": step_s}, timeout_s=step_s + _GRACE_S)
+            except WaitTimeout as error:
+                if not left_s:
+                    told = str(error).replace(f"within {step_s:g} s", f"within {timeout_s:g} s", 1)
+                    raise WaitTimeout(told) from None
+
+    def wait_for_state(
+        self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = TIMEOUT_S
+    ) -> GroupView:
+        found = self._wait("state", timeout_s, group_id=group_id, state=state, members=members)
+        return view_of(found, self.timeline(group_id))
+
+    def wait_for_generation(self, group_id: str, *, above: int, timeout_s: float = TIMEOUT_S) -> GroupView:
+        found = self._wait("generation", timeout_s, group_id=group_id, above=above)
+        return view_of(found, self.timeline(group_id))
+
+    def wait_for_commit(
+        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = TIMEOUT_S
+    ) -> CommittedOffset:
+        return CommittedOffset(
+            **self._wait("commit", timeout_s, group_id=group_id, partition=partition, at_least=at_least)
+        )
+
+    def wait_for_request(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = TIMEOUT_S,
+        **filters: Unpack[Filters],
+    ) -> list[Call]:
+        self._wait("request", timeout_s, api=api, client_id=client_id, count=count, **named_error(filters))
+        return self.requests(api, client_id, **filters)
 
     # Clusters
 
@@ -164,7 +380,7 @@ class Client(Waiting):
         offsets: Offsets | None = None,
         lag: int | Offsets | None = None,
         protocol: str = "range",
-        assignment: Mapping[str, Sequence[PlaceName]] | None = None,
+        assignment: Mapping[str, Sequence[PartitionName]] | None = None,
     ) -> None:
         seed = GroupSeed(
             group_id=group_id,

@@ -28,7 +28,7 @@ _WAITING = 8
 _NOTHING = b"null"
 
 
-class News(msgspec.Struct):
+class Update(msgspec.Struct):
     """What the brokers tell, each part as the JSON that it is."""
 
     seen: str
@@ -62,7 +62,7 @@ class Stream:
         self._sender.close()
 
 
-class Feed:
+class ClusterStreams:
     """All streams of one cluster.
 
     Args:
@@ -84,9 +84,9 @@ class Feed:
         """Tell the streams what is new, as long as there are any, and the cluster is there."""
         with suppress(HasEnded):
             while self.streams and (reply := await self._ask()).status == 200:
-                news = msgspec.json.decode(reply.body, type=News)
-                self._seen = news.seen
-                self._tell(news)
+                update = msgspec.json.decode(reply.body, type=Update)
+                self._seen = update.seen
+                self._tell(update)
                 self._turn += 1
                 await trio.sleep(_PERIOD_S)
         for stream_ in self.streams:
@@ -112,13 +112,13 @@ class Feed:
         kinds = {kind: kind in wanted for kind in KINDS}
         return msgspec.json.encode({"after": self._seen, **kinds, "timelines": groups})
 
-    def _tell(self, news: News) -> None:
-        made = {kind: event(kind, part) for kind in KINDS if bytes(part := getattr(news, kind)) != _NOTHING}
+    def _tell(self, update: Update) -> None:
+        made = {kind: event(kind, part) for kind in KINDS if bytes(part := getattr(update, kind)) != _NOTHING}
         is_quiet = self._turn % _COMMENT_EVERY == _COMMENT_EVERY - 1
         for stream_ in self.streams:
             parts = [made[kind] for kind in stream_.kinds if kind in made]
-            if stream_.group_id in news.timelines:
-                parts.append(event("timeline", news.timelines[stream_.group_id]))
+            if stream_.group_id in update.timelines:
+                parts.append(event("timeline", update.timelines[stream_.group_id]))
             if is_quiet:
                 parts.append(b": still here\n\n")
             if parts:
@@ -130,8 +130,8 @@ def event(kind: str, data: msgspec.Raw) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), bytes(data))
 
 
-class Feeds:
-    """The feeds of all clusters that somebody listens to.
+class AllStreams:
+    """The streams of all clusters that somebody listens to.
 
     Args:
         brokers: Who is asked.
@@ -141,25 +141,25 @@ class Feeds:
     def __init__(self, brokers: BrokersEnd, nursery: trio.Nursery) -> None:
         self._brokers = brokers
         self._nursery = nursery
-        self._feeds: dict[str, Feed] = {}
+        self._by_cluster: dict[str, ClusterStreams] = {}
 
     @asynccontextmanager
     async def listening(self, cluster: str, stream_: Stream, seen: str) -> AsyncIterator[None]:
         """Let a stream hear of a cluster meanwhile; `seen` is since when, if nobody listens to that yet."""
-        feed = self._feeds.get(cluster)
-        if feed is None:
-            feed = self._feeds[cluster] = Feed(self._brokers, cluster, seen)
-            self._nursery.start_soon(self._run, cluster, feed)
+        cluster_streams = self._by_cluster.get(cluster)
+        if cluster_streams is None:
+            cluster_streams = self._by_cluster[cluster] = ClusterStreams(self._brokers, cluster, seen)
+            self._nursery.start_soon(self._run, cluster, cluster_streams)
         try:
-            await feed.add(stream_)
+            await cluster_streams.add(stream_)
             yield
         finally:
-            feed.streams.remove(stream_)
+            cluster_streams.streams.remove(stream_)
 
-    async def _run(self, cluster: str, feed: Feed) -> None:
+    async def _run(self, cluster: str, cluster_streams: ClusterStreams) -> None:
         await trio.lowlevel.checkpoint()  # Its first stream comes right now.
-        await feed.run()
-        del self._feeds[cluster]
+        await cluster_streams.run()
+        del self._by_cluster[cluster]
 
     def check_room(self) -> None:
         """Refuse a stream too many.
@@ -167,7 +167,7 @@ class Feeds:
         Raises:
             Problem: There are as many as there may be.
         """
-        if sum(len(feed.streams) for feed in self._feeds.values()) >= MAX_STREAMS:
+        if sum(len(cluster_streams.streams) for cluster_streams in self._by_cluster.values()) >= MAX_STREAMS:
             expected = f"at most {MAX_STREAMS} at a time"
             raise Problem(503, f"there are {MAX_STREAMS} streams already: expected {expected}", expected=expected)
 
@@ -183,10 +183,10 @@ def _news_of(cluster: str) -> str:
 class StreamResponse(Response):
     """The response that is a stream, until who listens is gone, or the cluster is."""
 
-    def __init__(self, feeds: Feeds, cluster: str, stream_: Stream, seen: str) -> None:
+    def __init__(self, streams: AllStreams, cluster: str, stream_: Stream, seen: str) -> None:
         super().__init__(headers={"content-type": "text/event-stream", "cache-control": "no-store"})
         del self.headers["content-length"]
-        self._feeds, self._cluster, self._stream, self._seen = feeds, cluster, stream_, seen
+        self._streams, self._cluster, self._stream, self._seen = streams, cluster, stream_, seen
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
@@ -196,7 +196,7 @@ class StreamResponse(Response):
             return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
-            async with self._feeds.listening(self._cluster, self._stream, self._seen):
+            async with self._streams.listening(self._cluster, self._stream, self._seen):
                 await send(start)
                 await send({"type": "http.response.body", "body": b": welcome\n\n", "more_body": True})
                 async for piece in self._stream.receiver:
@@ -211,18 +211,18 @@ async def _until_gone(receive: Receive, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def stream(feeds: Feeds, request: Request) -> Response:
+async def stream(streams: AllStreams, request: Request) -> Response:
     """A stream of what is new in a cluster."""
     kinds = [kind for kind in request.query_params.get("kinds", ",".join(KINDS)).split(",") if kind]
     for kind in kinds:
         if kind not in KINDS:
             expected = f"some of {', '.join(KINDS)}"
             raise Problem(422, f"kinds={kind!r}: expected {expected}", field="kinds", value=kind, expected=expected)
-    feeds.check_room()
-    # One feed for a cluster, however its name is quoted.
+    streams.check_room()
+    # One ClusterStreams per cluster, however its name is quoted.
     cluster = quote(unquote(request.path_params["cluster"]), safe="")
-    reply = await feeds.newest(cluster)
+    reply = await streams.newest(cluster)
     if reply.status != 200:
         return Response(reply.body, reply.status, media_type=reply.media_type)
-    seen = msgspec.json.decode(reply.body, type=News).seen
-    return StreamResponse(feeds, cluster, Stream(kinds, request.query_params.get("group")), seen)
+    seen = msgspec.json.decode(reply.body, type=Update).seen
+    return StreamResponse(streams, cluster, Stream(kinds, request.query_params.get("group")), seen)

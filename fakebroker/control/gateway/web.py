@@ -16,7 +16,7 @@ from starlette.websockets import WebSocketClose
 
 from fakebroker.control.gateway.auth import Guard
 from fakebroker.control.gateway.brokers_end import BrokersEnd, HasEnded, IsGone
-from fakebroker.control.gateway.streams import Feeds, stream
+from fakebroker.control.gateway.streams import AllStreams, stream
 from fakebroker.control.problems import PROBLEM_TYPE, Problem
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -36,10 +36,10 @@ _ALWAYS = [
 
 def make_app(brokers: BrokersEnd, guard: Guard, nursery: trio.Nursery) -> ASGIApp:
     """The application in front of some brokers; what goes on beside requests runs in the nursery."""
-    feeds = Feeds(brokers, nursery)
+    streams = AllStreams(brokers, nursery)
 
     async def listen(request: Request) -> Response:
-        return await stream(feeds, request)
+        return await stream(streams, request)
 
     async def pass_on(request: Request) -> Response:
         return await _passed_on(brokers, request)

@@ -189,13 +189,16 @@ def delete_topic(served: Served, topic: str) -> None:
 
 
 class CoordinatorRow(TypedDict):
-    """One partition of __consumer_offsets, and so the coordinator of its groups; `leader` is -1 if there is none."""
+    """One partition of __consumer_offsets, and so the coordinator of its groups; `leader` is -1 if there is none.
+
+    `zombies` are the node ids of old coordinators that still answer.
+    """
 
     partition: int
     leader: int
     epoch: int
     is_loading: bool
-    zombie: int | None
+    zombies: list[int]
     groups: int
     members: int
 
@@ -230,7 +233,7 @@ def list_coordinators(served: Served) -> CoordinatorList:
                 "leader": each.leader_id,
                 "epoch": each.leader_epoch,
                 "is_loading": each.index in core.controller.loading,
-                "zombie": core.controller.zombies.get(each.index),
+                "zombies": core.controller.zombies(each.index),
                 "groups": len(groups.get(each.index, ())),
                 "members": sum(groups.get(each.index, ())),
             }

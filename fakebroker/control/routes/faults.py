@@ -2,7 +2,7 @@
 
 from typing import Any, TypedDict
 
-from fakebroker.cluster.faults.injection import Rule
+from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.control.clusters import Served
 from fakebroker.control.problems import not_found
@@ -58,12 +58,12 @@ def remove_fault(served: Served, id: str) -> None:  # noqa: A002  # the name in 
     served.cluster.cluster.faults.remove(_rule(served, id))
 
 
-def _rule(served: Served, rule_id: str) -> Rule:
+def _rule(served: Served, rule_id: str) -> ActiveFault:
     rules = served.rules()
     if rule_id not in rules:
         raise not_found("fault", rule_id, f"one of {', '.join(rules)}" if rules else "none: no fault is in force")
     return rules[rule_id]
 
 
-def _row(rule_id: str, rule: Rule) -> FaultRow:
+def _row(rule_id: str, rule: ActiveFault) -> FaultRow:
     return {"id": rule_id, "rule": plain_fault(rule.fault), "hits": rule.hits}

@@ -6,8 +6,8 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from fakebroker.cluster.group_seed import GroupSeed
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.seed import GroupSeed
 from fakebroker.control.clusters import Served
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.arguments import check_range

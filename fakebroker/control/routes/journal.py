@@ -76,7 +76,7 @@ def list_requests(served: Served, query: JournalQuery) -> RequestList:
     journal = core.journal
     check_kept(journal.mode)
     names = ("client_id", "group", "member", "broker", "connection", "error", "since")
-    node_ids = chain(core.brokers, (call.broker.node_id for call in reversed(journal)))
+    node_ids = chain(core.brokers, (call.node_id for call in reversed(journal)))
     matches = matcher(query.api, {name: getattr(query, name) for name in names}, node_ids)
     if query.seqs is not None:
         found = [(number, call) for number in _numbers(query.seqs) if (call := journal.at(number)) and matches(call)]
@@ -109,7 +109,7 @@ def request_row(number: int, call: Call) -> RequestRow:
         "seq": number,
         "api": call.api.name,
         "version": call.api_version,
-        "broker": call.broker.node_id,
+        "broker": call.node_id,
         "client_id": call.client_id,
         "group_ids": list(call.group_ids),
         "member_ids": list(call.member_ids),

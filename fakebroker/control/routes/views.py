@@ -70,7 +70,7 @@ def overview(served: Served) -> Overview:
         "connections": len(served.cluster.connections),
         "journal": {"size": len(core.journal), "dropped": core.journal.dropped},
         "rates": rates,
-        "faults": len(core.faults.rules),
+        "faults": len(core.faults.active),
         "rebalances": served.meter.rebalances,
     }
 

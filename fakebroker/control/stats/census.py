@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.control.stats.meter import Meter
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.server.fake_cluster import FakeCluster
@@ -46,19 +47,24 @@ class Census:
         core = self._cluster.cluster
         # A group that goes or changes is heard of; one that comes need not be, but then there are more of them.
         sizes = [len(broker.coordinator.groups()) for broker in core.brokers.values()]
-        when = core.history, self._meter.changes, dict(core.controller.zombies), sizes
+        leaders = self._leaders()  # The groups of a coordinator that becomes a zombie stay as they are.
+        when = core.history, self._meter.changes, leaders, sizes
         if self._counted is None or not self._meter.hears or when != self._when:
-            self._counted, self._when = self._count(), when
+            self._counted, self._when = self._count(leaders), when
         return self._counted
 
-    def _count(self) -> Counted:
+    def _leaders(self) -> list[int]:
+        """The leader of each partition of __consumer_offsets, as a node id."""
+        topic = self._cluster.cluster.topics.get(OFFSETS_TOPIC)
+        return [partition.leader_id for partition in topic.partitions] if topic else []
+
+    def _count(self, leaders: Sequence[int]) -> Counted:
         core = self._cluster.cluster
-        zombies = core.controller.zombies
         groups = [
             group
             for broker in core.brokers.values()
             for group in broker.coordinator.groups()
-            if not zombies or zombies.get(group.partition) != broker.node_id
+            if leaders[group.partition] == broker.node_id
         ]
         groups.sort(key=attrgetter("group_id"))
         by_state = Counter([group.state for group in groups])

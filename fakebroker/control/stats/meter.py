@@ -173,7 +173,7 @@ class Meter:
         for call in journal.newest(kept):
             if call.response is ALIVE and not call.answered_after:
                 continue
-            self.totals.requests[call.api.name, call.broker.node_id] += 1
+            self.totals.requests[call.api.name, call.node_id] += 1
             if not self._is_over(call):
                 self._owed.append(call)
 
@@ -183,7 +183,7 @@ class Meter:
             return isinstance(call.peer, Connection) and call.peer.is_closed
         self._latency(call.api.name).add(call.latency_ms)
         for error in call.errors:
-            self.totals.errors[call.api.name, call.broker.node_id, error.name] += 1
+            self.totals.errors[call.api.name, call.node_id, error.name] += 1
         return True
 
     def _latency(self, api: str) -> Histogram:

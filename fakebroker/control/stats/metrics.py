@@ -68,7 +68,7 @@ def _samples(served: Served) -> dict[str, list[Sample]]:
         "fakebroker_members": [("", {}, groups.members)],
         "fakebroker_rebalances_total": [("", {}, meter.rebalances)],
         "fakebroker_rebalance_duration_seconds": list(_histogram(meter.rebalance_durations)),
-        "fakebroker_faults": [("", {}, len(core.faults.rules))],
+        "fakebroker_faults": [("", {}, len(core.faults.active))],
         "fakebroker_fault_hits_total": [
             ("", {"fault": rule_id, "api": rule.fault.api or ""}, rule.hits) for rule_id, rule in served.rules().items()
         ],

@@ -9,7 +9,7 @@ from rich.console import Group as Lines, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from fakebroker.control.top.feed import Event, Look
+from fakebroker.control.top.observer import Event, Look
 
 if TYPE_CHECKING:
     from fakebroker.control.routes.group_views import GroupRow

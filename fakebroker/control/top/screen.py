@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from fakebroker.control.client.client import Client
-from fakebroker.control.top.feed import Feed
+from fakebroker.control.top.observer import Observer
 from fakebroker.control.top.picture import CHOICES, Frame, picture
 from fakebroker.errors import ConfigError
 
@@ -37,18 +37,18 @@ def watch(control: str, cluster: str, token: str | None = None, *, every_s: floa
     """
     if not _SHORTEST_S <= every_s <= _LONGEST_S:
         raise ConfigError(f"every={every_s:g}: expected {_SHORTEST_S:g} to {_LONGEST_S:g} seconds")
-    feed = Feed(Client(control if "://" in control else f"http://{control}", token, cluster))
+    observer = Observer(Client(control if "://" in control else f"http://{control}", token, cluster))
     console = Console(highlight=False)
     if once or not (console.is_terminal and sys.stdin.isatty()) or console.is_dumb_terminal:
-        console.print(picture(feed.look(), Frame(console.width)))
+        console.print(picture(observer.look(), Frame(console.width)))
         return
     with contextlib.suppress(KeyboardInterrupt):
-        _live(feed, every_s, console)
+        _live(observer, every_s, console)
 
 
-def _live(feed: Feed, every_s: float, console: Console) -> None:
+def _live(observer: Observer, every_s: float, console: Console) -> None:
     """Look, draw and do what keys say, until one says to end."""
-    look = feed.look()  # Before the screen is taken: without a server nothing flickers.
+    look = observer.look()  # Before the screen is taken: without a server nothing flickers.
     choice, is_paused, next_s = 0, False, time.monotonic() + every_s
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -62,7 +62,7 @@ def _live(feed: Feed, every_s: float, console: Console) -> None:
                 case "s":
                     choice = (choice + 1) % len(CHOICES)
                 case None if not is_paused:
-                    look, next_s = feed.look(), time.monotonic() + every_s
+                    look, next_s = observer.look(), time.monotonic() + every_s
 
 
 def _footer(every_s: float, choice: str, is_paused: bool) -> str:

@@ -147,6 +147,10 @@ class Coordinator:
         """Whether an offsets partition is being loaded, whose groups are not known yet."""
         return self._runtime.is_loading
 
+    def leads(self, partition: int) -> bool:
+        """Whether the groups of an offsets partition are served here."""
+        return self._runtime.led_partition(partition) is not None
+
     def led_partitions(self) -> Collection[LedPartition]:
         """The offsets partitions whose groups are served here."""
         return self._runtime.led_partitions()
@@ -331,20 +335,29 @@ class Coordinator:
         offsets: Sequence[OffsetToCommit],
         now_ms: float,
         done: Callable[[list[ErrorCode]], None],
-        *,
-        is_next: bool = False,
     ) -> None:
         """Commit offsets, except those whose metadata is too long.
 
         Args:
             done: Called with one code for each offset, in order; an error of the whole request is repeated for each.
                 GROUP_ID_NOT_FOUND stands for a missing group that a member of a generation commits to.
-            is_next: The request has waited for a pending append, and its turn has come. For the coordinator itself.
         """
-        if self._runtime.is_busy and not is_next:
-            arguments = group_id, generation_id, member_id, instance_id, offsets, now_ms, done
-            self.submit(group_id, partial(self.commit_offsets, *arguments, is_next=True))
-            return
+        arguments = group_id, generation_id, member_id, instance_id, offsets, now_ms, done
+        if self._runtime.is_busy:
+            self.submit(group_id, partial(self._commit_offsets, *arguments))
+        else:
+            self._commit_offsets(*arguments)
+
+    def _commit_offsets(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        instance_id: str | None,
+        offsets: Sequence[OffsetToCommit],
+        now_ms: float,
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
         group = self._groups.get(group_id)
         if group is not None:
             error = group.check_commit(generation_id, member_id, instance_id)

@@ -1,4 +1,4 @@
-"""What a group coordinator keeps in `__consumer_offsets`: the keys and values of its records; brokers alone write them.
+"""The keys and values of a group coordinator's records in `__consumer_offsets`; only brokers write them.
 
 Their version stands in front of them in two bytes. The version of a key says what kind of record it is: offset commits
 have 0 and 1, the metadata of classic groups 2.

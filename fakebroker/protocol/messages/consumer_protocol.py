@@ -1,4 +1,4 @@
-"""What the members of a `consumer` group tell each other through JoinGroup and SyncGroup; brokers do not read it.
+"""What the members of a `consumer` group exchange through JoinGroup and SyncGroup; brokers do not read it.
 
 The first two are Kafka's; their version stands in front of them in two bytes. The third is what `StickyAssignor` puts
 into the user data of a subscription, without a version in front.

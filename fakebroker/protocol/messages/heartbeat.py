@@ -1,4 +1,4 @@
-"""Heartbeat: this member lives; the answer says whether its group is rebalancing."""
+"""Heartbeat: keeps a member's session alive; the response says whether its group is rebalancing."""
 
 from fakebroker.protocol.schema import Message, field, message
 from fakebroker.protocol.types import Int16, Int32, String

@@ -44,7 +44,7 @@ class JoinGroupResponseMember(Struct):
 
 @struct
 class JoinGroupResponseResult(Struct):
-    """What one of a batch is told; of a member that is only expected the metadata is empty."""
+    """The result of one member of a batch. The metadata of an expected member is empty."""
 
     member: JoinGroupResponseMember
     error_code: Int16

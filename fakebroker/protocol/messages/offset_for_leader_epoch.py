@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended in a log, so that a client sees what was cut off (KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, so that clients detect truncation (KIP-320)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Int16, Int32, Int64, String

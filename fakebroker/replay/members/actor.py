@@ -10,7 +10,9 @@ from typing import Any
 
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import Discover, FetchMetadata, GroupResponse, Revoked, Send
-from fakebroker.client.member.member import Member, MemberSettings, MemberState
+from fakebroker.client.member.member import Member
+from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -96,7 +98,7 @@ class Actor(Messenger):
     @property
     def rests_until(self) -> float:
         """When it has something to do besides heartbeats, if those are answered; -inf if there is something now."""
-        return -math.inf if self._is_busy or self._closed_loop else min(self._ring_ms, self.member.rests_until())
+        return -math.inf if self._is_busy or self._closed_loop else min(self._ring_ms, self.member.idle_until())
 
     def commit_at_rest(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
         """The commit that is due, if the member rests and has nothing else to do until then but heartbeats."""
@@ -104,7 +106,7 @@ class Actor(Messenger):
             return None
         if self._consumption is not None:
             self._consumption.move_on(self.member.positions, due_ms)
-        return self.member.commit_at_rest(due_ms, until_ms)
+        return self.member.idle_commit(due_ms, until_ms)
 
     # Time
 
@@ -308,7 +310,7 @@ class Actor(Messenger):
         self.member.answered(send.request, response, now_ms)
         if type(response) is HeartbeatResponse:
             if self._closed_loop and not response.error_code and not self._queue:
-                self.member.beat(now_ms)
+                self.member.heartbeat_now(now_ms)
         elif self._consumption is not None and isinstance(response, OffsetFetchResponse):
             self._consumption.begin(self.member.positions, now_ms)
         self._follow_up(now_ms)
@@ -343,8 +345,8 @@ class Actor(Messenger):
             self._inbox.append((self.discovered, (node_id, host, port)))
             return
         self.node_id, self.address = node_id, (host, port)
-        self.member.discovered(node_id, host, port, now_ms)
-        self._has_coordinator = self.member.coordinator is not None
+        self.member.discovered(now_ms)
+        self._has_coordinator = self.member.has_coordinator
         self._follow_up(now_ms)
 
     def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
@@ -380,7 +382,7 @@ class Actor(Messenger):
                         self._topics = (effect.topics, effect.scheduled_ms)
                     case Revoked() if self._consumption is not None:
                         self._consumption.give_up(effect.partitions)
-        if self._has_coordinator and member.coordinator is None:  # What it wanted sent before is not, any more.
+        if self._has_coordinator and not member.has_coordinator:  # What it wanted sent before is not, any more.
             self._abandon(now_ms)
 
     def _enqueue(self, send: Send, now_ms: float) -> None:

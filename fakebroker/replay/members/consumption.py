@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fakebroker.client.member.assignors import TopicPartition
+from fakebroker.client.topics import TopicPartition
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 
 Positions = dict[TopicPartition, int]

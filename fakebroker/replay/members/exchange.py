@@ -2,10 +2,10 @@
 
 from typing import Any, NamedTuple
 
+from fakebroker.client.member.consumer_protocol import decode_assignment
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.client.member.reactions import error_in
 from fakebroker.client.member.requests import fetched_offsets
-from fakebroker.client.member.subscription import decode_assignment
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse

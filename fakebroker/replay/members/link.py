@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from fakebroker.client.connection import UnsupportedVersion
+from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.client.versions import in_shape_of, versions_needed, versions_of
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import FrameBuffer, read_response, request_frame

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fakebroker.client.admin.group_queries import add_members_request
+from fakebroker.client.admin.group_handlers import add_members_request
 from fakebroker.client.member.reactions import error_in
 from fakebroker.client.member.requests import fetched_offsets
 from fakebroker.errors import ErrorCode

@@ -97,6 +97,12 @@ def _verdict_word(summary: Summary) -> str:
 
 
 def _verdict(verdict: Summary) -> Iterator[str]:
+    available = [
+        (_mark(check["passed"], "passed", "failed"), check["check"], _violations(check["violations"]))
+        for check in verdict.get("availability", ())
+    ]
+    if available:
+        yield html.table(("", "availability", "failures"), available, left=3)
     promises = [
         (_mark(check["kept"], "kept", "broken"), check["promise"], number(check["broken"]) if check["broken"] else "")
         for check in verdict["promises"]
@@ -112,6 +118,10 @@ def _verdict(verdict: Summary) -> Iterator[str]:
     ]
     if expected:
         yield html.table(("", "expectation", "actual"), expected, left=2)
+
+
+def _violations(violations: Iterable[Summary]) -> str:
+    return "; ".join(violation["what"] for violation in violations)
 
 
 def _violation(violation: Summary) -> html.Markup:

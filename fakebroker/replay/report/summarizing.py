@@ -29,11 +29,24 @@ def summarized(spark: SparkSession, directory: Path, head: Mapping[str, Any]) ->
     numbers = summarize(spark, recorded, members, cluster["offsets_partitions"])
     expected = with_somebody(msgspec.convert(head["workload"]["expect"], tuple[Expectation, ...]))
     wanted = head["workload"]["promises"]["check"]
+    verdict = judge(
+        spark,
+        recorded,
+        members,
+        cluster["partitions"],
+        expected,
+        numbers,
+        wanted,
+        head["timeline"],
+        is_reachable=cluster["reachable"],
+        speed=head["workload"]["pacing"]["speed"],
+        is_simulated=head["transport"] == "memory",
+    )
     return {
         "version": SUMMARY_VERSION,
         **head,
         "groups": sum(row["groups"] for row in numbers["populations"]),
         "members": sum(row["members"] for row in numbers["populations"]),
         **numbers,
-        "verdict": judge(spark, recorded, members, cluster["partitions"], expected, numbers, wanted, head["timeline"]),
+        "verdict": verdict,
     }

@@ -155,6 +155,10 @@ def _swarm(summary: Summary) -> str:
 
 def _verdict(verdict: Summary) -> Table:
     made = Table.grid(padding=(0, 2, 0, 0))
+    for check in verdict.get("availability", ()):
+        made.add_row(_mark(check["passed"], "passed", "FAILED"), escape(check["check"]))
+        for violation in check["violations"][:_MOST_VIOLATIONS]:
+            made.add_row("", escape(violation["what"]))
     for check in verdict["promises"]:
         made.add_row(_mark(check["kept"], "kept", "BROKEN"), escape(check["promise"]))
         if check["broken"]:

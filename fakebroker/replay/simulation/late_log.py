@@ -1,70 +1,67 @@
-"""The log of an offsets partition that makes bytes of its records only when somebody reads or truncates it.
+"""Postponed appends to the logs of offsets partitions: records become bytes only when a log is read or truncated.
 
-In a simulation few logs are ever read, and making and compacting bytes is most of what a commit costs. Knows records as
-coordinators write them; not what they mean.
+In a simulation few of these logs are ever read, and encoding and compacting is most of the cost of a commit. Depends on
+the coordinator's records, not on their meaning.
 """
 
 from collections import deque
 from collections.abc import Sequence
 
-from fakebroker.cluster.logs.compacted_log import DEFAULT_WINDOW_RECORDS, CompactedLog
+from fakebroker.cluster.logs.compactor import DEFAULT_WINDOW_RECORDS
 from fakebroker.cluster.logs.offsets_topic import append_records
+from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.coordinator.group.records import OffsetRecord, Record
 
 _Key = tuple[str, str, int]
 
 
-class LateLog(CompactedLog):
-    """A compacted log that keeps what is written to it as it is, for as long as that will do.
+class PostponedAppends:
+    """The records that are still to be appended to a compacted log.
 
-    Of the records behind the window that no compaction touches, the last of each key is kept. Offsets count what is
-    kept: nobody reads this log by offset.
+    Of the records behind the window of the newest ones, which compaction leaves alone, the last of each key is kept.
+    The log end offset counts the records that are kept, because such a log is not read by offset.
+
+    Attributes:
+        log: The log.
     """
 
-    __slots__ = ("_kept", "_window", "_window_count")
+    __slots__ = ("_kept", "_window", "_window_count", "log")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+        log.before_read = self._perform
         self._kept: dict[_Key, tuple[Record, int, float]] = {}
         self._window: deque[tuple[Sequence[Record], int, float]] = deque()
         self._window_count = 0
 
-    def keep(self, written: Sequence[Record], leader_epoch: int, now_ms: float) -> None:
-        """Append records as one batch."""
+    def add(self, written: Sequence[Record], leader_epoch: int, now_ms: float) -> None:
+        """Append records as one batch, later."""
         self._window.append((written, leader_epoch, now_ms))
         self._window_count += len(written)
-        self.log_end_offset += len(written)
+        self.log.log_end_offset += len(written)
         while self._window_count - len(self._window[0][0]) >= DEFAULT_WINDOW_RECORDS:
-            self._leave()
+            self._leave_window()
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
-        self._make_bytes()
-        return super().read(offset, max_bytes, at_least_one=at_least_one)
-
-    def truncate_to(self, offset: int) -> None:
-        self._make_bytes()
-        super().truncate_to(offset)
-
-    def _leave(self) -> None:
-        """Let the oldest batch leave the window."""
+    def _leave_window(self) -> None:
+        """Move the oldest batch out of the window."""
         written, leader_epoch, now_ms = self._window.popleft()
         self._window_count -= len(written)
         for record in written:
             key = _key(record)
             if self._kept.pop(key, None) is not None:
-                self.log_end_offset -= 1
+                self.log.log_end_offset -= 1
             self._kept[key] = (record, leader_epoch, now_ms)
 
-    def _make_bytes(self) -> None:
+    def _perform(self) -> None:
         kept, window = list(self._kept.values()), list(self._window)
-        self.log_end_offset -= len(kept) + self._window_count
+        self.log.log_end_offset -= len(kept) + self._window_count
         self._kept.clear()
         self._window.clear()
         self._window_count = 0
         for record, leader_epoch, now_ms in kept:
-            append_records(self, (record,), leader_epoch, now_ms)
+            append_records(self.log, (record,), leader_epoch, now_ms)
         for written, leader_epoch, now_ms in window:
-            append_records(self, written, leader_epoch, now_ms)
+            append_records(self.log, written, leader_epoch, now_ms)
 
 
 def _key(record: Record) -> _Key:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fakebroker.cluster.cluster import Broker
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.errors import ConfigError
 from fakebroker.replay.simulation.virtual_cluster import VirtualClock, VirtualCluster
 from fakebroker.replay.workload.timeline import WHEN, by_time, without_time
@@ -35,7 +35,7 @@ class _Stage(VirtualCluster):
     def _keep_records(self) -> None:
         """A log like any other will do; a reset makes such."""
 
-    def _refuse(self, broker: Broker, refuses: bool) -> None:
+    def _refuse(self, broker: BrokerNode, refuses: bool) -> None:
         """There is no port."""
 
     def _script(self, group_id: str, action: Callable[..., None]) -> None:

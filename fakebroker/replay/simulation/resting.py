@@ -50,12 +50,12 @@ class Resting:
             return False
         member = actor.member
         beat_ms = member.next_heartbeat_ms
-        if beat_ms == inf or beat_ms >= until_ms or member.session_ends_ms <= beat_ms + _ROUND_TRIP_MS:
+        if beat_ms == inf or beat_ms >= until_ms or member.session_deadline_ms <= beat_ms + _ROUND_TRIP_MS:
             return False
         known = self._welcome_member(line)
         if known is None or known.deadline_ms <= beat_ms + DELAY_MS:
             return False
-        if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.rules):
+        if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.active):
             return False
         line.rests, line.planned_ms, known.keeper = True, until_ms, self._let_go
         if until_ms < inf:
@@ -132,7 +132,7 @@ class Resting:
         at_us = to_us(due_ms)
         sent = Sent(at_us, at_us, version, actor.node_id)
         house.rows.add(commit_event(sent, to_us(answered_ms) - at_us, request, actor.script))
-        actor.member.committed(due_ms)
+        actor.member.idle_commit_answered(due_ms)
         line.planned_ms = actor.rests_until
         house.agenda.note_alone(line.planned_ms, line.number, self._stir, line, line.planned_ms)
         return True
@@ -188,7 +188,7 @@ class Resting:
         sent = Sent(at_us, at_us, line.spoken.version_for(HeartbeatRequest), actor.node_id)
         event = heartbeat_event(sent, to_us(due_ms + _ROUND_TRIP_MS) - at_us, 0, request, actor.script)
         self._house.rows.add_heartbeats(event, beats, interval_ms, due_ms)
-        member.beaten(due_ms + beats * interval_ms, due_ms + (beats - 1) * interval_ms + _ROUND_TRIP_MS)
+        member.heartbeats_skipped(due_ms + beats * interval_ms, due_ms + (beats - 1) * interval_ms + _ROUND_TRIP_MS)
 
     def _begin_beat(self, line: "Line", due_ms: float, place: Place) -> None:
         """A heartbeat is on its way, or the answer to it."""

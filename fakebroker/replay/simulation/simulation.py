@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.cluster import Broker
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.schema import Message
@@ -84,7 +84,7 @@ class Line(Terminal):
 
     __slots__ = ("_held", "_house", "actor", "answer", "is_done", "planned_ms", "rests")
 
-    def __init__(self, broker: Broker, number: int, actor: Actor, house: "Simulation") -> None:
+    def __init__(self, broker: BrokerNode, number: int, actor: Actor, house: "Simulation") -> None:
         super().__init__(broker, number)
         self.actor = actor
         self.planned_ms = inf
@@ -314,7 +314,7 @@ class Simulation:
 
     def is_alone_until(self, line: Line, now_ms: float, end_ms: float) -> bool:
         """Whether what a member does by itself now is its own business, and nothing comes between until then."""
-        if self.resting is None or self.fake.cluster.faults.rules or self.agenda.place != (now_ms, DEED, line.number):
+        if self.resting is None or self.fake.cluster.faults.active or self.agenda.place != (now_ms, DEED, line.number):
             return False
         return end_ms <= self._end_ms and self.agenda.is_quiet_until(end_ms)
 
@@ -329,7 +329,7 @@ class Simulation:
         self.fake.cluster.tick(self.clock.moment_ms)  # as the reactor does behind everything that is done to it
         self.network.settle(self.clock.moment_ms)
 
-    def _cut(self, broker: Broker) -> None:
+    def _cut(self, broker: BrokerNode) -> None:
         self.network.cut(broker)
 
     def _disturb(self, groups: Iterable[str]) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, in_shape_of
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
-from fakebroker.cluster.cluster import Broker, Cluster
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message
@@ -41,10 +42,10 @@ class Terminal(Peer):
     """
 
     __slots__ = ("_free_ms", "_owed", "_waiting", "is_open", "number", "serial", "spoken")
-    broker: Broker
+    broker: BrokerNode
     spoken: Spoken
 
-    def __init__(self, broker: Broker, number: int) -> None:
+    def __init__(self, broker: BrokerNode, number: int) -> None:
         super().__init__(broker, _CLIENT_HOST, number)
         self.number = number
         self.serial = 0
@@ -114,7 +115,7 @@ class Network:
         terminal.spoken = self._spoken[node_id]
         terminal.opened()
 
-    def cut(self, broker: Broker) -> None:
+    def cut(self, broker: BrokerNode) -> None:
         """A broker cuts all its connections; what is on its way there is lost."""
         self._eras[broker.node_id] = self._eras.get(broker.node_id, 0) + 1
         self._spoken.pop(broker.node_id, None)

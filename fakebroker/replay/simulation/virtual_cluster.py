@@ -6,13 +6,13 @@ Knows no members; of connections only that those to a broker are cut.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fakebroker.cluster.cluster import Broker
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group.history import ChangedGroup, History
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
-from fakebroker.replay.simulation.late_log import LateLog
+from fakebroker.replay.simulation.late_log import PostponedAppends
 from fakebroker.replay.workload.timeline import Outcome
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 from fakebroker.server.clock import RealClock
@@ -73,7 +73,7 @@ class VirtualCluster(FakeCluster):
         topics: Mapping[str, int],
         seed: int,
         clock: VirtualClock,
-        cut: Callable[[Broker], None],
+        cut: Callable[[BrokerNode], None],
     ) -> None:
         proposals: dict[str, Any] = {"proposals": settings.proposals} if settings.proposals else {}
         super().__init__(
@@ -95,21 +95,22 @@ class VirtualCluster(FakeCluster):
         self._keep_records()
 
     def _keep_records(self) -> None:
-        """Let all logs of offsets partitions be such as make bytes when they must."""
+        """Postpone the appends to all offsets partitions until their logs are read."""
         cluster = self.cluster
+        count = cluster.config.number("offsets.topic.num.partitions")
+        postponed = [PostponedAppends(cluster.offsets_partition(index).log) for index in range(count)]
 
         def append(partition: Partition, records: Sequence[Record]) -> None:
-            assert isinstance(partition.log, LateLog)
-            partition.log.keep(records, partition.leader_epoch, cluster.now_ms)
+            appends = postponed[partition.index]
+            assert appends.log is partition.log
+            appends.add(records, partition.leader_epoch, cluster.now_ms)
 
-        for index in range(cluster.config.number("offsets.topic.num.partitions")):
-            cluster.offsets_partition(index).log = LateLog()
         cluster.append_records = append  # type: ignore[method-assign]  # nobody fetches these records
 
-    def _open(self, broker: Broker, port: int = 0) -> None:
+    def _open(self, broker: BrokerNode, port: int = 0) -> None:
         broker.host, broker.port = HOST, broker.node_id
 
-    def _shut(self, broker: Broker, *, keep_port: bool) -> None:
+    def _shut(self, broker: BrokerNode, *, keep_port: bool) -> None:
         self._cut(broker)
 
     def is_about(self, event: Mapping[str, Any], partition: int) -> bool:

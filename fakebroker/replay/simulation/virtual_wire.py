@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.cluster import Broker
 from fakebroker.protocol.schema import Message
 from fakebroker.replay.members.bootstrap import Address
 from fakebroker.replay.members.link import Link, User
@@ -21,7 +21,7 @@ class _LinkEnd(Terminal):
 
     __slots__ = ("_wire", "link", "users")
 
-    def __init__(self, broker: Broker, number: int, wire: "VirtualWire", link: Link) -> None:
+    def __init__(self, broker: BrokerNode, number: int, wire: "VirtualWire", link: Link) -> None:
         super().__init__(broker, number)
         self._wire = wire
         self.link = link
@@ -52,7 +52,7 @@ class VirtualWire:
         numbers: For terminals.
     """
 
-    def __init__(self, network: Network, agenda: Agenda, anybody: Broker, numbers: Iterator[int]) -> None:
+    def __init__(self, network: Network, agenda: Agenda, anybody: BrokerNode, numbers: Iterator[int]) -> None:
         self._network, self._agenda, self._anybody, self._numbers = network, agenda, anybody, numbers
         self._ends: dict[Link, _LinkEnd] = {}
 

@@ -1,10 +1,11 @@
-"""Whether a replay went well: the promises that every group coordinator keeps, and the workload's own expectations."""
+"""Whether a replay went well: an available cluster, the promises that every group coordinator keeps, expectations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from fakebroker.replay.verify.availability import check_availability
 from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.expectations import COMPARISONS, Expectation
 
@@ -20,15 +21,32 @@ def judge(
     summary: Mapping[str, Any],
     wanted: Sequence[str] | None = None,
     timeline: Sequence[Mapping[str, Any]] = (),
+    *,
+    is_reachable: bool = True,
+    speed: float = 1.0,
+    is_simulated: bool = False,
 ) -> dict[str, Any]:
     """The verdict as it stands in `summary.json`.
 
-    For the arguments see `check_promises`, `expectations` and `events_done`.
+    For the arguments see `check_promises`, `expectations`, `events_done` and `check_availability`.
     """
+    available = check_availability(
+        spark,
+        events,
+        members,
+        is_reachable=is_reachable,
+        timeline=timeline,
+        speed=speed,
+        is_simulated=is_simulated,
+    )
     promised = check_promises(spark, events, members, partitions, wanted)
     compared = [*expectations(expected, summary), *events_done(timeline)]
-    passed = all(check["kept"] for check in promised) and all(check["met"] for check in compared)
-    return {"passed": passed, "promises": promised, "expectations": compared}
+    passed = (
+        all(check["passed"] for check in available)
+        and all(check["kept"] for check in promised)
+        and all(check["met"] for check in compared)
+    )
+    return {"passed": passed, "availability": available, "promises": promised, "expectations": compared}
 
 
 def with_somebody(expected: Sequence[Expectation]) -> list[Expectation]:

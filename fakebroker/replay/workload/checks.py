@@ -6,7 +6,7 @@ Each function raises a ValueError whose sentence begins with the path of the key
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fakebroker.client.consumer.subscribing import LEGAL_NAME, is_legal_name
+from fakebroker.client.topics import LEGAL_NAME, is_legal_name
 from fakebroker.cluster.topics import INTERNAL_TOPICS
 from fakebroker.protocol.releases import Release
 from fakebroker.replay.workload.behavior import Grow, Restart

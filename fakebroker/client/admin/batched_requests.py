@@ -1,0 +1,176 @@
+"""Requests about many keys to one broker: batched where the broker supports it, otherwise one request per key (trio).
+
+Handles versions, batch sizes and timeouts; `driver.py` chooses brokers and retries.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import trio
+
+from fakebroker.client.admin.descriptions import Node
+from fakebroker.client.connection import Connection
+from fakebroker.client.errors import AdminError, ConnectionLost, UnsupportedVersion
+from fakebroker.errors import ErrorCode, FakebrokerError
+from fakebroker.protocol.registry import API_BY_NAME
+from fakebroker.protocol.schema import Message, Versions
+
+V = TypeVar("V")
+
+COORDINATOR_BUSY = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+)
+"""Errors after which a request is sent again to the same coordinator."""
+
+COORDINATOR_MOVED = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.NETWORK_EXCEPTION)
+"""Errors after which the coordinator is looked up again."""
+
+RETRIABLE_ERRORS = COORDINATOR_BUSY + COORDINATOR_MOVED
+
+MAX_KEYS_PER_REQUEST = 10_000
+"""Maximum batch size. A response with the offsets of so many groups has some megabytes."""
+
+MAX_REQUESTS_IN_FLIGHT = 100
+"""Maximum number of requests of one call in flight at a broker; they are sent in one write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminApiHandler(Generic[V]):
+    """An API call about several keys: how requests are built, and how responses are read (Kafka's `AdminApiHandler`).
+
+    Attributes:
+        api: The API's name in Kafka.
+        request: Builds a request about at most `max_keys` keys.
+        read: Yields the value or error of each key in a response (in the layout of the newest version), given the keys
+            of the request and the coordinator, if it was sent to one.
+        fails: Creates the error of one key.
+        max_keys: Maximum number of keys per request.
+        batched_since: The first version with more than one key per request.
+        not_batched: Raised if the broker lacks that version and falling back is forbidden.
+    """
+
+    api: str
+    request: Callable[[Sequence[str]], Message]
+    read: Callable[[Any, Sequence[str], Node | None], Iterable[tuple[str, V | AdminError]]]
+    fails: Callable[[str, str, ErrorCode, str | None], AdminError]
+    max_keys: int = MAX_KEYS_PER_REQUEST
+    batched_since: int = 0
+    not_batched: type[UnsupportedVersion] = UnsupportedVersion
+
+    def error(self, key: str, error: ErrorCode, why: str | None = None) -> AdminError:
+        """Return the error of one key."""
+        return self.fails(key, self.api, error, why)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSender:
+    """Sends requests and waits for their responses.
+
+    Attributes:
+        fall_back: Whether a broker without batches gets one request per key.
+        request_timeout_ms: A connection without a response for this long is closed.
+    """
+
+    fall_back: bool
+    request_timeout_ms: float
+
+    async def send_batched(
+        self, handler: AdminApiHandler[V], keys: Sequence[str], connection: Connection, node: Node | None
+    ) -> dict[str, V | AdminError]:
+        """Send requests about several keys to one broker.
+
+        Returns:
+            For each key its value or error: NETWORK_EXCEPTION if the connection was lost, UNSUPPORTED_VERSION if the
+            broker does not support the request.
+
+        Raises:
+            UnsupportedVersion: `handler.not_batched`, if falling back is forbidden.
+        """
+        answers: dict[str, V | AdminError] = {}
+        parts = self._parts(handler, keys, connection)
+        for start in range(0, len(parts), MAX_REQUESTS_IN_FLIGHT):
+            requests: list[tuple[Sequence[str], Message]] = []
+            for part in parts[start : start + MAX_REQUESTS_IN_FLIGHT]:
+                request = handler.request(part)
+                try:
+                    connection.version_of(request)
+                except UnsupportedVersion as error:
+                    unsupported = failures(handler, part, ErrorCode.UNSUPPORTED_VERSION, error)
+                    answers |= unsupported
+                else:
+                    requests.append((part, request))
+            answered = await self._exchange(handler, requests, connection, node)
+            answers |= answered
+        return answers
+
+    async def send_one(self, connection: Connection, request: Message) -> Any:
+        """Send one request and return its response.
+
+        Raises:
+            ConnectionLost: The connection was lost, or there was no response in time.
+            UnsupportedVersion: The broker does not support the request.
+        """
+        try:
+            with self._timeout():
+                return await connection.request(request)
+        except trio.TooSlowError:
+            await connection.aclose()
+            raise ConnectionLost(self._too_slow(connection)) from None
+
+    def _parts(self, handler: AdminApiHandler[V], keys: Sequence[str], connection: Connection) -> list[Sequence[str]]:
+        """Divide the keys into requests."""
+        max_keys, theirs = handler.max_keys, connection.versions.get(API_BY_NAME[handler.api].key)
+        if theirs is not None and theirs.last < handler.batched_since and len(keys) > 1:
+            if not self.fall_back:
+                ours = Versions(handler.batched_since, API_BY_NAME[handler.api].versions.last)
+                raise handler.not_batched(handler.api, theirs, ours, connection.broker)
+            max_keys = 1
+        return [keys[start : start + max_keys] for start in range(0, len(keys), max_keys)]
+
+    async def _exchange(
+        self,
+        handler: AdminApiHandler[V],
+        requests: Sequence[tuple[Sequence[str], Message]],
+        connection: Connection,
+        node: Node | None,
+    ) -> dict[str, V | AdminError]:
+        """Send requests, then receive their responses."""
+        answers: dict[str, V | AdminError] = {}
+        try:
+            with self._timeout():
+                sent = await connection.send([request for _, request in requests])
+            for (part, _), waiting in zip(requests, sent, strict=True):
+                with self._timeout() if waiting.is_open else nullcontext():
+                    answers.update(handler.read(await waiting.answer(), part, node))
+        except trio.TooSlowError:
+            await connection.aclose()
+            why = self._too_slow(connection)
+        except ConnectionLost as error:
+            why = f"{connection.broker}: {error}"
+        else:
+            missing = [key for part, _ in requests for key in part if key not in answers]
+            what = f"{connection.broker} does not tell of it"
+            return answers | failures(handler, missing, ErrorCode.UNKNOWN_SERVER_ERROR, what)
+        lost = [key for part, _ in requests for key in part if key not in answers]
+        return answers | failures(handler, lost, ErrorCode.NETWORK_EXCEPTION, why)
+
+    def _timeout(self) -> AbstractContextManager[object]:
+        return trio.fail_after(self.request_timeout_ms / 1000)
+
+    def _too_slow(self, connection: Connection) -> str:
+        return f"{connection.broker} has not answered in {self.request_timeout_ms:g} ms"
+
+
+def failures(
+    handler: AdminApiHandler[V], keys: Iterable[str], error: ErrorCode, why: str | FakebrokerError
+) -> dict[str, V | AdminError]:
+    """Return the same error for several keys; `why` becomes its cause if it is an exception."""
+    made: dict[str, V | AdminError] = {}
+    for key in keys:
+        made[key] = failure = handler.error(key, error, str(why))
+        failure.__cause__ = why if isinstance(why, FakebrokerError) else None
+    return made

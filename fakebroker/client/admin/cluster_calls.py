@@ -1,0 +1,228 @@
+"""Calls of the admin client that need no coordinator: brokers, topics, and listing groups (trio)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeVar
+
+import trio
+
+from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, RequestSender
+from fakebroker.client.admin.descriptions import (
+    ClusterDescription,
+    GroupListing,
+    NewTopic,
+    Node,
+    PartitionDescription,
+    Results,
+    TopicDescription,
+)
+from fakebroker.client.backoff import Backoff
+from fakebroker.client.connection import Connection
+from fakebroker.client.errors import AdminError, BrokerError, BrokerUnreachable, ConnectionLost, TopicError, error_code
+from fakebroker.client.pool import BrokerPool
+from fakebroker.errors import ErrorCode, FakebrokerError, WaitTimeout
+from fakebroker.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from fakebroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from fakebroker.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+T = TypeVar("T")
+
+_NO_TOPIC_ID = bytes(16)
+_CREATE_AGAIN = (ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+
+class _NotYet(FakebrokerError):  # noqa: N818  # a state of affairs
+    """The result is incomplete; the call is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCalls:
+    """Calls that need no coordinator.
+
+    Attributes:
+        pool: Connections to brokers; their addresses are updated.
+        sender: Sends the requests.
+        backoff: Delays between attempts.
+        timeout_ms: Maximum duration of a call, retries included.
+    """
+
+    pool: BrokerPool
+    sender: RequestSender
+    backoff: Backoff
+    timeout_ms: float
+
+    async def describe(self) -> ClusterDescription:
+        """Describe the cluster, as one of its brokers sees it; every version of Metadata contains that."""
+        return await self._until_done("Metadata", self._described)
+
+    async def topics(self) -> dict[str, TopicDescription]:
+        """Return all topics, without those that the broker reports an error for."""
+
+        async def attempt() -> dict[str, TopicDescription]:
+            metadata = await self._metadata(with_topics=True)
+            return {
+                topic.name: _topic(topic, topic.name)
+                for topic in metadata.topics
+                if topic.name and not topic.error_code
+            }
+
+        return await self._until_done("Metadata", attempt)
+
+    async def create(self, topics: Sequence[NewTopic], *, validate_only: bool) -> Results[None]:
+        """Create topics at the controller; not all versions of Kafka forward the request."""
+        pending = {topic.name: topic for topic in topics}
+        outcomes: dict[str, AdminError | None] = {}
+
+        async def attempt() -> None:
+            request = CreateTopicsRequest(
+                topics=[_creatable(topic) for topic in pending.values()],
+                timeout_ms=int(self.sender.request_timeout_ms),
+                validate_only=validate_only,
+            )
+            response: CreateTopicsResponse = await self.sender.send_one(await self._controller(), request)
+            for created in response.topics:
+                error = error_code(created.error_code)
+                if error not in _CREATE_AGAIN:
+                    del pending[created.name]
+                    failed = error is not ErrorCode.NONE
+                    outcomes[created.name] = (
+                        TopicError(created.name, "CreateTopics", error, created.error_message) if failed else None
+                    )
+            if pending:
+                raise _NotYet(f"topics {', '.join(pending)} put off by the controller")
+
+        try:
+            await self._until_done("CreateTopics", attempt)
+        except WaitTimeout as late:
+            outcomes |= {
+                name: TopicError(name, "CreateTopics", ErrorCode.REQUEST_TIMED_OUT, str(late)) for name in pending
+            }
+        return Results({topic.name: outcomes[topic.name] for topic in topics})
+
+    async def groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[GroupListing, ...]:
+        """Return the groups of all brokers, by broker; a group that has moved in the meantime is listed once."""
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        listed: dict[int, list[GroupListing]] = {}
+
+        async def attempt() -> None:
+            failures: dict[int, FakebrokerError] = {}
+
+            async def ask(node: Node) -> None:
+                try:
+                    listed[node.node_id] = await self._groups_of(node, request)
+                except FakebrokerError as error:
+                    failures[node.node_id] = error
+
+            nodes = (await self._described()).nodes
+            async with trio.open_nursery() as nursery:
+                for node in nodes:
+                    if node.node_id not in listed:
+                        nursery.start_soon(ask, node)
+            _raise_one_of(failures)
+
+        await self._until_done("ListGroups", attempt)
+        groups: dict[str, GroupListing] = {}
+        for node_id in sorted(listed):
+            for group in listed[node_id]:
+                groups.setdefault(group.group_id, group)
+        return tuple(groups.values())
+
+    async def _groups_of(self, node: Node, request: ListGroupsRequest) -> list[GroupListing]:
+        connection = await self.pool.to(node.node_id)
+        response: ListGroupsResponse = await self.sender.send_one(connection, request)
+        error = error_code(response.error_code)
+        if error is ErrorCode.NONE:
+            return [_listing(group) for group in response.groups]
+        failed = BrokerError(str(node.node_id), "ListGroups", error)
+        raise _NotYet(str(failed)) if error in RETRIABLE_ERRORS else failed
+
+    async def _described(self) -> ClusterDescription:
+        metadata = await self._metadata()
+        nodes = tuple(Node(each.node_id, each.host, each.port, each.rack) for each in metadata.brokers)
+        return ClusterDescription(cluster_id=metadata.cluster_id, controller_id=metadata.controller_id, nodes=nodes)
+
+    async def _controller(self) -> Connection:
+        controller_id = (await self._described()).controller_id
+        if controller_id < 0:
+            raise _NotYet("there is no controller")
+        return await self.pool.to(controller_id)
+
+    async def _metadata(self, *, with_topics: bool = False) -> MetadataResponse:
+        request = MetadataRequest(topics=None if with_topics else [])
+        metadata: MetadataResponse = await self.sender.send_one(await self.pool.any(), request)
+        for broker in metadata.brokers:
+            self.pool.learn(broker.node_id, broker.host, broker.port)
+        return metadata
+
+    async def _until_done(self, api: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Repeat an attempt until it succeeds.
+
+        Raises:
+            WaitTimeout: It did not succeed within `timeout_ms`.
+        """
+        seen: FakebrokerError | None = None
+        with trio.move_on_after(self.timeout_ms / 1000):
+            for number in count():
+                try:
+                    return await attempt()
+                except (BrokerUnreachable, ConnectionLost, _NotYet) as error:
+                    seen = error
+                await trio.sleep(self.backoff.delay_ms(number) / 1000)
+        raise WaitTimeout(f"{api}: not done in {self.timeout_ms:g} ms; last seen: {seen or 'no answer'}")
+
+
+def _raise_one_of(failures: dict[int, FakebrokerError]) -> None:
+    """Raise the first error by node id; errors that are not retriable come first."""
+    in_order = [failures[node_id] for node_id in sorted(failures)]
+    retriable = (BrokerUnreachable, ConnectionLost, _NotYet)
+    for error in sorted(in_order, key=lambda error: isinstance(error, retriable)):
+        raise error
+
+
+def _topic(topic: MetadataResponseTopic, name: str) -> TopicDescription:
+    partitions = sorted((_partition(each) for each in topic.partitions), key=lambda each: each.partition)
+    return TopicDescription(
+        name=name,
+        topic_id=topic.topic_id if topic.topic_id != _NO_TOPIC_ID else None,
+        is_internal=topic.is_internal,
+        partitions=tuple(partitions),
+    )
+
+
+def _partition(partition: MetadataResponsePartition) -> PartitionDescription:
+    return PartitionDescription(
+        partition=partition.partition_index,
+        leader=partition.leader_id,
+        replicas=tuple(partition.replica_nodes),
+        isr=tuple(partition.isr_nodes),
+    )
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
+def _listing(group: ListedGroup) -> GroupListing:
+    return GroupListing(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        state=group.group_state or None,
+        type=group.group_type or None,
+    )

@@ -1,0 +1,125 @@
+"""Encoding and decoding of subscriptions and assignments in groups of type `consumer` (Kafka's `ConsumerProtocol`).
+
+Written in version 3, read in any version. Sorted, because coordinators compare the bytes of a rejoin.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import TypeVar, cast
+
+from fakebroker.client.member.assignors import Subscription
+from fakebroker.client.topics import TopicPartition, by_topic
+from fakebroker.errors import ProtocolError
+from fakebroker.protocol.codec import decode, decoder_for, encode
+from fakebroker.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerTopicPartitions,
+    StickyAssignorUserData,
+)
+from fakebroker.protocol.schema import Message
+
+M = TypeVar("M", bound=Message)
+
+_VERSION = struct.Struct(">h")
+
+
+def encode_subscription(
+    subscription: Subscription, *, previous: tuple[tuple[TopicPartition, ...], int] | None = None
+) -> bytes:
+    """Encode a member's subscription as JoinGroup metadata.
+
+    Args:
+        subscription: Its member id and instance id are not encoded: JoinGroup has fields for them.
+        previous: Only for the assignor `sticky`: the partitions owned last, and their generation. Encoded as user
+            data, where that assignor expects them. None if there are none.
+    """
+    user_data = None
+    if previous is not None:
+        partitions, generation_id = previous
+        last = StickyAssignorUserData(previous_assignment=_grouped(partitions), generation=generation_id)
+        user_data = encode(last, 1)
+    return _with_version(
+        ConsumerProtocolSubscription(
+            topics=sorted(subscription.topics),
+            user_data=user_data,
+            owned_partitions=_grouped(subscription.owned_partitions),
+            generation_id=subscription.generation_id,
+        )
+    )
+
+
+def decode_subscription(data: bytes, assignor: str, member_id: str, instance_id: str | None) -> Subscription:
+    """Decode a member's JoinGroup metadata, as the leader does.
+
+    Args:
+        data: The metadata.
+        assignor: The selected protocol; `sticky` reads owned partitions from the user data, as Kafka does.
+        member_id: The member's id, for the result.
+        instance_id: Its `group.instance.id`, for the result.
+
+    Raises:
+        ProtocolError: The bytes are not a subscription.
+    """
+    decoded = _without_version(ConsumerProtocolSubscription, data)
+    owned, generation_id = decoded.owned_partitions, decoded.generation_id
+    if assignor == "sticky":
+        owned, generation_id = _sticky_claim(decoded.user_data)
+    return Subscription(
+        member_id=member_id,
+        instance_id=instance_id,
+        topics=tuple(decoded.topics),
+        owned_partitions=_flat(owned),
+        generation_id=generation_id,
+    )
+
+
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    """Encode a member's partitions as a SyncGroup assignment."""
+    return _with_version(ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions)))
+
+
+def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
+    """Decode a SyncGroup assignment.
+
+    Raises:
+        ProtocolError: The bytes are not an assignment, or there are none.
+    """
+    return _flat(_without_version(ConsumerProtocolAssignment, data).assigned_partitions)
+
+
+def _sticky_claim(user_data: bytes | None) -> tuple[list[ConsumerTopicPartitions], int]:
+    """Decode the user data of `StickyAssignor`; malformed data counts as no partitions, as in Kafka."""
+    for version in (1, 0) if user_data else ():
+        try:
+            last = decode(StickyAssignorUserData, user_data or b"", version)
+        except ProtocolError:
+            continue
+        return last.previous_assignment, last.generation
+    return [], -1
+
+
+def _with_version(message: Message) -> bytes:
+    version = message.VERSIONS.last
+    return _VERSION.pack(version) + encode(message, version)
+
+
+def _without_version(cls: type[M], data: bytes) -> M:
+    """Decode a message after its version. A newer version is read as our newest; trailing bytes are ignored."""
+    try:
+        (version,) = _VERSION.unpack_from(data)
+        message, _ = decoder_for(cls, min(version, cls.VERSIONS.last))(data, _VERSION.size)
+    except (struct.error, IndexError, ValueError, EOFError) as error:
+        raise ProtocolError(
+            f"{cls.__name__}: malformed in a consumer's metadata of {len(data)} bytes: {error}"
+        ) from None
+    return cast(M, message)
+
+
+def _grouped(partitions: Iterable[TopicPartition]) -> list[ConsumerTopicPartitions]:
+    topics = by_topic(sorted(partitions))
+    return [ConsumerTopicPartitions(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
+
+
+def _flat(topics: Iterable[ConsumerTopicPartitions]) -> tuple[TopicPartition, ...]:
+    return tuple((topic.topic, partition) for topic in topics for partition in topic.partitions)

@@ -1,0 +1,33 @@
+"""One running broker: its address, its release, its group coordinator and its fetch sessions. Plain data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fakebroker.cluster.logs.fetch_sessions import FetchSessions
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.protocol.releases import Release
+from fakebroker.protocol.schema import Versions
+
+
+@dataclass(slots=True, eq=False)
+class BrokerNode:
+    """One broker of a running cluster. (`fakebroker.Broker` describes a broker that is to be created.)
+
+    Attributes:
+        host: The advertised host.
+        port: The advertised port; -1 before the broker listens.
+        release: The Kafka release that the broker emulates.
+        versions: The versions that the broker answers, by API key. An API that is missing is not supported.
+        up: Whether the broker runs.
+        configs: The broker's dynamic configs, set by AlterConfigs.
+    """
+
+    node_id: int
+    host: str
+    port: int
+    coordinator: Coordinator
+    fetch_sessions: FetchSessions
+    release: Release
+    versions: Mapping[int, Versions]
+    up: bool = True
+    configs: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,185 @@
+"""Log compaction (`cleanup.policy=compact`): of the records of one key, the last is kept (Kafka's LogCleaner).
+
+Works on a list of record batches. Does not depend on logs, partitions or a clock: compaction progresses a little with
+each append.
+"""
+
+from bisect import bisect_left
+from copy import copy
+from operator import attrgetter
+
+from fakebroker.protocol.records import RecordBatch, encode_batch, iterate_records
+
+DEFAULT_WINDOW_RECORDS = 512
+DEFAULT_WINDOW_BYTES = 4 * 1024 * 1024
+STEP_RECORDS = 64
+"""How many records are appended between two steps of compaction."""
+
+SWEEP_FACTOR = 4
+"""How many records a step sweeps for each one appended: a pass over 4 records takes as long as 1 append."""
+
+
+class Compactor:
+    """Drops superseded records from the batches of one log. Offsets never change.
+
+    The newest records are in a window that is not compacted, as Kafka does not compact the active segment: none of them
+    is dropped, and none makes an older one superseded. So truncation within the window restores the log as it was. A
+    batch leaves the window when newer ones fill it; then each of its records supersedes the last one of its key. A
+    tombstone and a record without a key are superseded at once themselves.
+
+    Once there are more superseded records than live ones, a pass from the oldest batch to the newest drops those that
+    are superseded by then, a few with each append. No record is superseded, and so none is dropped, later than a newer
+    one of its key: a tombstone stays for as long as anything that it deletes.
+
+    Args:
+        window_records: How many of the newest records are in the window, at least 1; up to `STEP_RECORDS` more may be.
+        window_bytes: The size, at least 1, at which the window is full even with fewer records. The newest batch is in
+            it whatever its size.
+    """
+
+    __slots__ = (
+        "_clean_bytes",
+        "_clean_end_offset",
+        "_dropping",
+        "_due_records",
+        "_last_offsets",
+        "_superseded",
+        "_sweep_offset",
+        "_window_bytes",
+        "_window_records",
+    )
+
+    def __init__(self, window_records: int = DEFAULT_WINDOW_RECORDS, window_bytes: int = DEFAULT_WINDOW_BYTES) -> None:
+        self._window_records = window_records
+        self._window_bytes = window_bytes
+        self._due_records = 0  # Appended since the last step.
+        # The part behind the window: where it ends, its size, and the offset of the last record of each key in it.
+        self._clean_end_offset = 0
+        self._clean_bytes = 0
+        self._last_offsets: dict[bytes, int] = {}
+        # Offsets of records that the next pass will drop, and of those that the current pass has still to drop; and
+        # where the current pass continues.
+        self._superseded: set[int] = set()
+        self._dropping: set[int] = set()
+        self._sweep_offset = 0
+
+    def clone(self) -> "Compactor":
+        """Return an independent copy."""
+        twin = copy(self)
+        twin._last_offsets = self._last_offsets.copy()
+        twin._superseded = self._superseded.copy()
+        twin._dropping = self._dropping.copy()
+        return twin
+
+    def appended(self, batches: list[RecordBatch], size_bytes: int) -> int:
+        """Continue compaction after an append.
+
+        Args:
+            batches: All batches of the log, which are changed in place; the last one was appended.
+            size_bytes: Their size.
+
+        Returns:
+            How many bytes were freed.
+        """
+        newest = batches[-1]
+        self._due_records += newest.last_offset + 1 - newest.base_offset
+        if self._due_records < STEP_RECORDS and size_bytes - self._clean_bytes <= self._window_bytes:
+            return 0
+        self._move_window(batches, size_bytes)
+        freed_bytes = self._sweep(batches, SWEEP_FACTOR * self._due_records)
+        self._due_records = 0
+        return freed_bytes
+
+    def truncated(self, batches: list[RecordBatch], log_end_offset: int) -> None:
+        """Adapt to a log that was truncated to an end offset. Behind the window, find out again what is superseded."""
+        if log_end_offset >= self._clean_end_offset:
+            return
+        self._clean_end_offset = self._clean_bytes = 0
+        self._last_offsets = {}
+        self._superseded = set()
+        self._dropping = set()
+        for batch in batches:
+            self._leave_window(batch)
+
+    def _move_window(self, batches: list[RecordBatch], size_bytes: int) -> None:
+        """Move the oldest batches out of the window, as long as it is full without them."""
+        log_end_offset = batches[-1].last_offset + 1
+        for index in range(_index_of(batches, self._clean_end_offset), len(batches)):
+            batch = batches[index]
+            records_left = log_end_offset - batch.last_offset - 1
+            bytes_left = size_bytes - self._clean_bytes - batch.size_bytes
+            if records_left < self._window_records and bytes_left < self._window_bytes:
+                return
+            self._leave_window(batch)
+
+    def _leave_window(self, batch: RecordBatch) -> None:
+        """Note which records a batch supersedes when it leaves the window, of which it was the oldest."""
+        self._clean_end_offset = batch.last_offset + 1
+        self._clean_bytes += batch.size_bytes
+        for record in iterate_records(batch):
+            if record.key is not None:
+                before = self._last_offsets.get(record.key)
+                if before is not None:
+                    self._superseded.add(before)
+                if record.value is not None:
+                    self._last_offsets[record.key] = record.offset
+                    continue
+                self._last_offsets.pop(record.key, None)
+            self._superseded.add(record.offset)
+
+    def _sweep(self, batches: list[RecordBatch], records: int) -> int:
+        """Continue a pass by this many records, to the end of a batch, or start one; return the bytes freed."""
+        if not self._dropping:
+            if len(self._superseded) <= len(self._last_offsets):
+                return 0
+            self._dropping, self._superseded = self._superseded, set()
+            self._sweep_offset = 0
+        start = end = _index_of(batches, self._sweep_offset)
+        kept: list[RecordBatch] = []
+        freed_bytes = 0
+        while self._dropping and records > 0:
+            batch = batches[end]
+            end += 1
+            records -= batch.record_count
+            freed_bytes += batch.size_bytes
+            swept = self._swept(batch)
+            if swept is not None:
+                freed_bytes -= swept.size_bytes
+                kept.append(swept)
+            self._sweep_offset = batch.last_offset + 1
+        batches[start:end] = kept
+        self._clean_bytes -= freed_bytes
+        return freed_bytes
+
+    def _swept(self, batch: RecordBatch) -> RecordBatch | None:
+        """Return the batch without the records to drop, or None if none is left."""
+        dropped = self._dropping.intersection(range(batch.base_offset, batch.last_offset + 1))
+        if not dropped:
+            return batch
+        self._dropping -= dropped
+        if len(dropped) == batch.record_count:
+            return None
+        return _without(batch, dropped)
+
+
+def _index_of(batches: list[RecordBatch], offset: int) -> int:
+    """Return the index of the batch that holds the offset, or of the next one."""
+    return bisect_left(batches, offset, key=attrgetter("last_offset"))
+
+
+def _without(batch: RecordBatch, offsets: set[int]) -> RecordBatch:
+    """Return a batch without some of its records; its producer, epoch and transaction fields stay."""
+    kept = [record for record in iterate_records(batch) if record.offset not in offsets]
+    data = encode_batch(
+        kept,
+        base_offset=batch.base_offset,
+        compression=batch.compression,
+        leader_epoch=batch.partition_leader_epoch,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        timestamp_type=batch.timestamp_type,
+        is_transactional=batch.is_transactional,
+        is_control=batch.is_control,
+    )
+    return RecordBatch.from_bytes(data)

@@ -1,0 +1,382 @@
+"""Seeded groups: groups that exist without any client having created them.
+
+A `GroupSeed` describes a group; what it leaves open is filled in as Kafka's consumers would. `seed_groups` writes
+groups to the log, lets their coordinators load them, and brings them to their states.
+"""
+
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+from fakebroker.cluster.cluster import Cluster, uuid_text
+from fakebroker.cluster.topics import Partition
+from fakebroker.coordinator.group import controls
+from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
+from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.persistence import replay
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
+from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.codec import encode
+from fakebroker.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerTopicPartitions,
+)
+from fakebroker.protocol.schema import Message
+
+TopicPartition = tuple[str, int]
+"""A topic and a partition number."""
+
+PartitionName = str | TopicPartition
+"""A partition as users write it: "orders-0" or ("orders", 0)."""
+
+Offsets = Mapping[str, int] | Mapping[TopicPartition, int]
+"""A number for each of some partitions."""
+
+MAX_MEMBERS = 100_000
+"""The largest number of members of a seeded group."""
+
+_STATES = {state.value: state for state in GroupState}
+_WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
+_VERSION = struct.Struct(">h")
+_CACHED_ENCODINGS = 1024
+"""Similar groups share most subscriptions and assignments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSeed:
+    """One member of a seeded group.
+
+    Attributes:
+        client_id: By default `consumer-`, the group id and the number of the member in the group.
+        member_id: By default as Kafka generates it, from the instance id or client id and a UUID.
+        instance_id: The `group.instance.id` of a static member.
+    """
+
+    client_id: str | None = None
+    member_id: str | None = None
+    instance_id: str | None = None
+    client_host: str = "/127.0.0.1"
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSeed:
+    """A group to create.
+
+    Attributes:
+        members: Their number; or a seed or client id for each, the leader first. Their sessions start when the group is
+            seeded, and expire unless a client continues under a member's id.
+        topics: The topics that all members subscribe to; by default those of `assignment` and of the offsets.
+        generation: The generation of the group; by default 1, or 2 in state CompletingRebalance.
+        state: The state by Kafka's name; by default Stable with members, Empty without. Dead is a deleted group.
+        offsets: Its committed offsets, by partition.
+        lag: How far the committed offsets are behind the current ends of the logs: one number for all partitions of
+            `topics`, or one for each partition. `offsets` takes precedence.
+        protocol: The name of the assignor: `range` gives each member consecutive partitions of each topic, any other
+            name distributes them round-robin.
+        assignment: The partitions of members by client id, instance id or member id; by default all of `topics`.
+    """
+
+    group_id: str
+    members: int | Sequence[MemberSeed | str] = 0
+    topics: Sequence[str] | None = None
+    generation: int | None = None
+    state: str | None = None
+    offsets: Offsets | None = None
+    lag: int | Offsets | None = None
+    protocol: str = "range"
+    assignment: Mapping[str, Sequence[PartitionName]] | None = None
+
+
+class SeedPlan:
+    """A seed that was checked against the cluster and completed. Does not change the cluster.
+
+    Raises:
+        ConfigError: The group cannot be created like this.
+    """
+
+    def __init__(self, cluster: Cluster, seed: GroupSeed) -> None:
+        self._cluster = cluster
+        self._seed = seed
+        self.group_id = seed.group_id
+        self.partition = cluster.offsets_partition_of(seed.group_id)
+        self._members = _member_seeds(seed)
+        self.state = self._checked_state()
+        self.generation = self._checked_generation()
+        self._check_coordinator()
+        self._check_ids()
+        assigned = {
+            name: [self._topic_partition(each) for each in names] for name, names in (seed.assignment or {}).items()
+        }
+        self.offsets = self._offsets()
+        topics = seed.topics
+        if topics is None:
+            topics = [topic for places in (*assigned.values(), self.offsets) for topic, _ in places]
+        self._topics = list(dict.fromkeys(topics))
+        self._assignments = self._assign(assigned)
+
+    # Checks
+
+    def _fault(self, sentence: str) -> ConfigError:
+        return ConfigError(f"group {self.group_id!r}: {sentence}")
+
+    def _checked_state(self) -> GroupState:
+        has_members = bool(self._members)
+        name = self._seed.state or (GroupState.STABLE if has_members else GroupState.EMPTY).value
+        state = _STATES.get(name)
+        if state is None:
+            raise self._fault(f"state {name!r}: expected one of {', '.join(_STATES)}")
+        if (state in _WITHOUT_MEMBERS) == has_members:
+            raise self._fault(
+                f"state {name} with {len(self._members)} members: expected {'none' if has_members else 'some'}"
+            )
+        return state
+
+    def _checked_generation(self) -> int:
+        lowest = {GroupState.COMPLETING_REBALANCE: 2}.get(self.state, 1 if self._members else 0)
+        generation = max(lowest, 1) if self._seed.generation is None else self._seed.generation
+        if not lowest <= generation < 2**31:
+            raise self._fault(f"generation {generation} in state {self.state.value}: expected {lowest} or more")
+        return generation
+
+    def _check_coordinator(self) -> None:
+        if not self.group_id and self._members:
+            raise self._fault("members: expected a group id that is not empty")
+        broker = self._cluster.leader_of(self.partition)
+        coordinator = None if broker is None else broker.coordinator
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE if coordinator is None else coordinator.error_for(self.group_id)
+        if error and self.state not in (GroupState.STABLE, GroupState.EMPTY):
+            raise self._fault(f"state {self.state.value}: expected a coordinator that is at work, not {error.name}")
+        if coordinator is not None and coordinator.group(self.group_id) is not None:
+            raise self._fault("it is there already")
+
+    def _check_ids(self) -> None:
+        ids = [each for member in self._members for each in (member.member_id, member.instance_id) if each is not None]
+        twice = [each for each, count in Counter(ids).items() if count > 1]
+        if twice:
+            raise self._fault(f"id {twice[0]!r}: expected each member id and instance id once")
+
+    # Offsets
+
+    def _offsets(self) -> dict[TopicPartition, int]:
+        lag = self._seed.lag
+        if isinstance(lag, int):
+            if self._seed.topics is None:
+                raise self._fault(f"lag={lag}: expected topics with it, or a lag for each partition")
+            partitions = [each for name in self._seed.topics for each in self._topic_partitions(name)]
+            lags = {(each.topic.name, each.index): lag for each in partitions}
+        else:
+            lags = {self._topic_partition(name): behind for name, behind in (lag or {}).items()}
+        found = {place: self._behind_end(place, behind) for place, behind in lags.items()}
+        return found | {self._topic_partition(name): offset for name, offset in (self._seed.offsets or {}).items()}
+
+    def _behind_end(self, place: TopicPartition, lag: int) -> int:
+        end = self._topic_partitions(place[0])[place[1]].log.log_end_offset
+        if not 0 <= lag <= end:
+            raise self._fault(f"lag={lag} of {place[0]}-{place[1]}: expected 0 to {end}, the end of its log")
+        return end - lag
+
+    def _topic_partitions(self, name: str) -> list[Partition]:
+        topic = self._cluster.topics.get(name)
+        if topic is None:
+            known = ", ".join(each.name for each in self._cluster.visible_topics())
+            raise self._fault(f"no topic {name!r}: expected one of {known}")
+        return topic.partitions
+
+    def _topic_partition(self, name: PartitionName) -> TopicPartition:
+        topic, _, number = name.rpartition("-") if isinstance(name, str) else (name[0], "", str(name[1]))
+        if not topic or not number.isdecimal():
+            raise self._fault(f"partition {name!r}: expected a topic and a number, such as 'orders-0'")
+        count = len(self._topic_partitions(topic))
+        if int(number) >= count:
+            raise self._fault(f"partition {topic}-{number}: expected 0 to {count - 1}")
+        return topic, int(number)
+
+    # Members
+
+    def _assign(self, assigned: Mapping[str, list[TopicPartition]]) -> list[list[TopicPartition]]:
+        """Return the partitions of each member, in the order of the members."""
+        names = [_names_of(member) for member in self._members]
+        for name in assigned:
+            if sum(name in each for each in names) != 1:
+                raise self._fault(f"assignment of {name!r}: expected one member's client id, instance id or member id")
+        if assigned:
+            return [[place for name in each for place in assigned.get(name, ())] for each in names]
+        counts = {name: len(self._topic_partitions(name)) for name in self._topics}
+        return assign_partitions(self._seed.protocol, counts, len(self._members))
+
+    # Records
+
+    def records(self, now_ms: float) -> Iterable[Record]:
+        """Return the records of the group."""
+        is_empty = self.state in _WITHOUT_MEMBERS
+        members = tuple(self._member_values())
+        generation = self.generation - (self.state is GroupState.COMPLETING_REBALANCE)
+        value = GroupValue(
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            generation_id=generation,
+            protocol_name=None if is_empty else self._seed.protocol,
+            leader=None if is_empty else members[0].member_id,
+            state_timestamp_ms=int(now_ms),
+            members=members,
+        )
+        yield GroupRecord(self.group_id, value)
+        for (topic, index), offset in self.offsets.items():
+            committed = CommittedOffset(offset=offset, commit_timestamp_ms=int(now_ms))
+            yield OffsetRecord(self.group_id, topic, index, committed)
+
+    def _member_values(self) -> Iterable[MemberValue]:
+        subscription = subscription_bytes(tuple(self._topics))
+        for member, places in zip(self._members, self._assignments, strict=True):
+            client_id = member.client_id or ""
+            yield MemberValue(
+                member_id=member.member_id or f"{member.instance_id or client_id}-{uuid_text(self._cluster.new_id())}",
+                instance_id=member.instance_id,
+                client_id=client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.session_timeout_ms,
+                subscription=subscription,
+                assignment=assignment_bytes(tuple(places)),
+            )
+
+
+def seed_groups(cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: float) -> None:
+    """Create groups: write one batch to each partition of __consumer_offsets, and bring the groups to their states.
+
+    Raises:
+        ConfigError: A group cannot be created like this, or exists already; then none of them is created.
+    """
+    planned = [SeedPlan(cluster, seed) for seed in seeds]
+    taken: dict[str, None] = {}
+    for plan in planned:
+        if plan.group_id in taken:
+            raise ConfigError(f"group {plan.group_id!r}: it is seeded twice")
+        taken[plan.group_id] = None
+    batches: dict[int, list[Record]] = {}
+    for plan in planned:
+        batches.setdefault(plan.partition.index, []).extend(plan.records(now_ms))
+    cluster.now_ms = now_ms
+    for index, records in batches.items():
+        _load(cluster, cluster.offsets_partition(index), records, now_ms)
+    for plan in planned:
+        _finish(cluster, plan, now_ms)
+
+
+def _load(cluster: Cluster, partition: Partition, records: list[Record], now_ms: float) -> None:
+    """Write records, and load them into the coordinator, unless it is still loading the whole log."""
+    cluster.append_records(partition, records)
+    broker = cluster.leader_of(partition)
+    if broker is not None and not broker.coordinator.error_for(records[0].group_id):
+        broker.coordinator.add_groups(replay(records), now_ms)
+
+
+def _finish(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
+    """Bring a group that was loaded to its state, as clients and administrators would."""
+    if plan.state in (GroupState.STABLE, GroupState.EMPTY):
+        return
+    broker = cluster.leader_of(plan.partition)
+    assert broker is not None, "checked by the plan"
+    coordinator = broker.coordinator
+    if plan.state is GroupState.DEAD:
+        coordinator.delete_group(plan.group_id, now_ms, lambda error: None)
+        return
+    group = controls.group_of(coordinator, plan.group_id)
+    controls.force_rebalance(coordinator, group, now_ms)
+    if plan.state is GroupState.COMPLETING_REBALANCE:
+        controls.rejoin_all(coordinator, group, now_ms)
+
+
+def _member_seeds(seed: GroupSeed) -> list[MemberSeed]:
+    members: list[MemberSeed] = []
+    count = seed.members if isinstance(seed.members, int) else len(seed.members)
+    if not 0 <= count <= MAX_MEMBERS:
+        raise ConfigError(f"group {seed.group_id!r}: members={count}, expected 0 to {MAX_MEMBERS}")
+    given = [MemberSeed()] * count if isinstance(seed.members, int) else seed.members
+    for number, member in enumerate(given, 1):
+        if isinstance(member, str):
+            member = MemberSeed(client_id=member)
+        elif not isinstance(member, MemberSeed):
+            member = _member_of(member, f"group {seed.group_id!r}: member {number}")
+        if member.client_id is None:
+            member = replace(member, client_id=f"consumer-{seed.group_id}-{number}")
+        members.append(member)
+    return members
+
+
+def _member_of(table: object, where: str) -> MemberSeed:
+    """Read a member from JSON or TOML.
+
+    Raises:
+        ConfigError: It is no table, or a key or value is not valid.
+    """
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where}={table!r}, expected a client id or a table")
+    kinds = {each.name: int if each.name.endswith("_ms") else str for each in fields(MemberSeed)}
+    for name, value in table.items():
+        if name not in kinds:
+            raise ConfigError(f"{where}: unknown {name}={value!r}, expected one of {', '.join(kinds)}")
+        if type(value) is not kinds[name]:
+            expected = "a whole number" if kinds[name] is int else "text"
+            raise ConfigError(f"{where}: {name}={value!r}, expected {expected}")
+    return MemberSeed(**table)
+
+
+def _names_of(member: MemberSeed) -> list[str]:
+    return [name for name in (member.client_id, member.instance_id, member.member_id) if name is not None]
+
+
+def assign_partitions(protocol: str, counts: Mapping[str, int], members: int) -> list[list[TopicPartition]]:
+    """Assign the partitions of topics to members that all subscribe to them.
+
+    Args:
+        protocol: "range" gives each member consecutive partitions, as `RangeAssignor` does to members in this order;
+            any other name distributes them round-robin.
+        counts: The number of partitions of each topic.
+        members: The number of members.
+    """
+    if not members:
+        return []
+    return _range(counts, members) if protocol == "range" else _round_robin(counts, members)
+
+
+def _range(counts: Mapping[str, int], members: int) -> list[list[TopicPartition]]:
+    assigned: list[list[TopicPartition]] = [[] for _ in range(members)]
+    for topic, count in counts.items():
+        size, extra = divmod(count, members)
+        start = 0
+        for rank, partitions in enumerate(assigned):
+            stop = start + size + (rank < extra)
+            partitions += [(topic, index) for index in range(start, stop)]
+            start = stop
+    return assigned
+
+
+def _round_robin(counts: Mapping[str, int], members: int) -> list[list[TopicPartition]]:
+    partitions = [(topic, index) for topic, count in counts.items() for index in range(count)]
+    return [partitions[rank::members] for rank in range(members)]
+
+
+@lru_cache(_CACHED_ENCODINGS)
+def subscription_bytes(topics: tuple[str, ...]) -> bytes:
+    """Return the encoded subscription of a member."""
+    return _with_version(ConsumerProtocolSubscription(topics=sorted(topics)))
+
+
+@lru_cache(_CACHED_ENCODINGS)
+def assignment_bytes(places: tuple[TopicPartition, ...]) -> bytes:
+    """Return the encoded assignment of a member."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(places):
+        topics.setdefault(topic, []).append(index)
+    assigned = [ConsumerTopicPartitions(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
+    return _with_version(ConsumerProtocolAssignment(assigned_partitions=assigned))
+
+
+def _with_version(message: Message) -> bytes:
+    version = message.VERSIONS.last
+    return _VERSION.pack(version) + encode(message, version)

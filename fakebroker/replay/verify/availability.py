@@ -1,0 +1,388 @@
+"""Checks that the cluster was there and answered its members for the whole replay, by Spark SQL on recorded events.
+
+The promises say how a coordinator answers, and a cluster that has died breaks none of them. These checks say that it
+answers at all. They hold for any cluster, and no workload can leave them out. Outages that the workload itself plans,
+and ends, do not count.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
+from fakebroker.errors import ErrorCode
+from fakebroker.replay.spark.tuning import as_for, settings
+from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
+
+SILENCE_US = 10_000_000
+"""How long a cluster may answer no request at all while members are waiting for an answer."""
+
+MEMBER_SILENCE_US = REQUEST_TIMEOUT_US
+"""How long a member may be without an answer at most, whatever its session timeout."""
+
+LOST_SHARE = 0.05
+"""The largest share of the requests sent that may be lost or unanswered."""
+
+SETTLING_US = BOUND_US
+"""For how long after an event of the workload, or after the outage that it began, requests may be lost."""
+
+MOST_LISTED = 5
+"""How many failures of one check are listed; all are counted."""
+
+_TAKES_ANSWERS = ("drop", "silent", "delay_s", "cut_bytes")
+"""Options of the event `fail` by which an answer is late or missing."""
+_OF_SOME = ("nth", "every", "probability", "times")
+"""Its options by which only some requests meet the fault."""
+
+_MOST_NAMES = 5
+_NEVER_US = 2**62
+
+
+class Outage(NamedTuple):
+    """A span of time in which the workload's own events keep a broker from answering.
+
+    Attributes:
+        broker: Node id; None for all of them, or for some that are not known.
+        from_s: Its start, in seconds from the start of the replay.
+        until_s: When it ends, for clients, too; None if the workload never ends it, infinite if it may take answers
+            away now and then.
+        is_fault: Whether the broker is up and a fault takes answers away.
+    """
+
+    broker: int | None
+    from_s: float
+    until_s: float | None = None
+    is_fault: bool = False
+
+
+def planned_outages(timeline: Sequence[Mapping[str, Any]]) -> list[Outage]:
+    """The outages that the events of a replay began, as far as these were done.
+
+    Args:
+        timeline: Events as in `timeline.Told`.
+    """
+    done = sorted((event for event in timeline if event["done"]), key=lambda event: float(event["at_s"]))
+    outages = []
+    for index, event in enumerate(done):
+        later = done[index + 1 :]
+        outage = _outage(event)
+        if outage is not None:
+            ends = [outage.until_s, *(float(each["at_s"]) for each in later if _ends(each, event))]
+            until_s = min((end + _lasts_s(event) for end in ends if end is not None), default=None)
+            outages.append(outage._replace(until_s=until_s))
+    return outages
+
+
+def _outage(event: Mapping[str, Any]) -> Outage | None:
+    """What an event begins; `until_s` is set only where the event itself says when that ends."""
+    at_s = float(event["at_s"])
+    match event["do"]:
+        case "stop_broker":
+            return Outage(event["node_id"], at_s)
+        case "set_broker":
+            return Outage(event["node_id"], at_s, is_fault=True)
+        case "move_coordinator" | "move_offsets_partition" if event.get("to") in (None, "none"):
+            return Outage(None, at_s)
+        case "fail" if any(event.get(what) for what in _TAKES_ANSWERS):
+            from_s, for_s = at_s + float(event.get("after_s", 0.0)), event.get("for_s")
+            until_s = None if for_s is None else from_s + float(for_s)
+            if any(event.get(which) is not None for which in _OF_SOME):
+                until_s = inf  # it meets some requests only: the rest of the replay is what the workload is about
+            return Outage(event.get("broker"), from_s, until_s, is_fault=True)
+    return None
+
+
+def _lasts_s(event: Mapping[str, Any]) -> float:
+    """For how long after its end an outage may be felt: a client waits that long on a connection that is silent."""
+    return REQUEST_TIMEOUT_US / 1e6 if event.get("silent") or event.get("accept") == "half_open" else 0.0
+
+
+def _ends(event: Mapping[str, Any], begun_by: Mapping[str, Any]) -> bool:
+    """Whether an event ends the outage that an earlier one began."""
+    if event["do"] == "reset":
+        return True
+    match begun_by["do"]:
+        case "stop_broker":
+            return bool(event["do"] == "start_broker" and event["node_id"] == begun_by["node_id"])
+        case "set_broker":
+            return bool(event["do"] in ("set_broker", "stop_broker") and event["node_id"] == begun_by["node_id"])
+        case "fail":
+            return bool(event["do"] == "clear_faults")
+        case _:
+            return bool(event["do"] == begun_by["do"] and event.get("to") not in (None, "none"))
+
+
+def _stopped_by() -> Iterator[str]:
+    """For each API the errors after which a member stops, as SQL."""
+    for kind, reactions in REACTIONS.items():
+        api = kind.__name__.removesuffix("Response")
+        fatal = [error for error, reaction in reactions.items() if reaction is Reaction.FATAL]
+        others = [error for error in reactions if error not in fatal]
+        if OTHERWISE[kind] is Reaction.FATAL:
+            yield f"api = '{api}' and error not in ({_codes([ErrorCode.NONE, *others])})"
+        elif fatal:
+            yield f"api = '{api}' and error in ({_codes(fatal)})"
+
+
+def _codes(errors: Sequence[ErrorCode]) -> str:
+    return ", ".join(str(int(error)) for error in errors)
+
+
+_STOPS = " or ".join(f"({each})" for each in _stopped_by())
+_RETRIABLE = _codes([ErrorCode.NONE, *(error for error in ErrorCode if error.retriable)])
+
+_BOUNDS = """
+    select coalesce(
+            min(scheduled_us) filter (where kind = 'act' and api = 'start')
+                - (select bigint(1000 * min(acts[0].at_ms)) from members),
+            min(scheduled_us)) begin_us,
+        max(greatest(sent_us, coalesce(scheduled_us + latency_us, sent_us), coalesce(until_us, sent_us))) end_us
+    from events"""
+
+# The spans of time in which a member lacks no answer: it gets one, the coordinator may let it wait (a parked request),
+# or the member is stopped or stands still by its script. `is_over` tells whether the member has stopped by itself.
+_SPANS = f"""
+    with acts as (
+        select `group`, member, api deed, scheduled_us, sent_us,
+            first(if(api = 'start', sent_us, null), true) over later next_start_us,
+            first(if(api <> 'start', sent_us, null), true) over later next_us
+        from events where kind = 'act'
+        window later as (
+            partition by `group`, member order by sent_us, scheduled_us
+            rows between 1 following and unbounded following)
+    ), timed as (
+        select a.*, 1000L * bigint(coalesce(get(filter(s.acts, each -> each.deed = a.deed
+                and abs(:begin_us + each.at_ms * 1000 - a.scheduled_us) <= 1000), 0).for_ms, 0)
+            + if(a.deed = 'zombie', session_timeout_ms + heartbeat_interval_ms, 0)) lasts_us
+        from acts a left join members s using (`group`, member)
+    )
+    select `group`, member, broker, ({_STOPS}) is_over,
+        case when {PARKED} then scheduled_us when `count` > 1 then sent_us else scheduled_us + latency_us end from_us,
+        greatest(scheduled_us + latency_us, until_us) until_us
+    from events where kind = 'request' and latency_us is not null and member is not null
+    union all
+    select `group`, member, null, null, sent_us, least(
+        coalesce(until_us, :end_us), sent_us + rebalance_timeout_ms * 1000L + {OVERDUE_US})
+    from events left join members using (`group`, member)
+    where kind = 'request' and latency_us is null and member is not null and version >= 0 and {PARKED}
+    union all
+    select `group`, member, null, if(deed = 'start', false, null), sent_us, case
+        when deed = 'start' then sent_us
+        when deed in ('leave', 'crash') then coalesce(next_start_us, {_NEVER_US})
+        else least(sent_us + lasts_us, coalesce(next_us, {_NEVER_US})) end
+    from timed"""
+
+# A group that FindCoordinator refuses for good, such as one that its members may not use, has stopped its members.
+_SILENCES = f"""
+    with gaps as (
+        select `group`, member, max(until_us) over past since_us, lead(from_us, 1, :tail_us) over line until_us,
+            last(broker, true) over past broker, coalesce(last(is_over, true) over past, false) is_over
+        from ({_SPANS})
+        window line as (partition by `group`, member order by from_us, until_us),
+            past as (partition by `group`, member order by from_us, until_us
+                rows between unbounded preceding and current row)
+    ), refusals as (
+        select place.key `group`, scheduled_us + latency_us at_us
+        from events lateral view explode(found) as place where place.error not in ({_RETRIABLE})
+    ), long as (
+        select `group`, member, broker, since_us, until_us, heartbeat_interval_ms * 1000L interval_us,
+            greatest(:pause_us, least(session_timeout_ms * 1000L + {BOUND_US}, {MEMBER_SILENCE_US})) limit_us
+        from gaps join members using (`group`, member)
+        where not is_over and until_us - since_us - heartbeat_interval_ms * 1000L > :pause_us
+    ), planned as (
+        select long.*, filter(listed, each -> (long.broker is null or each.broker is null or each.broker = long.broker)
+            and each.from_us < long.until_us and each.until_us > long.since_us) outages
+        from long left anti join refusals
+                on refusals.group = long.group and refusals.at_us between long.since_us and long.until_us
+            cross join (select sort_array(collect_list(struct(from_us, until_us, broker))) listed from outages)
+    ), parts as (
+        select `group`, member, broker, interval_us, limit_us, inline(transform(sequence(0, size(outages)), n -> struct(
+            if(n = 0, since_us, array_max(transform(slice(outages, 1, n), each -> each.until_us))) since_us,
+            coalesce(get(outages, n).from_us, until_us) until_us)))
+        from planned
+    )
+    select *, since_us + interval_us waiting_us from parts where until_us - since_us - interval_us > :pause_us"""
+"""When a member had no answer for longer than `:pause_us`, counted from when its next heartbeat was due."""
+
+_PAUSES = """
+    select since_us, until_us from (
+        select max(last_us) over (order by second) since_us, lead(first_us, 1, :end_us) over (order by second) until_us
+        from (
+            select from_us div 1000000 second, min(from_us) first_us, max(until_us) last_us from (
+                select if(`count` > 1, sent_us, scheduled_us + latency_us) from_us,
+                    greatest(scheduled_us + latency_us, until_us) until_us
+                from events where kind = 'request' and latency_us is not null
+                union all select :begin_us, :begin_us)
+            group by 1)
+    ) where until_us - since_us > :pause_us"""
+"""When no request was answered, to any client."""
+
+_OF_THE_CLUSTER = """
+    select since_us at_us, until_us, members, groups, round((until_us - since_us) / 1e6, 1) length_s,
+        count(*) over () failures
+    from (
+        select p.since_us, p.until_us, count(distinct s.group, s.member) members, count(distinct s.group) groups
+        from pauses p join silences s
+            on least(p.until_us, s.until_us) - greatest(p.since_us, s.waiting_us) > :pause_us
+        group by p.since_us, p.until_us)
+    order by at_us limit :most"""
+
+_OF_MEMBERS = """
+    select `group`, min(since_us) at_us, max(until_us) until_us, array_sort(collect_set(member)) members,
+        round(max(until_us - since_us) / 1e6, 1) length_s, max_by(broker, until_us - since_us) broker,
+        min_by((since_us - :begin_us) / 1e6, since_us - until_us) from_s, sum(count(distinct member)) over () failures
+    from silences where until_us - waiting_us > limit_us
+    group by `group` order by at_us, `group` limit :most"""
+
+# Members that stop lose what they wait for, and what was sent shortly before the end may not be answered yet.
+_LOST = f"""
+    with missing as (
+        select `group`, member, api, `count`, lost, sent_us, coalesce(until_us, :end_us) ended_us
+        from events where kind = 'request' and latency_us is null and version >= 0
+    ), counted as (
+        select missing.* from missing left join members using (`group`, member)
+        where lost or ended_us - sent_us > if({PARKED}, rebalance_timeout_ms * 1000L + {OVERDUE_US}, {BOUND_US})
+    )
+    select api, sum(`count`) requests from counted c
+        left anti join (select `group`, member, api deed, sent_us at_us from events where kind = 'act') a
+            on a.group = c.group and a.member = c.member and a.at_us between c.sent_us and c.ended_us
+            and ({PARKED} or a.deed <> 'leave')
+        left anti join disturbances d on d.from_us <= c.ended_us and d.until_us >= c.sent_us
+    group by api order by requests desc, api"""
+
+
+def check_availability(
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    *,
+    is_reachable: bool = True,
+    timeline: Sequence[Mapping[str, Any]] = (),
+    speed: float = 1.0,
+    is_simulated: bool = False,
+) -> list[dict[str, Any]]:
+    """Check that a cluster answered.
+
+    Args:
+        events: Rows as in `events.Event`; read several times.
+        members: Rows as in `script.Script`.
+        is_reachable: Whether the cluster could be reached after the last member had left.
+        timeline: The events of the workload, as in `timeline.Told`.
+        speed: How many times as fast as real time the members' clock ran.
+        is_simulated: Whether the replay was in memory, where interrupted simulations end at different times.
+
+    Returns:
+        For each check its `name`, the `check` as a sentence, whether it `passed`, how many `failures` there were, and
+        the first `violations`: `group` and `members` where it is about some, `at_us`, `until_us` and `what`.
+    """
+    pause_us = round(SILENCE_US * (1.0 if is_simulated else max(1.0, speed)))
+    with settings(spark, as_for(events)):
+        events.createOrReplaceTempView("events")
+        members.createOrReplaceTempView("members")
+        (bounds,) = spark.sql(_BOUNDS).collect()
+        begin_us, end_us = bounds["begin_us"] or 0, bounds["end_us"] or 0
+        _create_outages(spark, planned_outages(timeline), timeline, begin_us)
+        when = {"pause_us": pause_us, "begin_us": begin_us, "end_us": end_us}
+        silences = spark.sql(_SILENCES, {**when, "tail_us": None if is_simulated else end_us}).cache()
+        pauses, groups = [], []
+        try:
+            if silences.count():
+                silences.createOrReplaceTempView("silences")
+                spark.sql(_PAUSES, when).createOrReplaceTempView("pauses")
+                most = {"most": MOST_LISTED}
+                pauses = spark.sql(_OF_THE_CLUSTER, {"pause_us": pause_us, **most}).collect()
+                groups = spark.sql(_OF_MEMBERS, {"begin_us": begin_us, **most}).collect()
+        finally:
+            silences.unpersist()
+        lost = {row["api"]: row["requests"] for row in spark.sql(_LOST, {"end_us": end_us}).collect()}
+        sent = spark.sql("select sum(`count`) n from events where kind = 'request' and version >= 0").collect()[0]["n"]
+    return [
+        _check(
+            "reachable",
+            "The cluster can be reached at the end of the replay.",
+            0 if is_reachable else 1,
+            [] if is_reachable else [{"what": "no broker could be reached after the last member had left"}],
+        ),
+        _check(
+            "cluster-answers",
+            f"While members wait for answers, the cluster answers at least one request every {pause_us / 1e6:g} s.",
+            pauses[0]["failures"] if pauses else 0,
+            [
+                {
+                    "at_us": row["at_us"],
+                    "until_us": row["until_us"],
+                    "what": f"no request was answered for {row['length_s']} s, from second "
+                    f"{(row['at_us'] - begin_us) / 1e6:.1f} on, with {_counted(row['members'], 'member')} of "
+                    f"{_counted(row['groups'], 'group')} waiting",
+                }
+                for row in pauses
+            ],
+        ),
+        _check(
+            "members-answered",
+            f"No member waits for an answer for longer than its session timeout and {BOUND_US // 1_000_000} s, or for "
+            f"longer than {max(MEMBER_SILENCE_US, pause_us) / 1e6:g} s.",
+            groups[0]["failures"] if groups else 0,
+            [
+                {
+                    "group": row["group"],
+                    "members": row["members"][:_MOST_NAMES],
+                    "at_us": row["at_us"],
+                    "until_us": row["until_us"],
+                    "what": f"{_counted(len(row['members']), 'member')} of {row['group']} without an answer for up to "
+                    f"{row['length_s']} s, from second {row['from_s']:.1f} on"
+                    + ("" if row["broker"] is None else f"; last answer from broker {row['broker']}"),
+                }
+                for row in groups
+            ],
+        ),
+        _check_lost(lost, sent or 0),
+    ]
+
+
+def _check(name: str, sentence: str, failures: int, violations: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "check": sentence,
+        "passed": not failures,
+        "failures": failures,
+        "violations": violations,
+    }
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _check_lost(lost: Mapping[str, int], sent: int) -> dict[str, Any]:
+    count = sum(lost.values())
+    is_over = count > LOST_SHARE * sent
+    apis = ", ".join(f"{n:,} {api}" for api, n in lost.items())
+    what = f"{count:,} of {sent:,} requests were lost or unanswered ({count / max(sent, 1):.1%}): {apis}"
+    return _check(
+        "requests-answered",
+        f"At most {LOST_SHARE:.0%} of the requests sent are lost or unanswered.",
+        count if is_over else 0,
+        [{"what": what}] if is_over else [],
+    )
+
+
+def _create_outages(
+    spark: SparkSession, outages: Sequence[Outage], timeline: Sequence[Mapping[str, Any]], begin_us: int
+) -> None:
+    """Make the views `outages`, which are those that end, and `disturbances`, in which requests may be lost."""
+
+    def at_us(moment_s: float) -> int:
+        return _NEVER_US if moment_s == inf else begin_us + round(moment_s * 1e6)
+
+    ended = [(each.broker, at_us(each.from_s), at_us(each.until_s)) for each in outages if each.until_s is not None]
+    disturbed = [
+        *((from_us, until_us + SETTLING_US) for _, from_us, until_us in ended),
+        *((at_us(each.from_s), _NEVER_US) for each in outages if each.until_s is None and each.is_fault),
+        *((at_us(event["at_s"]), at_us(event["at_s"]) + SETTLING_US) for event in timeline if event["done"]),
+    ]
+    times = "from_us bigint, until_us bigint"
+    spark.createDataFrame(ended, f"broker int, {times}").createOrReplaceTempView("outages")
+    spark.createDataFrame(disturbed, times).createOrReplaceTempView("disturbances")

@@ -1,0 +1,408 @@
+"""The compacted log against a plain list of all that was appended; and how much it holds and does at a time."""
+
+import random
+import sys
+from collections.abc import Iterable
+from dataclasses import fields
+
+import pytest
+from crc32c import crc32c
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from fakebroker.cluster.logs.compactor import DEFAULT_WINDOW_RECORDS, STEP_RECORDS, SWEEP_FACTOR, Compactor
+from fakebroker.cluster.logs.partition_log import EpochEndOffset, PartitionLog, TimestampAndOffset
+from fakebroker.protocol.compression import Compression
+from fakebroker.protocol.records import (
+    Record,
+    RecordBatch,
+    TimestampType,
+    decode_records,
+    encode_batch,
+    split_batches,
+)
+
+Pair = tuple[bytes | None, bytes | None]
+
+KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"e"])
+PAIRS = st.tuples(KEYS | st.none(), st.binary(max_size=3) | st.none())
+ALL = 2**31
+
+
+def a_batch(*pairs: Pair, timestamp_ms: int = 0, compression: Compression = Compression.NONE) -> bytes:
+    """A batch with a record for each key and value."""
+    records = [Record(offset, timestamp_ms, key, value) for offset, (key, value) in enumerate(pairs)]
+    return encode_batch(records, compression=compression)
+
+
+def batches_of(log: PartitionLog) -> list[RecordBatch]:
+    return split_batches(log.read(log.log_start_offset, ALL))
+
+
+def records_of(log: PartitionLog) -> list[Record]:
+    return [record for batch in batches_of(log) for record in decode_records(batch)]
+
+
+def last_values(records: Iterable[Record]) -> dict[bytes, bytes]:
+    """What a reader knows in the end: the last value of each key, unless it is a tombstone."""
+    last = {record.key: record.value for record in records}
+    return {key: value for key, value in last.items() if key is not None and value is not None}
+
+
+def fill(log: PartitionLog, key: bytes, count: int) -> None:
+    """Append records of one key, each in a batch of its own."""
+    for number in range(count):
+        log.append(a_batch((key, b"%d" % number)), leader_epoch=0)
+
+
+class CompactedLogMachine(RuleBasedStateMachine):
+    """Runs a log beside a list of the batches that were appended to it, none of them ever dropped but by truncation."""
+
+    @initialize(window_records=st.sampled_from([1, 5, 40]), window_bytes=st.sampled_from([1, 300, ALL]))
+    def start(self, window_records: int, window_bytes: int) -> None:
+        self.log = PartitionLog(compactor=Compactor(window_records, window_bytes))
+        self.window_records = window_records
+        self.window_bytes = window_bytes
+        self.window_start = 0
+        self.appended: list[RecordBatch] = []
+        self.leader_epoch = 0
+
+    @rule(
+        batches=st.lists(st.lists(PAIRS, min_size=1, max_size=6), min_size=1, max_size=20),
+        compression=st.sampled_from([Compression.NONE, Compression.GZIP]),
+        new_epoch=st.booleans(),
+    )
+    def append(self, batches: list[list[Pair]], compression: Compression, new_epoch: bool) -> None:
+        self.leader_epoch += new_epoch
+        for pairs in batches:
+            end_offset = self.log.log_end_offset
+            batch = a_batch(*pairs, timestamp_ms=end_offset, compression=compression)
+            assert self.log.append(batch, self.leader_epoch) == end_offset
+            (stored,) = split_batches(self.log.read(end_offset, ALL))
+            assert stored.data[16:] == batch[16:]
+            self.appended.append(stored)
+            self.fill_window()
+
+    def fill_window(self) -> None:
+        """Move the offset from which on nothing may be missing. Of a window in bytes, the newest batch is certain."""
+        newest, end_offset = self.appended[-1].base_offset, self.log.log_end_offset
+        certain = end_offset - self.window_records if self.window_bytes == ALL else newest
+        self.window_start = max(self.window_start, certain)
+
+    @rule(data=st.data())
+    def truncate_within_the_window(self, data: st.DataObject) -> None:
+        offset = data.draw(st.integers(self.window_start, self.log.log_end_offset))
+        self.log.truncate_to(offset)
+        self.appended = [batch for batch in self.appended if batch.last_offset < offset]
+        expected = last_values(record for batch in self.appended for record in decode_records(batch))
+        assert last_values(records_of(self.log)) == expected
+        if self.log.log_end_offset < self.window_start:
+            # The window is empty, and the records right before it were superseded and are gone.
+            self.appended = batches_of(self.log)
+            self.window_start = self.log.log_end_offset
+
+    @rule(data=st.data())
+    def truncate_anywhere(self, data: st.DataObject) -> None:
+        offset = data.draw(st.integers(0, self.log.log_end_offset))
+        held = batches_of(self.log)
+        self.log.truncate_to(offset)
+        self.window_start = self.log.log_end_offset
+        # What it had superseded may be gone, so that the list starts anew from what is left.
+        self.appended = [batch for batch in held if batch.last_offset < offset]
+        assert [batch.data for batch in batches_of(self.log)] == [batch.data for batch in self.appended]
+
+    @rule(data=st.data(), max_bytes=st.integers(0, 500), at_least_one=st.booleans())
+    def read(self, data: st.DataObject, max_bytes: int, at_least_one: bool) -> None:
+        offset = data.draw(st.integers(0, self.log.log_end_offset))
+        expected = b""
+        for batch in batches_of(self.log):
+            if batch.last_offset < offset:
+                continue
+            if len(expected) + batch.size_bytes > max_bytes and (expected or not at_least_one):
+                break
+            expected += batch.data
+        assert self.log.read(offset, max_bytes, at_least_one=at_least_one) == expected
+
+    @rule(timestamp_ms=st.integers(-1, 500))
+    def timestamps(self, timestamp_ms: int) -> None:
+        held = [
+            TimestampAndOffset(record.offset, record.timestamp_ms, batch.partition_leader_epoch)
+            for batch in batches_of(self.log)
+            for record in decode_records(batch)
+        ]
+        found = [item for item in held if item.timestamp_ms >= timestamp_ms]
+        assert self.log.offset_for_timestamp(timestamp_ms) == (found[0] if found else None)
+        assert self.log.max_timestamp() == max(held, key=lambda item: (item.timestamp_ms, -item.offset), default=None)
+
+    @invariant()
+    def what_is_held_is_what_was_appended(self) -> None:
+        appended = {record.offset: record for batch in self.appended for record in decode_records(batch)}
+        held = records_of(self.log)
+        offsets = [record.offset for record in held]
+        assert offsets == sorted(set(offsets))
+        assert held == [appended[offset] for offset in offsets]
+
+    @invariant()
+    def no_last_value_is_lost_and_no_deleted_key_is_back(self) -> None:
+        appended = [record for batch in self.appended for record in decode_records(batch)]
+        held = records_of(self.log)
+        for end in range(self.window_start, self.log.log_end_offset + 1):
+            assert last_values(record for record in held if record.offset < end) == last_values(
+                record for record in appended if record.offset < end
+            )
+
+    @invariant()
+    def the_window_is_whole(self) -> None:
+        expected = [batch.data for batch in self.appended if batch.last_offset >= self.window_start]
+        held = [batch.data for batch in batches_of(self.log) if batch.last_offset >= self.window_start]
+        assert held == expected
+
+    @invariant()
+    def the_end_is_behind_the_newest_batch(self) -> None:
+        newest_end = self.appended[-1].last_offset + 1 if self.appended else 0
+        assert self.log.log_end_offset == newest_end
+
+    @invariant()
+    def batches_are_sound(self) -> None:
+        held = batches_of(self.log)
+        assert self.log.size_bytes == sum(batch.size_bytes for batch in held)
+        for batch in held:
+            assert crc32c(batch.data[21:]) == batch.crc
+
+
+CompactedLogMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=15)
+TestCompactedLog = CompactedLogMachine.TestCase
+
+
+def test_a_tombstone_goes_after_what_it_deletes() -> None:
+    log = PartitionLog(compactor=Compactor(window_records=1))
+    log.append(a_batch((b"gone", b"1")), leader_epoch=0)
+    log.append(a_batch((b"gone", None)), leader_epoch=0)
+    seen = []
+    for _ in range(4 * STEP_RECORDS):
+        fill(log, b"other", 1)
+        values = tuple(record.value for record in records_of(log) if record.key == b"gone")
+        if values not in seen:
+            seen.append(values)
+    assert seen == [(b"1", None), ()]
+
+
+def test_a_tombstone_is_there_for_as_long_as_it_is_in_the_window() -> None:
+    log = PartitionLog(compactor=Compactor(window_records=1_000))
+    log.append(a_batch((b"gone", None)), leader_epoch=0)
+    fill(log, b"other", 999)
+    assert records_of(log)[0].value is None
+
+
+def test_records_without_a_key_are_not_kept() -> None:
+    log = PartitionLog(compactor=Compactor(window_records=1))
+    log.append(a_batch((None, b"1"), (b"a", b"2")), leader_epoch=0)
+    fill(log, b"b", 4 * STEP_RECORDS)
+    assert records_of(log)[0] == Record(1, 0, b"a", b"2")
+
+
+def test_offsets_stay_and_the_log_start_offset_too() -> None:
+    log = PartitionLog(compactor=Compactor(window_records=1))
+    log.append(a_batch((b"first", b"1")), leader_epoch=3)
+    fill(log, b"a", 1_000)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 1_001)
+    (first, second, *_) = batches_of(log)
+    assert (first.base_offset, first.partition_leader_epoch) == (0, 3)
+    assert second.base_offset > 500
+    assert split_batches(log.read(1, 0)) == [second]
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_a_batch_that_loses_records_keeps_the_rest_of_its_header(compression: Compression) -> None:
+    records = [Record(0, 70, b"a", b"1"), Record(1, 90, b"kept", b"2", (("h", b"v"),)), Record(2, 80, b"a", b"3")]
+    batch = encode_batch(
+        records,
+        compression=compression,
+        producer_id=5,
+        producer_epoch=6,
+        base_sequence=7,
+        timestamp_type=TimestampType.LOG_APPEND_TIME,
+        is_transactional=True,
+        is_control=True,
+    )
+    log = PartitionLog(compactor=Compactor(window_records=1))
+    fill(log, b"x", 10)
+    log.append(batch, leader_epoch=4)
+    fill(log, b"a", 8 * STEP_RECORDS)
+
+    swept = next(batch for batch in batches_of(log) if batch.last_offset >= 10)
+    original = RecordBatch.from_bytes(batch)
+    assert decode_records(swept) == [Record(11, 90, b"kept", b"2", (("h", b"v"),))]
+    assert (swept.base_offset, swept.partition_leader_epoch) == (10, 4)
+    assert (swept.attributes, swept.producer_id, swept.producer_epoch) == (original.attributes, 5, 6)
+    assert (swept.base_sequence, swept.max_timestamp_ms) == (7, 90)
+
+
+def test_truncating_within_the_window_brings_back_what_was_superseded() -> None:
+    log = PartitionLog(compactor=Compactor())
+    log.append(a_batch((b"a", b"old")), leader_epoch=0)
+    fill(log, b"b", 10_000)
+    log.append(a_batch((b"a", b"new")), leader_epoch=1)
+    fill(log, b"b", DEFAULT_WINDOW_RECORDS - 1)
+    assert last_values(records_of(log))[b"a"] == b"new"
+
+    log.truncate_to(10_001)
+
+    assert last_values(records_of(log))[b"a"] == b"old"
+    assert log.log_end_offset == 10_001
+    assert log.epochs.end_offset_for(0, 10_001) == EpochEndOffset(0, 10_001)
+    assert log.epochs.end_offset_for(1, 10_001) == EpochEndOffset(-1, -1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_long_history_with_truncations(seed: int) -> None:
+    """Long enough for passes that go on while records are superseded, and are cut off by truncations."""
+    chance = random.Random(seed)
+    log = PartitionLog(compactor=Compactor(window_records=50))
+    appended: list[Record] = []
+    for step in range(8_000):
+        key, value = b"%d" % chance.randrange(400), chance.choice([b"1", b"2", None])
+        offset = log.append(a_batch((key, value)), leader_epoch=0)
+        appended.append(Record(offset, 0, key, value))
+        if step % 200 == 199:
+            assert last_values(records_of(log)) == last_values(appended)
+        if step % 1_000 == 999:
+            log.truncate_to(log.log_end_offset - chance.choice([20, 300, 600]))
+            appended = records_of(log)
+
+
+def test_a_batch_is_truncated_as_a_whole() -> None:
+    log = PartitionLog(compactor=Compactor())
+    log.append(a_batch((b"a", b"1"), (b"b", b"1")), leader_epoch=0)
+    log.append(a_batch((b"a", b"2"), (b"b", b"2")), leader_epoch=0)
+    log.truncate_to(3)
+    assert log.log_end_offset == 2
+    assert last_values(records_of(log)) == {b"a": b"1", b"b": b"1"}
+
+
+def test_truncating_to_the_start_leaves_an_empty_log_that_goes_on() -> None:
+    log = PartitionLog(compactor=Compactor(window_records=1))
+    fill(log, b"a", 1_000)
+    log.truncate_to(0)
+    assert (log.log_end_offset, log.size_bytes, records_of(log)) == (0, 0, [])
+    fill(log, b"a", 1_000)
+    assert last_values(records_of(log)) == {b"a": b"999"}
+    assert len(records_of(log)) < 4 * STEP_RECORDS
+
+
+def test_records_are_not_deleted_from_the_start() -> None:
+    log = PartitionLog(compactor=Compactor())
+    fill(log, b"a", 3)
+    with pytest.raises(ValueError, match="truncate before offset 1: a compacted log"):
+        log.truncate_before(1)
+
+
+@pytest.mark.parametrize("offset", [-1, 4])
+def test_truncating_out_of_range_is_an_error(offset: int) -> None:
+    log = PartitionLog(compactor=Compactor())
+    fill(log, b"a", 3)
+    with pytest.raises(ValueError, match=f"offset {offset}, expected 0 to 3"):
+        log.truncate_to(offset)
+
+
+def test_the_window_is_bounded_in_bytes_too() -> None:
+    log = PartitionLog(compactor=Compactor(window_records=1_000_000, window_bytes=10_000))
+    for _ in range(100):
+        log.append(a_batch((b"a", bytes(3_000))), leader_epoch=0)
+    # The window, what has left it and waits for a pass, and what a pass leaves for the next one.
+    assert log.size_bytes < 5 * 10_000
+    assert len(batches_of(log)) >= 4
+
+
+COMMIT_KEYS = 1_000
+COMMITS = [a_batch((b"\0\1\0\5group\0\6orders%04d" % number, bytes(30))) for number in range(COMMIT_KEYS)]
+MOST_RECORDS = DEFAULT_WINDOW_RECORDS + STEP_RECORDS + 3 * COMMIT_KEYS
+"""What a log with so many live records holds at most: its window, and up to twice as many superseded ones."""
+
+
+def key_of(number: int) -> int:
+    """Which key a commit is of: all of them, in an order that has no short period."""
+    return number * number * 7919 % 999_983 % COMMIT_KEYS
+
+
+def test_many_commits_of_a_thousand_keys_are_bounded() -> None:
+    compactor = Compactor()
+    log = PartitionLog(compactor=compactor)
+    for number in range(200_000):
+        log.append(COMMITS[key_of(number)], leader_epoch=0)
+        if number % 500 == 0:
+            assert log.size_bytes <= MOST_RECORDS * len(COMMITS[0])
+            # Looks inside: what is kept about the records is bounded with them.
+            assert len(log._batches) <= MOST_RECORDS
+            assert len(compactor._superseded) + len(compactor._dropping) <= 2 * COMMIT_KEYS
+    assert log.log_end_offset == 200_000
+    assert len(last_values(records_of(log))) == COMMIT_KEYS
+
+
+class CountingCompactor(Compactor):
+    """Counts the records that compaction looks at. Looks inside: nothing outside tells how much is done at a time."""
+
+    __slots__ = ("looked_at",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_at = 0
+
+    def _leave_window(self, batch: RecordBatch) -> None:
+        self.looked_at += batch.record_count
+        super()._leave_window(batch)
+
+    def _swept(self, batch: RecordBatch) -> RecordBatch | None:
+        self.looked_at += batch.record_count
+        return super()._swept(batch)
+
+
+@pytest.mark.parametrize("keys", [10, 1_000, 20_000])
+def test_no_append_does_work_that_grows_with_the_log(keys: int) -> None:
+    compactor = CountingCompactor()
+    log = PartitionLog(compactor=compactor)
+    most = 0
+    for number in range(3 * keys + 5_000):
+        before = compactor.looked_at
+        log.append(a_batch((b"%d" % (number % keys), b"")), leader_epoch=0)
+        most = max(most, compactor.looked_at - before)
+    assert 0 < most <= (1 + SWEEP_FACTOR) * STEP_RECORDS
+
+
+def test_a_small_append_behind_a_large_batch_does_the_work_of_that_batch_at_most() -> None:
+    compactor = CountingCompactor()
+    log = PartitionLog(compactor=compactor)
+    large = a_batch(*[(b"%d" % number, b"") for number in range(2_000)])
+    most = 0
+    for round_ in range(20):
+        log.append(large, leader_epoch=0)
+        for number in range(1_000):
+            before = compactor.looked_at
+            log.append(a_batch((b"%d" % (number * (round_ + 1) % 2_000), b"")), leader_epoch=0)
+            most = max(most, compactor.looked_at - before)
+    assert most <= 2 * 2_000 + (1 + SWEEP_FACTOR) * STEP_RECORDS
+
+
+def held_bytes(log: PartitionLog) -> int:
+    """The memory of a log's records and of what it keeps about them. Looks inside: it is not to be had otherwise."""
+    compactor = log._compactor
+    assert compactor is not None
+    held: list[object] = [log._batches, compactor._last_offsets, compactor._superseded, compactor._dropping]
+    held += [*compactor._last_offsets, *compactor._last_offsets.values(), *compactor._superseded, *compactor._dropping]
+    for batch in log._batches:
+        held += [batch, *(getattr(batch, field.name) for field in fields(batch))]
+    return sum(map(sys.getsizeof, held))
+
+
+@pytest.mark.slow
+def test_a_million_commits_of_a_thousand_keys_stay_under_50_megabytes() -> None:
+    partitions = 50
+    logs = [PartitionLog(compactor=Compactor()) for _ in range(partitions)]
+    most_bytes = 0
+    for number in range(1_000_000):
+        key = key_of(number)
+        logs[key % partitions].append(COMMITS[key], leader_epoch=0)
+        if number % 50_000 == 0:
+            most_bytes = max(most_bytes, sum(map(held_bytes, logs)))
+    assert sum(log.log_end_offset for log in logs) == 1_000_000
+    assert 500_000 < most_bytes < 50_000_000

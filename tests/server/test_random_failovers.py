@@ -1,0 +1,463 @@
+"""Random failovers of a running cluster: every call, every option, and arguments that are refused.
+
+Between the calls a client commits at every broker. A commit that the coordinator has acknowledged is found at the next
+coordinator, unless an option loses records.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from math import inf, nan
+from random import Random
+from typing import Any
+
+import pytest
+
+from fakebroker import ConfigError, FakeCluster
+from fakebroker.cluster.snapshot import Snapshot
+from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.coordinator.group.invariants import check as check_group
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from tests.server.test_reactor import join
+from tests.server.wire import Wire
+
+SEEDS, CALLS_PER_SEED = range(5), 200
+GROUP_IDS = ["c", "a", "b"]
+"""One group for each partition of __consumer_offsets, in the order of the partitions."""
+
+MAX_BROKERS = 5
+NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+_ZOMBIES = re.compile(r"Brokers? ([0-9, ]+) answers? for it as well: (?:it is a zombie|they are zombies)\.")
+
+Options = dict[str, Any]
+Call = tuple[str, tuple[Any, ...], Options]
+"""The name of a method of the cluster, and its arguments."""
+
+# Invalid arguments
+
+INVALID_TIMES = [-1, nan, inf, -inf, 10**400, "1", True, [1]]
+INVALID_FLAGS = [0, 1, "yes", None, nan]
+INVALID_OPTIONS: list[tuple[str, Any]] = [
+    *(("load_ms", value) for value in INVALID_TIMES),
+    *(("stale_ms", value) for value in [*INVALID_TIMES, None]),
+    *(("lose_tail", value) for value in [-1, 1.0, nan, inf, "1", True, None]),
+    *((name, value) for name in ("load_fails", "lose_all", "zombie") for value in INVALID_FLAGS),
+]
+INVALID_NODE_IDS = [0, -1, 99, nan, inf, -inf, 1.0, True, "1", b"1", [1]]
+INVALID_PARTITIONS = [-1, len(GROUP_IDS), nan, inf, 0.0, False, "0", None]
+
+
+def invalid_calls(up: list[int], down: list[int]) -> Iterator[tuple[Call, str]]:
+    """Yield calls that must be refused while these brokers are up and down, each with the beginning of its error."""
+    known = [*up, *down]
+    valid: list[Call] = [("rolling_restart", (), {}), ("upgrade_broker", (known[0], None), {})]
+    valid += [(name, (node_id,), {}) for name in ("stop_broker", "restart_broker", "remove_broker") for node_id in up]
+    valid += [("start_broker", (node_id,), {}) for node_id in down]
+    valid += [("move_coordinator", ("a", node_id), {}) for node_id in [*up, None]]
+    valid += [("move_offsets_partition", (0, node_id), {}) for node_id in [*up, None]]
+    for name, arguments, _ in valid:
+        for option, value in INVALID_OPTIONS:
+            yield (name, arguments, {option: value}), f"{option}={value!r}: expected "
+    for value in INVALID_FLAGS:
+        for node_id in up:
+            yield ("stop_broker", (node_id,), {"elect": value}), f"elect={value!r}: expected True or False"
+    for value in INVALID_NODE_IDS:
+        error = f"no broker {value!r}: expected one of "
+        for name in ("stop_broker", "start_broker", "restart_broker", "remove_broker"):
+            yield (name, (value,), {}), error
+        yield ("upgrade_broker", (value, None), {}), error
+        yield ("move_coordinator", ("a", value), {}), error
+        yield ("move_offsets_partition", (0, value), {}), error
+    for node_id in down:
+        error = f"broker {node_id} is down already"
+        yield ("stop_broker", (node_id,), {}), error
+        yield ("restart_broker", (node_id,), {}), error
+        yield ("move_coordinator", ("a", node_id), {}), error
+    for node_id in up:
+        yield ("start_broker", (node_id,), {}), f"broker {node_id} is up already"
+    for value in (3.9, 4, True, nan):
+        yield ("upgrade_broker", (known[0], value), {}), f"as_version={value!r}: expected a string"
+    yield ("upgrade_broker", (known[0], "9.9"), {}), "release '9.9': expected one of "
+    yield ("upgrade_broker", (known[0], None, {"Nope": None}), {}), "api_versions: unknown API 'Nope', expected one of "
+    for value in INVALID_PARTITIONS:
+        yield ("move_offsets_partition", (value, None), {}), f"partition={value!r}: expected 0 to {len(GROUP_IDS) - 1}"
+    for value in (5, None, nan, b"a", True):
+        yield ("move_coordinator", (value, None), {}), f"group_id={value!r}: expected a string"
+    if len(known) == 1:
+        yield ("remove_broker", (known[0],), {}), f"broker {known[0]} is the last one"
+
+
+# The state of the cluster
+
+
+@dataclass
+class State:
+    """The state of a cluster between two calls. Lists have one entry for each partition of __consumer_offsets.
+
+    Attributes:
+        up: Whether each broker is up, by node id.
+        ends: The log end offsets.
+        errors: The error of each broker for requests about the partition's group; NONE if it serves the group.
+        offsets: The committed offset that each broker returns, for brokers that serve the group.
+        zombies: The zombies that `explain` names.
+    """
+
+    up: dict[int, bool]
+    releases: list[object]
+    leaders: list[int]
+    epochs: list[int]
+    replicas: list[tuple[int, ...]]
+    ends: list[int]
+    errors: list[dict[int, ErrorCode]]
+    offsets: list[dict[int, int | None]]
+    zombies: list[list[int]]
+
+    @classmethod
+    def of(cls, cluster: FakeCluster) -> "State":
+        return cluster.call(lambda: cls._of(cluster))
+
+    @classmethod
+    def _of(cls, cluster: FakeCluster) -> "State":
+        core, now_ms = cluster.cluster, cluster.clock.now_ms()
+        partitions = [core.offsets_partition_of(group_id) for group_id in GROUP_IDS]
+        assert [partition.index for partition in partitions] == list(range(len(GROUP_IDS)))
+        brokers = core.brokers.values()
+        offsets: list[dict[int, int | None]] = [{} for _ in GROUP_IDS]
+        for index, group_id in enumerate(GROUP_IDS):
+            for broker in brokers:
+                error, found = broker.coordinator.fetch_offsets(group_id, [("orders", 0)], now_ms)
+                if not error:
+                    committed = found[0][2]
+                    offsets[index][broker.node_id] = committed.offset if committed else None
+        for broker in brokers:
+            for group in broker.coordinator.groups():
+                check_group(group)
+        explained = [_ZOMBIES.search(cluster.explain(group_id)) for group_id in GROUP_IDS]
+        return cls(
+            up={broker.node_id: broker.up for broker in brokers},
+            releases=[broker.release for broker in brokers],
+            leaders=[partition.leader_id for partition in partitions],
+            epochs=[partition.leader_epoch for partition in partitions],
+            replicas=[partition.replicas for partition in partitions],
+            ends=[partition.log.log_end_offset for partition in partitions],
+            errors=[{each.node_id: each.coordinator.error_for(group_id) for each in brokers} for group_id in GROUP_IDS],
+            offsets=offsets,
+            zombies=[[int(each) for each in found[1].split(", ")] if found else [] for found in explained],
+        )
+
+    def nodes(self, *, up: bool) -> list[int]:
+        """The node ids of the brokers that are up, or of those that are down."""
+        return [node_id for node_id, is_up in self.up.items() if is_up is up]
+
+    def check(self) -> None:
+        """Only leaders and zombies serve groups, and only brokers that are up are either."""
+        for index, leader_id in enumerate(self.leaders):
+            zombies = self.zombies[index]
+            assert leader_id == NO_LEADER or (self.up[leader_id] and leader_id in self.replicas[index])
+            assert leader_id not in zombies
+            assert all(self.up[node_id] for node_id in zombies)
+            for node_id, error in self.errors[index].items():
+                if node_id != leader_id:
+                    assert error is (NONE if node_id in zombies else NOT_COORDINATOR), (index, node_id)
+
+
+@dataclass
+class Expected:
+    """What the calls so far lead to. Lists have one entry for each partition of __consumer_offsets.
+
+    Attributes:
+        last_leaders: The brokers that led the partitions last.
+        awaits: Whether the partition has no leader by request, and gets one only if its last leader starts.
+        committed: The offset that the coordinator acknowledged last; empty if an option may have lost it since.
+    """
+
+    last_leaders: list[int]
+    awaits: list[bool]
+    committed: list[set[int | None]]
+
+    @classmethod
+    def at_start(cls, state: State) -> "Expected":
+        return cls(list(state.leaders), [False for _ in GROUP_IDS], [{None} for _ in GROUP_IDS])
+
+
+class RandomFailovers:
+    """Makes random calls to a cluster, sends requests between them, and checks what each has led to."""
+
+    def __init__(self, cluster: FakeCluster, seed: int) -> None:
+        self.cluster = cluster
+        self.random = Random(seed)
+        self.calls: list[str] = []
+        self.seen: Counter[str] = Counter()
+        self.last_offset = 0
+        self.state = State.of(cluster)
+        self.expected = Expected.at_start(self.state)
+        self.snapshot: tuple[Snapshot, Expected] | None = None
+
+    # Valid calls
+
+    def call(self) -> None:
+        """Make a random call and check the cluster."""
+        call = name, arguments, options = self.random_call()
+        self.calls.append(f"{name}{arguments} {options}")
+        before = self.state
+        result = getattr(self.cluster, name)(*arguments, **options)
+        self.state = State.of(self.cluster)
+        if name == "snapshot":
+            self.snapshot = result, deepcopy(self.expected)
+        elif name == "restore":
+            assert self.snapshot is not None
+            self.expected, self.snapshot = self.snapshot[1], None
+        elif name == "reset":
+            self.expected, self.snapshot = Expected.at_start(self.state), None
+        for index in range(len(GROUP_IDS)):
+            self.expect(index, call, before)
+        self.check()
+        if name == "stop_zombies":
+            assert not any(self.state.zombies)
+        if name == "finish_loading":
+            assert not any(LOADING in errors.values() for errors in self.state.errors)
+
+    def random_call(self) -> Call:
+        random, state, how = self.random, self.state, self.random_options()
+        up, down = state.nodes(up=True), state.nodes(up=False)
+        index = random.randrange(len(GROUP_IDS))
+        to = random.choice(up) if up and random.random() < 0.9 else None
+        node_id = random.choice([*up, *down])
+        calls: list[tuple[int, Call]] = [
+            (20, ("move_coordinator", (GROUP_IDS[index], to), how)),
+            (20, ("move_offsets_partition", (index, to), how)),
+            (1, ("rolling_restart", (), how)),
+            (3, ("upgrade_broker", (node_id, random.choice([None, "2.0", "2.8", "3.9"])), how)),
+            (4, ("finish_loading", (), {})),
+            (1, ("stop_zombies", (), {})),
+        ]
+        if up:
+            calls.append((6, ("stop_broker", (random.choice(up),), {**how, "elect": random.random() < 0.6})))
+            calls.append((4, ("restart_broker", (random.choice(up),), how)))
+        if down:
+            calls.append((12, ("start_broker", (random.choice(down),), how)))
+        if len(state.up) < MAX_BROKERS:
+            calls.append((4, ("add_broker", (), {})))
+        if len(state.up) > 1:
+            calls.append((3, ("remove_broker", (node_id,), how)))
+        if self.snapshot is None:
+            calls.append((2, ("snapshot", (), {})))
+        # A broker that was removed is not brought back: another process may listen on its port by now.
+        elif all(each in state.up for each in self.snapshot[0].brokers):
+            calls.append((2, ("restore", (self.snapshot[0],), {})))
+        if all(each in state.up for each in (1, 2, 3)):
+            calls.append((1, ("reset", (), {})))
+        return random.choices([call for _, call in calls], [weight for weight, _ in calls])[0]
+
+    def random_options(self) -> Options:
+        choices: dict[str, list[Any]] = {
+            "load_ms": [0, 500, 1500.5, None],
+            "load_fails": [False, True],
+            "lose_tail": [0, 1, 3, 10**400],
+            "lose_all": [False, True],
+            "stale_ms": [0, 0.5, 1000],
+        }
+        how = {name: self.random.choice(values) for name, values in choices.items() if self.random.random() < 0.15}
+        return {**how, "zombie": self.random.random() < 0.8}
+
+    def expect(self, index: int, call: Call, before: State) -> None:
+        """Apply a call to what is expected of one partition."""
+        name, arguments, options = call
+        expected, leader_id, last_leader_id = (
+            self.expected,
+            self.state.leaders[index],
+            self.expected.last_leaders[index],
+        )
+        if (options.get("lose_tail") or options.get("lose_all")) and self.state.epochs[index] != before.epochs[index]:
+            expected.committed[index].clear()
+        if name.startswith("move_") and arguments[0] in (index, GROUP_IDS[index]):
+            expected.awaits[index] = arguments[1] is None
+        elif name == "stop_broker" and before.leaders[index] == arguments[0]:
+            expected.awaits[index] = not options["elect"]
+        elif expected.awaits[index] and last_leader_id in before.replicas[index]:
+            if name == "remove_broker" and arguments[0] == last_leader_id:
+                expected.awaits[index] = False
+            elif last_leader_id in started_by(name, arguments, before):
+                expected.awaits[index] = False
+                assert leader_id == last_leader_id, f"partition {index}: expected its last leader"
+        if leader_id != NO_LEADER:
+            expected.last_leaders[index] = leader_id
+
+    def check(self) -> None:
+        """Compare the cluster with what is expected."""
+        state, expected = self.state, self.expected
+        state.check()
+        for index, leader_id in enumerate(state.leaders):
+            if expected.awaits[index]:
+                assert leader_id == NO_LEADER, f"partition {index} awaits broker {expected.last_leaders[index]}"
+            elif any(state.up[node_id] for node_id in state.replicas[index]):
+                assert leader_id != NO_LEADER, f"partition {index} has replicas that are up"
+            if expected.committed[index] and leader_id in state.offsets[index]:
+                assert state.offsets[index][leader_id] in expected.committed[index], f"partition {index}"
+                self.seen["commit found"] += None not in expected.committed[index]
+            self.seen["two zombies"] += len(state.zombies[index]) >= 2
+            self.seen["awaits its last leader"] += expected.awaits[index]
+
+    # Invalid calls
+
+    def make_invalid_calls(self, count: int | None = None) -> None:
+        """Make some or all of the calls that must be refused, and check that they change nothing."""
+        calls = list(invalid_calls(self.state.nodes(up=True), self.state.nodes(up=False)))
+        for (name, arguments, options), beginning in calls if count is None else self.random.sample(calls, count):
+            with pytest.raises(ConfigError) as raised:
+                getattr(self.cluster, name)(*arguments, **options)
+            assert str(raised.value).startswith(beginning), (name, arguments, options)
+        assert State.of(self.cluster) == self.state
+
+    # Requests and time
+
+    def commit(self) -> None:
+        """Commit an offset of one group at every broker that is up; the coordinator and zombies acknowledge it."""
+        index = self.random.randrange(len(GROUP_IDS))
+        for broker in self.cluster.brokers:
+            if not broker.up:
+                continue
+            self.last_offset += 1
+            with Wire(broker) as wire:
+                error = commit(wire, GROUP_IDS[index], self.last_offset)
+            assert error is self.state.errors[index][broker.node_id], (index, broker.node_id)
+            if error is NONE and broker.node_id == self.state.leaders[index]:
+                self.expected.committed[index] = {self.last_offset}
+        self.state = State.of(self.cluster)
+        self.check()
+
+    def advance(self) -> None:
+        self.cluster.advance(self.random.choice([0.0, 0.5, 2.0]))
+        if self.random.random() < 0.3:
+            self.cluster.advance_to_next_deadline()
+        self.state = State.of(self.cluster)
+        self.check()
+
+    # The end
+
+    def recover(self) -> None:
+        """Start all brokers, end loads and zombies, and give every group a coordinator."""
+        for node_id in self.state.nodes(up=False):
+            self.cluster.start_broker(node_id)
+        self.cluster.finish_loading()
+        self.cluster.stop_zombies()
+        self.cluster.advance(10)  # FindCoordinator names no former coordinator any more.
+        errors = State.of(self.cluster).errors
+        for index, group_id in enumerate(GROUP_IDS):
+            if NONE not in errors[index].values():  # It has no leader by request, or its load has failed.
+                self.cluster.move_coordinator(group_id, to=self.random.choice(list(self.state.up)))
+        self.state = State.of(self.cluster)
+        self.state.check()
+        assert not any(self.state.zombies)
+        assert all(list(errors.values()).count(NONE) == 1 for errors in self.state.errors)
+
+
+def started_by(name: str, arguments: tuple[Any, ...], before: State) -> list[int]:
+    """The node ids of the brokers that a call starts, those included that it stops first."""
+    match name:
+        case "start_broker" | "restart_broker":
+            return [arguments[0]]
+        case "upgrade_broker":
+            return [arguments[0]] if before.up[arguments[0]] else []
+        case "rolling_restart":
+            return before.nodes(up=True)
+        case _:
+            return []
+
+
+def commit(wire: Wire, group_id: str, offset: int, member_id: str = "", generation_id: int = -1) -> ErrorCode:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        member_id=member_id,
+        generation_id_or_member_epoch=generation_id,
+        topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
+    )
+    return ErrorCode(wire.ask(request, OffsetCommitResponse, 3).topics[0].partitions[0].error_code)
+
+
+def consume(cluster: FakeCluster, group_id: str) -> None:
+    """Send a consumer's requests: find the coordinator, join, sync, heartbeat, commit, and fetch the offset."""
+    with Wire(cluster.brokers[0]) as wire:
+        found = wire.ask(FindCoordinatorRequest(key=group_id), FindCoordinatorResponse, 2)
+    coordinator = cluster.coordinator_of(group_id)
+    assert (found.error_code, found.node_id, found.port) == (NONE, coordinator.node_id, coordinator.port)
+    with Wire(coordinator) as wire:
+        joined = wire.ask(join(group_id), JoinGroupResponse, 3)
+        assert joined.error_code == NONE
+        member_id, generation_id = joined.member_id, joined.generation_id
+        sync = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=generation_id,
+            member_id=member_id,
+            assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")],
+        )
+        assert wire.ask(sync, SyncGroupResponse, 2).assignment == b"all"
+        heartbeat = HeartbeatRequest(group_id=group_id, generation_id=generation_id, member_id=member_id)
+        assert wire.ask(heartbeat, HeartbeatResponse, 2).error_code == NONE
+        assert commit(wire, group_id, 10**6, member_id, generation_id) is NONE
+        topics = [OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
+        fetched = wire.ask(OffsetFetchRequest(group_id=group_id, topics=topics), OffsetFetchResponse, 3)
+        assert fetched.topics[0].partitions[0].committed_offset == 10**6
+    for broker in cluster.brokers:
+        if broker != coordinator:
+            with Wire(broker) as wire:
+                assert commit(wire, group_id, 1) is NOT_COORDINATOR
+
+
+@contextmanager
+def described(failovers: RandomFailovers, seed: int) -> Iterator[None]:
+    """Add the seed and the last calls to an error."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"seed={seed}, {len(failovers.calls)} calls, the last of them:")
+        error.add_note("\n".join(failovers.calls[-20:]))
+        raise
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    config = {"offsets.topic.num.partitions": len(GROUP_IDS)}
+    with FakeCluster(topics={"orders": 1}, config=config, seed=1, clock="manual") as running:
+        yield running
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_thousand_random_failovers(cluster: FakeCluster, seed: int) -> None:
+    failovers = RandomFailovers(cluster, seed)
+    with described(failovers, seed):
+        for number in range(CALLS_PER_SEED):
+            failovers.call()
+            failovers.commit()
+            failovers.advance()
+            if number % 5 == 0:
+                failovers.make_invalid_calls(10)
+        failovers.recover()
+        for group_id in GROUP_IDS:
+            consume(cluster, group_id)
+    assert all(failovers.seen[what] for what in ("two zombies", "awaits its last leader", "commit found"))
+
+
+@pytest.mark.parametrize("down", [[], [2], [1, 2, 3]])
+def test_invalid_calls_change_nothing(cluster: FakeCluster, down: list[int]) -> None:
+    cluster.move_coordinator("a", to=2, zombie=True)
+    cluster.move_coordinator("a", to=3, zombie=True, load_ms=500)
+    for node_id in down:
+        cluster.stop_broker(node_id, elect=False)
+    RandomFailovers(cluster, 0).make_invalid_calls()
