@@ -116,7 +116,7 @@ class Cluster:
         coordinator = Coordinator(
             self.config.coordinator(emulated.release, emulated.supports_batch_join),
             lambda: uuid_text(self.new_id()),
-            lambda partition, records, done: self._append(node_id, partition, records, done),
+            partial(self._append, node_id),
             controls=self.group_controls,
             on_change=lambda group, now_ms: self.history.record(group, now_ms, node_id),
         )

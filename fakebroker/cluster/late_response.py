@@ -16,28 +16,24 @@ class LateResponse(Generic[T]):
     """Takes the result of a coordinator: a handler passes it as `done` and returns what `take` returns.
 
     Args:
-        cluster: Answers the call if the result comes after `take`.
-        call: The request.
         respond: Makes the response of a result.
     """
 
-    __slots__ = ("_call", "_cluster", "_is_late", "_respond", "_response")
+    __slots__ = ("_late_call", "_respond", "_response")
 
-    def __init__(self, cluster: "Cluster", call: Call, respond: Callable[[T], Message]) -> None:
-        self._cluster = cluster
-        self._call = call
+    def __init__(self, respond: Callable[[T], Message]) -> None:
         self._respond = respond
         self._response: Message | None = None
-        self._is_late = False
+        self._late_call: tuple[Cluster, Call] | None = None
 
     def __call__(self, result: T) -> None:
-        response = self._respond(result)
-        if self._is_late:
-            self._cluster.answer(self._call, response, self._cluster.now_ms)
-        else:
-            self._response = response
+        self._response = self._respond(result)
+        if self._late_call is not None:
+            cluster, call = self._late_call
+            cluster.answer(call, self._response, cluster.now_ms)
 
-    def take(self) -> Message | None:
-        """Return the response, or None if it will come later."""
-        self._is_late = self._response is None
+    def take(self, cluster: "Cluster", call: Call) -> Message | None:
+        """Return the response, or None if the result is not known yet: the cluster then answers the call later."""
+        if self._response is None:
+            self._late_call = cluster, call
         return self._response

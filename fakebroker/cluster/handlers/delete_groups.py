@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: DeleteGroupsRequest = call.request
     group_ids = list(dict.fromkeys(request.groups_names))
-    late = LateResponse(cluster, call, _response)
+    late = LateResponse(_response)
     errors: dict[str, ErrorCode] = {}
 
     def add(group_id: str, error: ErrorCode) -> None:
@@ -29,7 +29,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         return _response([])
     for group_id in group_ids:
         call.broker.coordinator.delete_group(group_id, now_ms, partial(add, group_id))
-    return late.take()
+    return late.take(cluster, call)
 
 
 def _response(results: Sequence[tuple[str, ErrorCode]]) -> DeleteGroupsResponse:

@@ -20,9 +20,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         leaving: list[tuple[str, str | None]] = [(request.member_id, None)]
     else:
         leaving = [(member.member_id, member.group_instance_id) for member in request.members]
-    late: LateResponse[ItemResults] = LateResponse(cluster, call, lambda result: _response(call, leaving, result))
+    late: LateResponse[ItemResults] = LateResponse(lambda result: _response(call, leaving, result))
     call.broker.coordinator.leave_group(request.group_id, leaving, now_ms, late)
-    return late.take()
+    return late.take(cluster, call)
 
 
 def _response(call: Call, leaving: Sequence[tuple[str, str | None]], result: ItemResults) -> LeaveGroupResponse:

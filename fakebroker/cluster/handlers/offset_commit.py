@@ -44,7 +44,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         return _response(refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
     request: OffsetCommitRequest = call.request
     late: LateResponse[list[ErrorCode]] = LateResponse(
-        cluster, call, lambda errors: _response(refused, accepted, _in_version(errors, version))
+        lambda errors: _response(refused, accepted, _in_version(errors, version))
     )
     call.broker.coordinator.commit_offsets(
         request.group_id,
@@ -55,7 +55,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         now_ms,
         late,
     )
-    return late.take()
+    return late.take(cluster, call)
 
 
 def _offset(call: Call, name: str, partition: OffsetCommitRequestPartition, now_ms: float) -> OffsetToCommit:

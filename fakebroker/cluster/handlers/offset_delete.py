@@ -35,9 +35,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
             return OffsetDeleteResponse(error_code=error, topics=[])
         return OffsetDeleteResponse(topics=_topics([*refused, *zip(known, errors, strict=True)]))
 
-    late = LateResponse(cluster, call, respond)
+    late = LateResponse(respond)
     call.broker.coordinator.delete_offsets(request.group_id, known, late)
-    return late.take()
+    return late.take(cluster, call)
 
 
 def _is_known(cluster: "Cluster", name: str, index: int) -> bool:

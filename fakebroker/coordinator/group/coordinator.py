@@ -342,11 +342,11 @@ class Coordinator:
             done: Called with one code for each offset, in order; an error of the whole request is repeated for each.
                 GROUP_ID_NOT_FOUND stands for a missing group that a member of a generation commits to.
         """
-        arguments = group_id, generation_id, member_id, instance_id, offsets, now_ms, done
         if self._runtime.is_busy:
+            arguments = group_id, generation_id, member_id, instance_id, offsets, now_ms, done
             self.submit(group_id, partial(self._commit_offsets, *arguments))
         else:
-            self._commit_offsets(*arguments)
+            self._commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
 
     def _commit_offsets(
         self,
@@ -369,7 +369,8 @@ class Coordinator:
             return
         if group is not None and (member := group.members.get(member_id)):
             group.arm_session(member, member.session_timeout_ms, now_ms)
-            self._schedule(group)
+            if group.deadline_ms < group.scheduled_ms:
+                self._schedule(group)
         errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
 
         def complete(error: ErrorCode) -> None:
