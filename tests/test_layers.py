@@ -104,3 +104,21 @@ def test_the_coordinator_knows_the_standard_library_alone() -> None:
         if layer_of(module) == "coordinator":
             roots = {name.split(".")[0] for name in imports_of(module)}
             assert roots <= {"fakebroker", *sys.stdlib_module_names}, module
+
+
+def test_the_runtime_of_coordinators_knows_no_groups() -> None:
+    for module in MODULES:
+        if module.startswith("coordinator/runtime/"):
+            assert not any(name.startswith("fakebroker.coordinator.group") for name in imports_of(module)), module
+
+
+def test_batch_joins_are_known_to_their_own_package_alone() -> None:
+    """The classic group knows the hook that they implement, `classic/extension.py`, and not them."""
+    for module in MODULES:
+        if layer_of(module) == "coordinator" and not module.startswith("coordinator/group/batch_join/"):
+            assert not any("batch_join" in name for name in imports_of(module)), module
+
+
+def test_no_module_of_a_coordinator_imports_for_type_checkers_alone() -> None:
+    for module in MODULES:
+        assert layer_of(module) != "coordinator" or "TYPE_CHECKING" not in (ROOT / module).read_text(), module

@@ -35,8 +35,8 @@ from fakebroker.cluster.topics import (
     spread,
 )
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.history import History, forget
-from fakebroker.coordinator.group.holds import Wishes
+from fakebroker.coordinator.group.group_controls import GroupControls
+from fakebroker.coordinator.group.history import History, discard_change
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode
@@ -98,7 +98,7 @@ class Cluster:
         self.purgatory = FetchPurgatory()
         self.controller = Controller(self.brokers, self.topics, self.purgatory)
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
-        self.wishes: dict[str, Wishes] = {}  # What is wanted of the rebalances of groups, by their ids.
+        self.group_controls: dict[str, GroupControls] = {}  # What tests want of the rebalances of groups.
         self.sync_delays = SyncDelays()
         self.history = History()  # Of all groups, including deleted ones.
         self._keeps_history = keeps_history
@@ -119,20 +119,22 @@ class Cluster:
         coordinator = Coordinator(
             self.config.coordinator(emulated.release, emulated.supports_batch_join),
             lambda: uuid_text(self.new_id()),
-            lambda partition, records: self._append(node_id, partition, records),
-            note=(lambda group, now_ms: self.history.note(group, now_ms, node_id)) if self._keeps_history else forget,
-            wishes=self.wishes,
+            partial(self._append, node_id),
+            controls=self.group_controls,
+            on_change=(lambda group, now_ms: self.history.record(group, now_ms, node_id))
+            if self._keeps_history
+            else discard_change,
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
         return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions)
 
-    def _append(self, node_id: int, index: int, records: Sequence[Record]) -> ErrorCode:
+    def _append(self, node_id: int, index: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
         """Write what a coordinator decides to its partition of __consumer_offsets, before it takes effect."""
         partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
             self.append_records(partition, records)
         # Else it is a zombie, which does not know that nobody reads any more what it writes.
-        return ErrorCode.NONE
+        done(ErrorCode.NONE)
 
     def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
         """Append the records of groups to a partition of __consumer_offsets."""

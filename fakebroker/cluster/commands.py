@@ -25,9 +25,10 @@ from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionNam
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group import controls
-from fakebroker.coordinator.group.classic.group import Group, GroupState
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.holds import Wishes
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.errors import ConfigError
 
 T = TypeVar("T")
@@ -366,8 +367,8 @@ class ClusterCommands:
 
         def hold() -> None:
             broker = self._cluster.coordinator_of(group_id)
-            wishes = self._cluster.wishes.setdefault(group_id, Wishes())
-            controls.hold(broker.coordinator if broker else None, group_id, wishes, held)
+            wanted = self._cluster.group_controls.setdefault(group_id, GroupControls())
+            controls.hold(broker.coordinator if broker else None, group_id, wanted, held)
 
         self._run(hold)
         return Hold(lambda: self._run(lambda: self._release(group_id, [held])))
@@ -382,12 +383,12 @@ class ClusterCommands:
         Raises:
             ConfigError: It is not held.
         """
-        states = controls.HOLDABLE if state is None else [controls.holdable_state(state)]
+        states = controls.HOLDABLE_STATES if state is None else [controls.holdable_state(state)]
 
         def release() -> None:
-            wishes = self._cluster.wishes
-            if group_id not in wishes or not any(each in wishes[group_id].holds for each in states):
-                held = [f"{key!r} in {each.value}" for key, value in wishes.items() for each in value.holds]
+            wanted = self._cluster.group_controls
+            if group_id not in wanted or not any(each in wanted[group_id].held_states for each in states):
+                held = [f"{key!r} in {each.value}" for key, value in wanted.items() for each in value.held_states]
                 where = f" in {state}" if state else ""
                 raise ConfigError(f"group {group_id!r} is not held{where}: held are {', '.join(held) or 'none'}")
             self._release(group_id, states)
@@ -395,9 +396,9 @@ class ClusterCommands:
         self._run(release)
 
     def _release(self, group_id: str, states: Iterable[GroupState]) -> None:
-        wishes = self._cluster.wishes.get(group_id, Wishes())
+        wanted = self._cluster.group_controls.get(group_id, GroupControls())
         for state in states:
-            wishes.holds.pop(state, None)
+            wanted.held_states.pop(state, None)
         # A zombie coordinator has the group as well.
         for broker in self._cluster.brokers.values():
             group = broker.coordinator.group(group_id)
@@ -421,7 +422,7 @@ class ClusterCommands:
         self._control(
             group_id,
             lambda coordinator, group, now_ms: controls.choose_leader(
-                group, self._cluster.wishes.setdefault(group_id, Wishes()), member
+                group, self._cluster.group_controls.setdefault(group_id, GroupControls()), member
             ),
         )
 

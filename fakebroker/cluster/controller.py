@@ -203,8 +203,8 @@ class Controller:
         """Make all brokers resign the offsets partitions that they serve although they do not lead them."""
         for node_id, broker in self.brokers.items():
             for led in list(broker.coordinator.led_partitions()):
-                if self.topics.offsets_partition(led.index).leader_id != node_id:
-                    broker.coordinator.resign(led.index, now_ms)
+                if self.topics.offsets_partition(led.partition).leader_id != node_id:
+                    broker.coordinator.resign(led.partition, now_ms)
 
     # Brokers
 
@@ -220,7 +220,7 @@ class Controller:
             else:
                 self.set_leader(partition, NO_LEADER, now_ms, how)
         for led in list(broker.coordinator.led_partitions()):
-            broker.coordinator.resign(led.index, now_ms)
+            broker.coordinator.resign(led.partition, now_ms)
 
     def start_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Start a broker. It leads partitions without a leader, except those that await another broker.

@@ -12,9 +12,10 @@ from functools import lru_cache
 
 from fakebroker.cluster.cluster import Cluster, uuid_text
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator.group import controls, records as log
-from fakebroker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, GroupState
+from fakebroker.coordinator.group import controls
+from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.persistence import replay
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.codec import encode
@@ -271,7 +272,7 @@ def _load(cluster: Cluster, partition: Partition, records: list[Record], now_ms:
     cluster.append_records(partition, records)
     broker = cluster.leader_of(partition)
     if broker is not None and not broker.coordinator.error_for(records[0].group_id):
-        broker.coordinator.add_groups(log.replay(records), now_ms)
+        broker.coordinator.add_groups(replay(records), now_ms)
 
 
 def _finish(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
@@ -282,7 +283,7 @@ def _finish(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
     assert broker is not None, "checked by the plan"
     coordinator = broker.coordinator
     if plan.state is GroupState.DEAD:
-        coordinator.delete_group(plan.group_id, now_ms)
+        coordinator.delete_group(plan.group_id, now_ms, lambda error: None)
         return
     group = controls.group_of(coordinator, plan.group_id)
     controls.force_rebalance(coordinator, group, now_ms)

@@ -97,7 +97,7 @@ def _leader_epoch(partition: Partition, former: Partition) -> int:
 
 def _release_all(cluster: Cluster, now_ms: float) -> None:
     """Answer pending requests, and remove holds, delays and faults."""
-    cluster.wishes.clear()
+    cluster.group_controls.clear()
     cluster.faults.active.clear()
     for broker in cluster.brokers.values():
         for index in dict.fromkeys(group.partition for group in broker.coordinator.groups()):

@@ -16,7 +16,8 @@ from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import described
 from fakebroker.cluster.inspect.journal_queries import view_journal
 from fakebroker.cluster.inspect.views import GroupView, find_group, timeline_of, view_group
-from fakebroker.coordinator.group.classic.group import Group, GroupState
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout
 from fakebroker.server.lifecycle import ClusterServer

@@ -17,7 +17,8 @@ from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.requests import fetched_offsets
 from fakebroker.client.member.states import MemberState
 from fakebroker.client.topics import TopicPartition
-from fakebroker.coordinator.group.api import CoordinatorConfig, JoinResult, OffsetToCommit, SyncResult
+from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
+from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.errors import ErrorCode
@@ -29,6 +30,7 @@ from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, Offset
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from tests.client.bench import committed, fetched, refusal
 from tests.coordinator import spoken
+from tests.coordinator.driver import result_of
 
 START_MS = 1_700_000_000_000.0
 ROUND_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
@@ -247,8 +249,11 @@ class Lab:
             case OffsetFetchRequest():
                 self._answer(link, self._fetch(request))
             case LeaveGroupRequest():
-                self.coordinator.leave_group(
-                    "g", [(each.member_id, each.group_instance_id) for each in request.members], now_ms
+                result_of(
+                    self.coordinator.leave_group,
+                    "g",
+                    [(each.member_id, each.group_instance_id) for each in request.members],
+                    now_ms,
                 )
                 self._answer(link, LeaveGroupResponse())
         self._hand_out_answers()
@@ -267,7 +272,8 @@ class Lab:
             for topic in request.topics
             for p in topic.partitions
         ]
-        errors = self.coordinator.commit_offsets(
+        errors = result_of(
+            self.coordinator.commit_offsets,
             "g",
             request.generation_id_or_member_epoch,
             request.member_id,

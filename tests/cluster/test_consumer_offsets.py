@@ -9,16 +9,10 @@ from hypothesis import given, strategies as st
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.offsets_topic import append_records, parse_record, read_records, record_key, record_value
 from fakebroker.cluster.logs.partition_log import PartitionLog
+from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.records import (
-    ExpectedValue,
-    GroupRecord,
-    GroupValue,
-    MemberValue,
-    OffsetRecord,
-    Record,
-    replay,
-)
+from fakebroker.coordinator.group.persistence import replay
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol import records
 from fakebroker.protocol.codec import encode
@@ -66,7 +60,7 @@ GROUPS = st.builds(
     leader=st.none() | TEXT,
     state_timestamp_ms=TIME_MS,
     members=st.lists(MEMBERS, max_size=3).map(tuple),
-    expected=st.lists(st.builds(ExpectedValue, TEXT, TEXT, INT32), max_size=3).map(tuple),
+    extension_values=st.lists(st.builds(StoredInstance, TEXT, TEXT, INT32), max_size=3).map(tuple),
 )
 LASTING_OFFSETS = st.builds(
     CommittedOffset, offset=INT64, leader_epoch=INT32, metadata=TEXT, commit_timestamp_ms=TIME_MS
@@ -129,7 +123,7 @@ def prefixed(version: int, value: bytes) -> bytes:
             """,
         ),
         (
-            GroupRecord("grp", GroupValue("", 4, None, None, 1_000, (), (ExpectedValue("x", "x-1", 60_000),))),
+            GroupRecord("grp", GroupValue("", 4, None, None, 1_000, (), (StoredInstance("x", "x-1", 60_000),))),
             GROUP_KEY,
             """
             00 04                    # version: the one with tagged fields
@@ -162,7 +156,7 @@ def test_what_is_written_is_read(record: Record) -> None:
 
 def test_who_does_not_know_of_expectations_reads_the_group_all_the_same() -> None:
     assert GROUP.value is not None
-    with_them = replace(GROUP, value=replace(GROUP.value, expected=(ExpectedValue("x", "x-1", 60_000),)))
+    with_them = replace(GROUP, value=replace(GROUP.value, extension_values=(StoredInstance("x", "x-1", 60_000),)))
     key, value = record_key(with_them), record_value(with_them)
     assert value is not None
     read = THEIR_CLASSES[GroupMetadataValue].decode(io.BytesIO(value[2:]), version=4, compact=True, tagged=True)

@@ -4,8 +4,8 @@ from typing import Any
 
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
-from fakebroker.coordinator.group.classic.group import GroupState
-from fakebroker.coordinator.group.holds import Script, Wishes
+from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from tests.cluster.groups import Groups
@@ -87,7 +87,7 @@ def test_a_held_group_has_no_end_of_its_state() -> None:
     groups = Groups(group_initial_rebalance_delay_ms=3_000)
     assert groups.join() is None
     (group,) = groups.coordinator.groups()
-    group.script = Script(Wishes(holds={GroupState.PREPARING_REBALANCE: None}))
+    group.controls = GroupControls(held_states={GroupState.PREPARING_REBALANCE: None})
     assert pending(groups) == [(300.0, "session", "g", tuple(members(groups))), EXPIRY_LOOK]
 
 

@@ -12,6 +12,7 @@ from fakebroker.protocol.messages.describe_groups import DescribedGroup
 from fakebroker.protocol.releases import Release
 from tests.cluster.groups import BEFORE_4_0, NONE, Groups, subscription
 from tests.cluster.harness import versions
+from tests.coordinator.driver import result_of
 
 NOT_ASKED = -(2**31)
 RELEASES = pytest.mark.parametrize("release", [BEFORE_4_0, Release(4, 0)], ids=str)
@@ -206,7 +207,7 @@ def test_each_broker_lists_its_own_groups(version: int) -> None:
     assert set(homes.values()) == {1, 2}
     for name in names:
         broker = groups.harness.cluster.brokers[homes[name]]
-        assert not broker.coordinator.commit_offsets(name, -1, "", None, [], groups.harness.now_ms)
+        assert not result_of(broker.coordinator.commit_offsets, name, -1, "", None, [], groups.harness.now_ms)
     for node_id in (1, 2):
         listed = [group.group_id for group in groups.list_groups(version, broker=node_id).groups]
         assert listed == [name for name in names if homes[name] == node_id]

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fakebroker.coordinator.group.api import BatchJoin, BatchMember, BatchResult, JoinResult
+from fakebroker.coordinator.group.api import JoinResult
+from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchResult
+from fakebroker.coordinator.group.batch_join.join_batch import join_batch
 from fakebroker.errors import ErrorCode
 from tests.coordinator.driver import RANGE, REBALANCE_MS, SESSION_MS, Call, Driver
 
@@ -56,7 +58,7 @@ def batch(driver: Driver, *members: BatchMember, **options: Any) -> BatchCall:
         protocol_type=options.pop("protocol_type", "consumer"),
         members=members,
     )
-    driver.coordinator.join_batch(options.pop("group_id", "g"), request, call, driver.now_ms)
+    join_batch(driver.coordinator, options.pop("group_id", "g"), request, call, driver.now_ms)
     assert not options, options
     driver.settle()
     return call

@@ -3,20 +3,15 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
-from fakebroker.coordinator.group.api import (
-    BatchResult,
-    CoordinatorConfig,
-    JoinGroup,
-    JoinResult,
-    OffsetToCommit,
-    SyncGroup,
-    SyncResult,
-)
+from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
+from fakebroker.coordinator.group.batch_join.batch import BatchResult
+from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
 from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.invariants import History, check
+from fakebroker.coordinator.group.invariants import StepChecker, check
 from fakebroker.coordinator.group.records import Record
 from fakebroker.errors import ErrorCode
 
@@ -38,6 +33,17 @@ def protocols(*names: str, metadata: bytes = subscription("t")) -> tuple[tuple[s
 
 
 RANGE = protocols("range")
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+def result_of(request: Callable[[*Ts, Callable[[T], None]], None], *arguments: *Ts) -> T:
+    """The result of a request that calls back with it before it returns."""
+    results: list[T] = []
+    request(*arguments, results.append)
+    (result,) = results
+    return result
 
 
 @dataclass(eq=False)
@@ -76,10 +82,10 @@ class Driver:
 
     def __init__(self, **config: Any) -> None:
         self._numbers = count(1)
-        self.config = CoordinatorConfig(**config)
+        self.config = CoordinatorConfig(**{"extension": BatchJoinExtension} | config)
         self.coordinator = self.new_coordinator()
         self.now_ms = START_MS
-        self.history = History()
+        self.history = StepChecker()
         self.answered: list[Call] = []
         self.batches: list[tuple[int, tuple[Record, ...]]] = []
         self.append_error = ErrorCode.NONE
@@ -97,11 +103,11 @@ class Driver:
 
     # The log
 
-    def _append(self, partition: int, records: tuple[Record, ...]) -> ErrorCode:
+    def _append(self, partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
         assert records, "nothing to append"
         if not self.append_error:
             self.batches.append((partition, records))
-        return self.append_error
+        done(self.append_error)
 
     def records(self, partition: int) -> list[Record]:
         return [record for index, batch in self.batches if index == partition for record in batch]
@@ -128,6 +134,7 @@ class Driver:
         for token, result in answers:
             assert isinstance(token, Call)
             assert token.result is None, "answered twice"
+            assert isinstance(result, JoinResult | SyncResult | BatchResult)
             token.result = result
             self.answered.append(token)
 
@@ -218,7 +225,7 @@ class Driver:
         return error
 
     def leave(self, *members: tuple[str, str | None], group_id: str = "g") -> list[ErrorCode]:
-        error, errors = self.coordinator.leave_group(group_id, members, self.now_ms)
+        error, errors = result_of(self.coordinator.leave_group, group_id, members, self.now_ms)
         assert error is ErrorCode.NONE
         self.settle()
         return errors
@@ -235,7 +242,9 @@ class Driver:
         **fields: Any,
     ) -> ErrorCode:
         wanted = OffsetToCommit(topic=topic, partition=partition, offset=offset, **fields)
-        errors = self.coordinator.commit_offsets(group_id, generation_id, member_id, instance_id, [wanted], self.now_ms)
+        errors = result_of(
+            self.coordinator.commit_offsets, group_id, generation_id, member_id, instance_id, [wanted], self.now_ms
+        )
         self.settle()
         return errors[0]
 

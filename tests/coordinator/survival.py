@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fakebroker.coordinator.group.classic.group import EMPTY, PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.records import Record
@@ -40,7 +42,7 @@ def membership(group: Group) -> Membership:
 
 def expected(group: Group) -> Expected:
     """Who is expected, and for how long (KAFKA-8397)."""
-    instances = group.expected.instances.values()
+    instances = expected_instances(group).instances.values()
     return tuple((each.instance_id, each.member_id, each.rebalance_timeout_ms) for each in instances)
 
 
@@ -80,7 +82,8 @@ def check_loaded(groups: Iterable[Group], survivors: Survivors, now_ms: float) -
         assert membership(group) == survivors.memberships[group_id]
         assert offsets(group) == survivors.offsets[group_id]
         places = max(0, group.config.group_max_size - len(group.members))
-        assert expected(group) == survivors.expected.get(group_id, ())[:places]
+        stored = [each for each in survivors.expected.get(group_id, ()) if each[0] not in group.static_members]
+        assert expected(group) == tuple(stored[:places])
         check_fresh(group, now_ms)
 
 
@@ -89,7 +92,13 @@ def check_fresh(group: Group, now_ms: float) -> None:
     is_too_large = len(group.members) > group.config.group_max_size
     assert group.state is (EMPTY if not group.members else PREPARING_REBALANCE if is_too_large else STABLE)
     assert not any(
-        [group.expected.waiting, group.parked_joins, group.parked_syncs, group.pending_members, group.awaiting_sync]
+        [
+            expected_instances(group).waiting,
+            group.parked_joins,
+            group.parked_syncs,
+            group.pending_members,
+            group.awaiting_sync,
+        ]
     )
     for member in group.members.values():
         assert [name for name, _ in member.protocols] == [group.protocol_name]

@@ -10,12 +10,12 @@ from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncRes
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols
+from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols, result_of
 
 NONE = ErrorCode.NONE
 ERRORS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR)
 every_error = pytest.mark.parametrize("error", ERRORS)
-CLOCKS = ("deadline_ms", "wakeup_ms")
+CLOCKS = ("deadline_ms", "scheduled_ms")
 
 
 def contents(group: Group) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def test_a_generation_that_cannot_be_stored_is_given_up(error: ErrorCode) -> Non
 def test_a_group_that_becomes_empty_is_empty_all_the_same(error: ErrorCode) -> None:
     driver = Driver()
     (member_id,) = driver.stable(1)
-    leave = partial(driver.coordinator.leave_group, "g", [(member_id, None)], driver.now_ms)
+    leave = partial(result_of, driver.coordinator.leave_group, "g", [(member_id, None)], driver.now_ms)
     assert fail(driver, error, leave) == (error, [])
     assert (driver.state(), driver.group().generation_id) == ("Empty", 2)
     assert driver.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -151,7 +151,9 @@ def test_a_commit_is_refused_as_a_whole(error: ErrorCode, has_group: bool) -> No
     before = contents(driver.group()) if has_group else None
     driver.advance(1)
     offsets = [OffsetToCommit(topic="t", partition=index, offset=9, metadata="m" * 4096 * index) for index in range(3)]
-    commit = partial(driver.coordinator.commit_offsets, "g", generation_id, member_id, None, offsets, driver.now_ms)
+    commit = partial(
+        result_of, driver.coordinator.commit_offsets, "g", generation_id, member_id, None, offsets, driver.now_ms
+    )
     assert fail(driver, error, commit) == [error] * 3
     assert driver.committed() == (3 if has_group else None)
     if has_group:
@@ -174,9 +176,9 @@ def test_deletions_are_refused(error: ErrorCode) -> None:
         driver.commit(topic=topic)
     before = contents(driver.group())
     coordinator = driver.coordinator
-    assert fail(driver, error, lambda: coordinator.delete_offsets("g", [("t", 0), ("x", 0)])) == (error, [])
-    assert fail(driver, error, lambda: coordinator.delete_offsets("g", [("x", 0)])) == (NONE, [NONE])
-    assert fail(driver, error, lambda: coordinator.delete_group("g", driver.now_ms)) is error
+    assert fail(driver, error, lambda: result_of(coordinator.delete_offsets, "g", [("t", 0), ("x", 0)])) == (error, [])
+    assert fail(driver, error, lambda: result_of(coordinator.delete_offsets, "g", [("x", 0)])) == (NONE, [NONE])
+    assert fail(driver, error, lambda: result_of(coordinator.delete_group, "g", driver.now_ms)) is error
     fail(driver, error, lambda: coordinator.delete_topic_offsets("t"))
     assert contents(driver.group()) == before
 
@@ -185,10 +187,10 @@ def test_a_topic_is_deleted_where_it_can_be() -> None:
     driver = Driver()
     for group_id in "gh":
         driver.commit(group_id=group_id)
-    append = driver.coordinator._append
+    append = driver._append
     refused = driver.group().partition
-    driver.coordinator._append = lambda partition, records: (
-        ErrorCode.NOT_COORDINATOR if partition == refused else append(partition, records)
+    driver.coordinator._runtime._append = lambda partition, records, done: (
+        done(ErrorCode.NOT_COORDINATOR) if partition == refused else append(partition, records, done)
     )
     driver.coordinator.delete_topic_offsets("t")
     assert (driver.committed(group_id="g"), driver.committed(group_id="h")) == (1, None)

@@ -1,6 +1,10 @@
 """Several members that join with one request (KAFKA-8397), and what a failover leaves of who is expected."""
 
-from fakebroker.coordinator.group.api import BatchJoin, JoinResult
+from fakebroker.coordinator.group.api import JoinResult
+from fakebroker.coordinator.group.batch_join.batch import BatchJoin
+from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.group.batch_join.join_batch import join_batch
+from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.errors import ErrorCode
 from tests.coordinator.batches import batch, expected, joining, register
 from tests.coordinator.driver import RANGE, REBALANCE_MS, SESSION_MS, Driver, protocols
@@ -12,11 +16,11 @@ STICKY = protocols("sticky")
 
 
 def waiting(driver: Driver) -> list[str]:
-    return list(driver.group().expected.waiting)
+    return list(expected_instances(driver.group()).waiting)
 
 
 def expected_ids(driver: Driver) -> list[str]:
-    return list(driver.group().expected.instances)
+    return list(expected_instances(driver.group()).instances)
 
 
 # Batches
@@ -215,7 +219,7 @@ def test_a_batch_of_nobody_is_answered() -> None:
 
 def test_nobody_may_take_the_answer() -> None:
     driver = Driver()
-    driver.coordinator.join_batch("g", a_registration(), None, driver.now_ms)
+    join_batch(driver.coordinator, "g", a_registration(), None, driver.now_ms)
     assert driver.coordinator.answers == []
     assert expected_ids(driver) == ["x"]
 
@@ -276,10 +280,20 @@ def test_what_expired_or_left_does_not_come_back() -> None:
     assert expected_ids(driver) == []
 
 
+def test_an_instance_that_the_log_has_as_a_member_is_not_expected() -> None:
+    driver = Driver()
+    driver.stable(1, static=("i",))
+    driver.leave(("", "i"))
+    register(driver, "i", "x")
+    driver.hand_over()
+    assert "i" in driver.group().static_members
+    assert expected_ids(driver) == ["x"]
+
+
 def test_a_coordinator_without_the_proposal_expects_nobody() -> None:
     driver = Driver()
     register(driver, "x")
-    driver.hand_over(expects_instances=False)
+    driver.hand_over(extension=no_extension)
     assert expected_ids(driver) == []
 
 

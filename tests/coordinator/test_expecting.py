@@ -2,10 +2,11 @@
 
 import pytest
 
-from fakebroker.coordinator.group.expiry import expired_records
+from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.group.offset_requests import expired_records
 from fakebroker.errors import ErrorCode
 from tests.coordinator.batches import batch, expected, joining, register
-from tests.coordinator.driver import RANGE, REBALANCE_MS, Call, Driver, protocols
+from tests.coordinator.driver import RANGE, REBALANCE_MS, Call, Driver, protocols, result_of
 
 NONE = ErrorCode.NONE
 FENCED = ErrorCode.FENCED_INSTANCE_ID
@@ -14,11 +15,11 @@ STICKY = protocols("sticky")
 
 
 def waiting(driver: Driver) -> list[str]:
-    return list(driver.group().expected.waiting)
+    return list(expected_instances(driver.group()).waiting)
 
 
 def expected_ids(driver: Driver) -> list[str]:
-    return list(driver.group().expected.instances)
+    return list(expected_instances(driver.group()).instances)
 
 
 def rejoin(driver: Driver, member_ids: list[str]) -> list[Call]:
@@ -369,13 +370,13 @@ def test_a_group_with_waiting_joins_cannot_be_deleted() -> None:
     driver = Driver()
     register(driver, "x", "y")
     driver.join(instance_id="x")
-    assert driver.coordinator.delete_group("g", driver.now_ms) is ErrorCode.NON_EMPTY_GROUP
+    assert result_of(driver.coordinator.delete_group, "g", driver.now_ms) is ErrorCode.NON_EMPTY_GROUP
 
 
 def test_mere_expectations_go_with_the_group() -> None:
     driver = Driver()
     register(driver, "x")
-    assert driver.coordinator.delete_group("g", driver.now_ms) is NONE
+    assert result_of(driver.coordinator.delete_group, "g", driver.now_ms) is NONE
     driver.hand_over()
     assert driver.state() == "-"
 

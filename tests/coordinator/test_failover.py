@@ -5,17 +5,11 @@ from typing import Any
 
 import pytest
 
-from fakebroker.coordinator.group.api import (
-    CoordinatorConfig,
-    JoinGroup,
-    JoinResult,
-    OffsetToCommit,
-    SyncGroup,
-    SyncResult,
-)
+from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
+from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Call, Driver, protocols
+from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Call, Driver, protocols, result_of
 
 NONE = ErrorCode.NONE
 UNKNOWN_MEMBER_ID = ErrorCode.UNKNOWN_MEMBER_ID
@@ -168,8 +162,8 @@ def test_what_was_deleted_stays_deleted() -> None:
     for group_id in "gh":
         for topic in "tuv":
             driver.commit(group_id=group_id, topic=topic)
-    driver.coordinator.delete_group("g", driver.now_ms)
-    driver.coordinator.delete_offsets("h", [("t", 0)])
+    result_of(driver.coordinator.delete_group, "g", driver.now_ms)
+    result_of(driver.coordinator.delete_offsets, "h", [("t", 0)])
     driver.coordinator.delete_topic_offsets("u")
     driver.hand_over()
     assert driver.state("g") == "-"
@@ -270,7 +264,7 @@ def sync(driver: Driver, group_id: str) -> SyncResult:
 
 def commit(driver: Driver, group_id: str, generation_id: int) -> list[ErrorCode]:
     offsets = [OffsetToCommit(topic="t", partition=index, offset=1) for index in range(2)]
-    return driver.coordinator.commit_offsets(group_id, generation_id, "", None, offsets, driver.now_ms)
+    return result_of(driver.coordinator.commit_offsets, group_id, generation_id, "", None, offsets, driver.now_ms)
 
 
 Ask = Callable[[Driver, str], object]
@@ -282,13 +276,16 @@ ASKED: dict[str, tuple[Ask, Callable[[ErrorCode], object]]] = {
     "JoinGroup of a new member": (lambda d, g: join(d, g, member_id=""), lambda error: JoinResult(error)),
     "SyncGroup": (sync, lambda error: SyncResult(error)),
     "Heartbeat": (lambda d, g: d.heartbeat("m", 1, group_id=g), lambda error: NONE if error is LOADING else error),
-    "LeaveGroup": (lambda d, g: d.coordinator.leave_group(g, [("m", None)], d.now_ms), lambda error: (error, [])),
+    "LeaveGroup": (
+        lambda d, g: result_of(d.coordinator.leave_group, g, [("m", None)], d.now_ms),
+        lambda error: (error, []),
+    ),
     "OffsetCommit": (lambda d, g: commit(d, g, -1), lambda error: [error] * 2),
     "OffsetCommit of a member": (lambda d, g: commit(d, g, 1), lambda error: [error] * 2),
     "OffsetFetch": (lambda d, g: d.coordinator.fetch_offsets(g, [("t", 0)], d.now_ms), lambda error: (error, [])),
     "OffsetFetch of all": (lambda d, g: d.coordinator.fetch_offsets(g, None, d.now_ms), lambda error: (error, [])),
-    "OffsetDelete": (lambda d, g: d.coordinator.delete_offsets(g, [("t", 0)]), lambda error: (error, [])),
-    "DeleteGroups": (lambda d, g: d.coordinator.delete_group(g, d.now_ms), lambda error: error),
+    "OffsetDelete": (lambda d, g: result_of(d.coordinator.delete_offsets, g, [("t", 0)]), lambda error: (error, [])),
+    "DeleteGroups": (lambda d, g: result_of(d.coordinator.delete_group, g, d.now_ms), lambda error: error),
     "other requests": (lambda d, g: d.coordinator.error_for(g), lambda error: error),
 }
 
@@ -347,10 +344,10 @@ def test_what_is_wrong_with_a_request_itself_comes_first() -> None:
     driver.coordinator.resign(0, driver.now_ms)
     driver.coordinator.start_loading(0)
     assert join(driver, "").error is sync(driver, "").error is driver.heartbeat("m", 1, group_id="") is INVALID
-    assert driver.coordinator.leave_group("", [], driver.now_ms) == (INVALID, [])
-    assert driver.coordinator.delete_offsets("", []) == (INVALID, [])
+    assert result_of(driver.coordinator.leave_group, "", [], driver.now_ms) == (INVALID, [])
+    assert result_of(driver.coordinator.delete_offsets, "", []) == (INVALID, [])
     assert join(driver, "g", session_timeout_ms=OUT_OF_BOUNDS).error is ErrorCode.INVALID_SESSION_TIMEOUT
-    assert driver.coordinator.delete_group("", driver.now_ms) is LOADING
+    assert result_of(driver.coordinator.delete_group, "", driver.now_ms) is LOADING
 
 
 def test_loading_ends_once() -> None:

@@ -7,7 +7,7 @@ import pytest
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.history import History, Moment, Timer
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols
+from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols, result_of
 
 A, B = "client-uuid1", "client-uuid2"
 
@@ -24,7 +24,7 @@ class Noted(Driver):
         self.brokers += 1
         broker = self.brokers
         coordinator = super().new_coordinator()
-        coordinator._note = lambda group, now_ms: self.past.note(group, now_ms, broker)
+        coordinator._on_change = lambda group, now_ms: self.past.record(group, now_ms, broker)
         return coordinator
 
     def since(self, count: int, group_id: str = "g") -> list[Moment]:
@@ -207,7 +207,7 @@ def test_a_group_that_is_deleted_keeps_its_history() -> None:
     driver = Noted()
     (a,) = driver.stable(1)
     driver.leave((a, None))
-    driver.coordinator.delete_group("g", driver.now_ms)
+    result_of(driver.coordinator.delete_group, "g", driver.now_ms)
     assert driver.state() == "-"
     assert told(driver.since(0)[-2])[1:] == ("Empty", f"LeaveGroup of {a}")
     assert told(driver.since(0)[-1]) == ("Empty", "Dead", "DeleteGroups")
@@ -278,5 +278,5 @@ def test_of_all_groups_the_quietest_loses_first() -> None:
 def test_without_a_note_nothing_is_collected() -> None:
     driver = Driver()
     driver.stable(2)
-    step = driver.group().step
-    assert (step.cause, step.moments, step.joined, step.rejoined, step.left) == ("", [], [], [], [])
+    change = driver.group().change
+    assert (change.cause, change.moments, change.joined, change.rejoined, change.left) == ("", [], [], [], [])

@@ -6,10 +6,11 @@ from math import inf
 import pytest
 
 from fakebroker.coordinator.group.api import JoinGroup
-from fakebroker.coordinator.group.batch_join.expectations import Arrival, Expected
-from fakebroker.coordinator.group.batch_join.gathering import expect
-from fakebroker.coordinator.group.classic.group import TRANSITIONS, Group, GroupState
-from fakebroker.coordinator.group.invariants import History, InvariantError, check
+from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
+from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance, WaitingJoin
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import TRANSITIONS, GroupState
+from fakebroker.coordinator.group.invariants import InvariantError, StepChecker, check
 from tests.coordinator.driver import START_MS, Driver, protocols
 
 LEADER, FOLLOWER, STATIC = "client-uuid1", "client-uuid2", "i-uuid3"
@@ -47,7 +48,7 @@ def park_one_too_many(group: Group) -> None:
     group.parked_joins[FOLLOWER] = None
 
 
-def arrival(member_id: str) -> Arrival:
+def arrival(member_id: str) -> WaitingJoin:
     request = JoinGroup(
         member_id=member_id,
         instance_id=None,
@@ -60,13 +61,21 @@ def arrival(member_id: str) -> Arrival:
         requires_member_id=False,
         supports_skip_assignment=False,
     )
-    return Arrival(request, None, "")
+    return WaitingJoin(request, None, "")
 
 
 def wait_and_be_parked(group: Group) -> None:
-    expect(group, "x", "x-1", 1, START_MS)
-    group.expected.waiting[LEADER] = arrival(LEADER)
-    group.expected.gathering_deadline_ms = 1.0
+    BatchJoinExtension.of(group).expect("x", "x-1", 1, START_MS)
+    expected_instances(group).waiting[LEADER] = arrival(LEADER)
+    expected_instances(group).waiting_deadline_ms = 1.0
+
+
+def expect_under_another_id(group: Group) -> None:
+    expected_instances(group).instances["x"] = ExpectedInstance("y", "y-1", 1, 1.0)
+
+
+def wait_for_nobody(group: Group) -> None:
+    expected_instances(group).waiting["x"] = arrival("x")
 
 
 SPOILED: list[tuple[str, Callable[[Group], object], str]] = [
@@ -102,14 +111,14 @@ SPOILED: list[tuple[str, Callable[[Group], object], str]] = [
     ("CompletingRebalance", spoil("sync_deadline_ms", inf), "while a sync is awaited"),
     ("PreparingRebalance", spoil("sync_deadline_ms", START_MS), "within a generation only"),
     ("Stable", lambda g: setattr(g.members[LEADER], "deadline_ms", inf), "session runs, or an answer is owed"),
-    ("Stable", lambda g: expect(g, "x", LEADER, 1, START_MS), "who is expected is no member yet"),
-    ("Stable", lambda g: expect(g, "i", "i-2", 1, START_MS), "who is expected is no member yet"),
-    ("Stable", lambda g: g.expected.instances.update(x=Expected("y", "y-1", 1, 1.0)), "filed under its instance id"),
-    ("Stable", lambda g: g.expected.waiting.update(x=arrival("x")), "only while somebody who is expected is missing"),
-    ("Stable", lambda g: setattr(g.expected, "gathering_deadline_ms", 1.0), "time of the waiting"),
+    ("Stable", lambda g: BatchJoinExtension.of(g).expect("x", LEADER, 1, START_MS), "who is expected is no member yet"),
+    ("Stable", lambda g: BatchJoinExtension.of(g).expect("i", "i-2", 1, START_MS), "who is expected is no member yet"),
+    ("Stable", expect_under_another_id, "filed under its instance id"),
+    ("Stable", wait_for_nobody, "only while somebody who is expected is missing"),
+    ("Stable", lambda g: setattr(BatchJoinExtension.of(g).expected, "waiting_deadline_ms", 1.0), "time of the waiting"),
     ("PreparingRebalance", wait_and_be_parked, "is not parked in the group too"),
     ("Stable", lambda g: setattr(g.stored, "generation_id", 9), "is not newer than the group"),
-    ("Stable", spoil("wakeup_ms", inf), "wakes up before every deadline"),
+    ("Stable", spoil("scheduled_ms", inf), "wakes up before every deadline"),
 ]  # fmt: skip
 
 
@@ -122,7 +131,7 @@ def test_a_spoiled_group_is_noticed(state: str, spoil_it: Callable[[Group], obje
 
 
 def test_history_notices_a_generation_that_goes_back() -> None:
-    group, history = group_in("Stable"), History()
+    group, history = group_in("Stable"), StepChecker()
     history.check_step(group)
     group.generation_id = 0
     with pytest.raises(InvariantError, match="group 'g' went back from generation 1"):
@@ -130,7 +139,7 @@ def test_history_notices_a_generation_that_goes_back() -> None:
 
 
 def test_history_notices_a_protocol_that_changes_within_a_generation() -> None:
-    group, history = group_in("Stable"), History()
+    group, history = group_in("Stable"), StepChecker()
     history.check_step(group)
     group.protocol_name = "other"
     with pytest.raises(InvariantError, match="group 'g' changed its protocol within generation 1"):

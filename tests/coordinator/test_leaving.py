@@ -1,7 +1,7 @@
 """LeaveGroup: one member or a batch of them."""
 
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, Driver
+from tests.coordinator.driver import DELAY_MS, Driver, result_of
 
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
@@ -97,7 +97,10 @@ def test_a_pending_id_that_leaves_makes_a_stable_group_rebalance() -> None:
 
 def test_the_empty_group_id_is_refused_and_a_missing_group_knows_nobody() -> None:
     driver = Driver()
-    assert driver.coordinator.leave_group("", [("x", None)], driver.now_ms) == (ErrorCode.INVALID_GROUP_ID, [])
+    assert result_of(driver.coordinator.leave_group, "", [("x", None)], driver.now_ms) == (
+        ErrorCode.INVALID_GROUP_ID,
+        [],
+    )
     assert driver.leave(("x", None), ("", "i")) == [UNKNOWN, UNKNOWN]
     assert driver.state() == "-"
 

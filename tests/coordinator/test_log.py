@@ -10,9 +10,19 @@ from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record, replay
+from fakebroker.coordinator.group.persistence import replay
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, START_MS, Driver, protocols, subscription
+from tests.coordinator.driver import (
+    DELAY_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    START_MS,
+    Driver,
+    protocols,
+    result_of,
+    subscription,
+)
 
 PARTITION = partition_for("g", 50)
 NOW_MS = int(START_MS)
@@ -119,9 +129,9 @@ def test_a_commit_writes_one_batch_of_what_is_accepted() -> None:
         OffsetToCommit(topic="u", partition=0, offset=3, leader_epoch=4, metadata="m", expire_timestamp_ms=9),
     ]
     full = CommittedOffset(offset=3, leader_epoch=4, metadata="m", commit_timestamp_ms=NOW_MS, expire_timestamp_ms=9)
-    assert written(driver, lambda: driver.coordinator.commit_offsets("g", -1, "", None, offsets, START_MS)) == [
-        (OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "u", 0, full))
-    ]
+    assert written(
+        driver, lambda: result_of(driver.coordinator.commit_offsets, "g", -1, "", None, offsets, START_MS)
+    ) == [(OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "u", 0, full))]
     assert written(driver, lambda: driver.commit(metadata="m" * 4097)) == []
 
 
@@ -131,8 +141,8 @@ def test_deleted_offsets_write_tombstones_where_there_were_any() -> None:
         driver.commit(topic=topic)
     partitions = [("u", 0), ("u", 1), ("t", 0)]
     tombstones = OffsetRecord("g", "u", 0, None), OffsetRecord("g", "t", 0, None)
-    assert written(driver, lambda: driver.coordinator.delete_offsets("g", partitions)) == [tombstones]
-    assert written(driver, lambda: driver.coordinator.delete_offsets("g", partitions)) == []
+    assert written(driver, lambda: result_of(driver.coordinator.delete_offsets, "g", partitions)) == [tombstones]
+    assert written(driver, lambda: result_of(driver.coordinator.delete_offsets, "g", partitions)) == []
 
 
 def test_a_deleted_topic_writes_one_batch_for_each_partition_of_the_log() -> None:
@@ -153,7 +163,7 @@ def test_a_deleted_group_writes_tombstones_for_its_offsets_and_then_its_own() ->
     for partition in range(2):
         driver.commit(partition=partition)
     tombstones = OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 1, None), GroupRecord("g", None)
-    assert written(driver, lambda: driver.coordinator.delete_group("g", START_MS)) == [tombstones]
+    assert written(driver, lambda: result_of(driver.coordinator.delete_group, "g", START_MS)) == [tombstones]
 
 
 def test_a_round_that_is_not_synced_writes_nothing() -> None:

@@ -21,12 +21,13 @@ from hypothesis.stateful import (
 )
 
 from fakebroker.coordinator.group.api import JoinResult, SyncResult
-from fakebroker.coordinator.group.batch_join.batch import Seat
+from fakebroker.coordinator.group.batch_join.batch import BatchToken
+from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from tests.coordinator.batches import BatchCall, batch, expected, joining
-from tests.coordinator.driver import Call, Driver, protocols
+from tests.coordinator.driver import Call, Driver, protocols, result_of
 from tests.coordinator.survival import Survivors, check_loaded, check_log
 
 NONE = ErrorCode.NONE
@@ -278,7 +279,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @rule(group_id=st.sampled_from(GROUP_IDS))
     def a_group_is_deleted(self, group_id: str) -> None:
-        if self.driver.coordinator.delete_group(group_id, self.driver.now_ms) is NONE:
+        if result_of(self.driver.coordinator.delete_group, group_id, self.driver.now_ms) is NONE:
             self.forget_commits(group_id)
         self.driver.settle()
 
@@ -352,8 +353,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
         groups = list(self.driver.coordinator.groups())
         parked = [*(token for g in groups for token in g.parked_joins.values())]
         parked += [token for g in groups for token in g.parked_syncs.values()]
-        parked += [arrival.token for g in groups for arrival in g.expected.waiting.values()]
-        parked = [token.batch.token if isinstance(token, Seat) else token for token in parked]
+        parked += [arrival.token for g in groups for arrival in expected_instances(g).waiting.values()]
+        parked = [token.batch.token if isinstance(token, BatchToken) else token for token in parked]
         self.hear_batches(parked)
         for sent in self.joins + self.syncs:
             if sent.call.result is None:

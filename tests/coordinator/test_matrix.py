@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import Call, Driver, protocols
+from tests.coordinator.driver import Call, Driver, protocols, result_of
 
 SHORT = {"Empty": "E", "PreparingRebalance": "PR", "CompletingRebalance": "CR", "Stable": "S", "-": "-"}
 CHANGED = protocols("range", "roundrobin")
@@ -50,10 +50,10 @@ class Scene:
         return self.driver.coordinator.fetch_offsets("g", None, self.driver.now_ms)[0]
 
     def delete_group(self) -> ErrorCode:
-        return self.driver.coordinator.delete_group("g", self.driver.now_ms)
+        return result_of(self.driver.coordinator.delete_group, "g", self.driver.now_ms)
 
     def delete_offset(self, topic: str) -> ErrorCode:
-        error, errors = self.driver.coordinator.delete_offsets("g", [(topic, 0)])
+        error, errors = result_of(self.driver.coordinator.delete_offsets, "g", [(topic, 0)])
         return error or errors[0]
 
 

@@ -12,7 +12,8 @@ from typing import Any, cast
 import pytest
 
 from fakebroker.coordinator.group.api import Answer
-from fakebroker.coordinator.group.classic.group import DEAD, Group, GroupState
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import DEAD, GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import OffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for

@@ -5,7 +5,7 @@ import pytest
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import START_MS, Driver
+from tests.coordinator.driver import START_MS, Driver, result_of
 
 NONE = ErrorCode.NONE
 
@@ -70,7 +70,7 @@ def test_one_bad_partition_does_not_keep_the_others_from_being_committed() -> No
         OffsetToCommit(topic="t", partition=1, offset=2, metadata="m" * 4097),
         OffsetToCommit(topic="u", partition=0, offset=3),
     ]
-    errors = driver.coordinator.commit_offsets("g", -1, "", None, offsets, driver.now_ms)
+    errors = result_of(driver.coordinator.commit_offsets, "g", -1, "", None, offsets, driver.now_ms)
     assert errors == [NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, NONE]
     assert fetch_all(driver) == [("t", 0, 1), ("u", 0, 3)]
 
@@ -78,7 +78,7 @@ def test_one_bad_partition_does_not_keep_the_others_from_being_committed() -> No
 def test_an_error_of_the_request_is_repeated_for_each_partition() -> None:
     driver = Driver()
     offsets = [OffsetToCommit(topic="t", partition=partition, offset=1) for partition in range(2)]
-    errors = driver.coordinator.commit_offsets("g", 1, "x", None, offsets, driver.now_ms)
+    errors = result_of(driver.coordinator.commit_offsets, "g", 1, "x", None, offsets, driver.now_ms)
     assert errors == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
 
 
@@ -96,9 +96,9 @@ def test_the_empty_group_id_may_keep_offsets_but_have_no_members() -> None:
     assert driver.committed(group_id="") == 1
     for error in (driver.heartbeat("x", 0, group_id=""), driver.join(group_id="").error):
         assert error is ErrorCode.INVALID_GROUP_ID
-    assert driver.coordinator.leave_group("", [], driver.now_ms)[0] is ErrorCode.INVALID_GROUP_ID
-    assert driver.coordinator.delete_offsets("", [])[0] is ErrorCode.INVALID_GROUP_ID
-    assert driver.coordinator.delete_group("", driver.now_ms) is NONE
+    assert result_of(driver.coordinator.leave_group, "", [], driver.now_ms)[0] is ErrorCode.INVALID_GROUP_ID
+    assert result_of(driver.coordinator.delete_offsets, "", [])[0] is ErrorCode.INVALID_GROUP_ID
+    assert result_of(driver.coordinator.delete_group, "", driver.now_ms) is NONE
 
 
 def test_a_group_of_offsets_only_may_get_members_and_keeps_its_offsets() -> None:
@@ -124,7 +124,7 @@ def test_offsets_are_deleted_unless_the_group_is_subscribed() -> None:
         driver.commit(topic=topic)
     driver.stable()
     partitions = [("t", 0), ("u", 0), ("u", 5)]
-    error, errors = driver.coordinator.delete_offsets("g", partitions)
+    error, errors = result_of(driver.coordinator.delete_offsets, "g", partitions)
     assert (error, errors) == (NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, NONE, NONE])
     assert fetch_all(driver) == [("t", 0, 1)]
 
@@ -132,14 +132,17 @@ def test_offsets_are_deleted_unless_the_group_is_subscribed() -> None:
 def test_before_its_first_generation_a_consumer_group_counts_as_subscribed_to_everything() -> None:
     driver = Driver()
     driver.join()
-    assert driver.coordinator.delete_offsets("g", [("u", 0)]) == (NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC])
+    assert result_of(driver.coordinator.delete_offsets, "g", [("u", 0)]) == (
+        NONE,
+        [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC],
+    )
 
 
 def test_a_deleted_group_takes_its_offsets_and_pending_ids_along() -> None:
     driver = Driver()
     driver.commit()
     pending_id = driver.pend()
-    assert driver.coordinator.delete_group("g", driver.now_ms) is NONE
+    assert result_of(driver.coordinator.delete_group, "g", driver.now_ms) is NONE
     assert driver.state() == "-"
     assert driver.committed() is None
     assert driver.join(pending_id).error is ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,10 +1,10 @@
 """Which groups a coordinator has, and what happens when it hands them over."""
 
 from fakebroker.coordinator.group.api import JoinResult, SyncResult
-from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, Driver
+from tests.coordinator.driver import DELAY_MS, Driver, result_of
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 PARTITION = partition_for("g", 50)
@@ -21,10 +21,10 @@ def test_a_group_of_another_broker_is_refused_everywhere() -> None:
     assert driver.heartbeat("x", 1) is NOT_COORDINATOR
     assert driver.commit() is NOT_COORDINATOR
     assert driver.commit("x", 1) is NOT_COORDINATOR
-    assert coordinator.leave_group("g", [("x", None)], now_ms) == (NOT_COORDINATOR, [])
+    assert result_of(coordinator.leave_group, "g", [("x", None)], now_ms) == (NOT_COORDINATOR, [])
     assert coordinator.fetch_offsets("g", None, now_ms) == (NOT_COORDINATOR, [])
-    assert coordinator.delete_offsets("g", [("t", 0)]) == (NOT_COORDINATOR, [])
-    assert coordinator.delete_group("g", now_ms) is NOT_COORDINATOR
+    assert result_of(coordinator.delete_offsets, "g", [("t", 0)]) == (NOT_COORDINATOR, [])
+    assert result_of(coordinator.delete_group, "g", now_ms) is NOT_COORDINATOR
     assert driver.state() == "-"
 
 
@@ -56,7 +56,7 @@ def test_nothing_is_left_of_the_groups_and_others_stay() -> None:
     driver.coordinator.resign(PARTITION, driver.now_ms)
     assert group.state is GroupState.DEAD
     assert [group.group_id for group in driver.coordinator.groups()] == ["other"]
-    driver.coordinator.delete_group("other", driver.now_ms)
+    result_of(driver.coordinator.delete_group, "other", driver.now_ms)
     driver.advance(1_000_000)
     assert driver.coordinator.next_deadline() is None
 
@@ -76,6 +76,6 @@ def test_groups_are_listed_in_order_of_creation() -> None:
     driver = Driver()
     for group_id in "zay":
         driver.commit(group_id=group_id)
-    driver.coordinator.delete_group("a", driver.now_ms)
+    result_of(driver.coordinator.delete_group, "a", driver.now_ms)
     driver.commit(group_id="a")
     assert [group.group_id for group in driver.coordinator.groups()] == ["z", "y", "a"]

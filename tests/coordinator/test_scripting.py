@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fakebroker.coordinator.group import controls
-from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.holds import Wishes
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.records import GroupRecord
 from fakebroker.errors import ConfigError, ErrorCode
 from tests.coordinator.driver import REBALANCE_MS, SESSION_MS, Driver, protocols
@@ -18,21 +18,21 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class Stage(Driver):
-    """A driver whose coordinators look at the wishes of a test."""
+    """A driver whose coordinators obey the controls of a test."""
 
     def __init__(self, **config: Any) -> None:
-        self.wishes: dict[str, Wishes] = {}
+        self.controls: dict[str, GroupControls] = {}
         super().__init__(**config)
 
     def new_coordinator(self) -> Coordinator:
-        return Coordinator(self.config, lambda: f"uuid{next(self._numbers)}", self._append, wishes=self.wishes)
+        return Coordinator(self.config, lambda: f"uuid{next(self._numbers)}", self._append, controls=self.controls)
 
     def hold(self, state: GroupState, group_id: str = "g") -> None:
-        controls.hold(self.coordinator, group_id, self.wishes.setdefault(group_id, Wishes()), state)
+        controls.hold(self.coordinator, group_id, self.controls.setdefault(group_id, GroupControls()), state)
         self.settle()
 
     def release(self, group_id: str = "g") -> None:
-        self.wishes[group_id].holds.clear()
+        self.controls[group_id].held_states.clear()
         controls.release(self.coordinator, self.group(group_id), self.now_ms)
         self.settle()
 
@@ -53,7 +53,7 @@ class Stage(Driver):
         self.settle()
 
     def choose_leader(self, name: str) -> None:
-        controls.choose_leader(self.group(), self.wishes.setdefault("g", Wishes()), name)
+        controls.choose_leader(self.group(), self.controls.setdefault("g", GroupControls()), name)
         self.settle()
 
     @property
@@ -349,7 +349,7 @@ def test_a_chosen_leader_that_does_not_join_does_not_lead() -> None:
     call = stage.join(ids[0])
     stage.evict(ids[1])
     assert call.joined.leader == ids[0]
-    assert stage.wishes["g"].next_leader == ""
+    assert stage.controls["g"].next_leader == ""
 
 
 # Members

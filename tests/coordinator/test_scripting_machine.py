@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from hypothesis import given, settings, strategies as st
 
-from fakebroker.coordinator.group.classic.group import COMPLETING_REBALANCE, PREPARING_REBALANCE
+from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from fakebroker.errors import ConfigError, ErrorCode
 from tests.coordinator.driver import REBALANCE_MS
 from tests.coordinator.test_scripting import Stage

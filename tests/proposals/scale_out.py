@@ -15,7 +15,10 @@ from fakebroker.client.member.effects import Discover, FetchMetadata, GroupReque
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.states import MemberState
-from fakebroker.coordinator.group.api import BatchJoin, BatchMember, CoordinatorConfig, JoinResult, SyncResult
+from fakebroker.coordinator.group.api import JoinResult, SyncResult
+from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember
+from fakebroker.coordinator.group.batch_join.join_batch import join_batch
+from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -181,7 +184,7 @@ def measure(how: How) -> Outcome:
     assert all(member.assigned for member in world.members[:MEMBERS])
     before, world.unassigned_s = world.generation_id, [0.0] * (MEMBERS + INSTANCES)
     if how == "batch":
-        world.coordinator.join_batch("g", _registration(), None, world.now_ms)
+        join_batch(world.coordinator, "g", _registration(), None, world.now_ms)
     for index in range(INSTANCES):
         world.start_at(world.now_ms + index * EVERY_MS, MEMBERS + index)
     world.run(INSTANCES * EVERY_MS + _SETTLED_MS)

@@ -1,14 +1,16 @@
 """Group coordinators that break one promise each, and keep the others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 
 from fakebroker.client.member.consumer_protocol import decode_assignment, encode_assignment
-from fakebroker.coordinator.group.api import BatchResult, JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
-from fakebroker.coordinator.group.classic.group import Group, GroupState
+from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.rebalance import expire_session
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 from tests.replay.stage import SESSION_MS
 
@@ -47,13 +49,15 @@ class LosesCommits(Coordinator):
         instance_id: str | None,
         offsets: Sequence[OffsetToCommit],
         now_ms: float,
-    ) -> list[ErrorCode]:
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
         self.commits += 1
         group = self.group(group_id)
         if group is None or group.check_commit(generation_id, member_id, instance_id) or self.commits % 3 == 1:
-            return super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms)
+            super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
+            return
         self.heartbeat(group_id, generation_id, member_id, instance_id, now_ms)  # a commit keeps the session, too
-        return [ErrorCode.NONE] * len(offsets)
+        done([ErrorCode.NONE] * len(offsets))
 
 
 class ReusesGenerations(Coordinator):
@@ -142,8 +146,8 @@ def _is_settled(group: Group, now_ms: float) -> bool:
     return is_stable and len(group.members) > 1
 
 
-def _put_out_the_last(group: Group, now_ms: float) -> None:
-    expire_session(group, list(group.members.values())[-1], now_ms)
+def _put_out_the_last(group: Group, now_ms: float) -> Procedure[None]:
+    return expire_session(group, list(group.members.values())[-1], now_ms)
 
 
 class AcceptsOldGenerations(Coordinator):
@@ -175,9 +179,10 @@ class ServesTheFenced(Coordinator):
         instance_id: str | None,
         offsets: Sequence[OffsetToCommit],
         now_ms: float,
-    ) -> list[ErrorCode]:
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
         member_id = self._current(group_id, member_id, instance_id)
-        return super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms)
+        super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
 
     def _current(self, group_id: str, member_id: str, instance_id: str | None) -> str:
         group = self.group(group_id)
@@ -202,9 +207,9 @@ class ServesTheUnknown(Coordinator):
 class HasTwoLeaders(Coordinator):
     """It tells everybody that he is the leader."""
 
-    def _answer(self, token: object, result: JoinResult | SyncResult | BatchResult) -> None:
+    def answer(self, token: object, result: object) -> None:
         if isinstance(result, JoinResult) and not result.error:
             group = self.group("g")
             assert group is not None
             result.leader, result.members = result.member_id, group.joined_members()
-        super()._answer(token, result)
+        super().answer(token, result)

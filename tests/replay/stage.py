@@ -13,7 +13,8 @@ from random import Random
 from typing import Any
 
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
-from fakebroker.coordinator.group.api import BatchResult, CoordinatorConfig, JoinResult, OffsetToCommit
+from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
+from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import Record
 from fakebroker.errors import ErrorCode
@@ -28,6 +29,7 @@ from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.script.script import Act, Action, Script
 from tests.client.bench import committed, fetched, refusal
 from tests.coordinator import spoken
+from tests.coordinator.driver import result_of
 
 START_MS = 1_700_000_000_000.0
 PARTITIONS = {"orders": 4, "payments": 2}
@@ -99,9 +101,9 @@ class Stage:
         """Of a request that was lost, `until_us` says when."""
         self.events.append(event._replace(until_us=round(self.now_ms * 1000)) if event.lost else event)
 
-    def _append(self, _: int, records: Sequence[Record]) -> ErrorCode:
+    def _append(self, _: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
         self._log.extend(records)
-        return ErrorCode.NONE
+        done(ErrorCode.NONE)
 
     # What may happen
 
@@ -212,7 +214,7 @@ class Stage:
         answers, coordinator.answers = coordinator.answers, []
         for token, result in answers:
             assert isinstance(token, _Token)
-            assert not isinstance(result, BatchResult)  # nobody joins for others here
+            assert isinstance(result, JoinResult | SyncResult)
             self._answer(token, spoken.joined(result) if isinstance(result, JoinResult) else spoken.synced(result))
 
     def _handle(self, node_id: int, token: _Token) -> None:
@@ -231,7 +233,7 @@ class Stage:
                 self._answer(token, _fetch(coordinator, request, now_ms))
             case LeaveGroupRequest(members=members):
                 leaving = [(each.member_id, each.group_instance_id) for each in members]
-                error, _ = coordinator.leave_group("g", leaving, now_ms)
+                error, _ = result_of(coordinator.leave_group, "g", leaving, now_ms)
                 self._answer(token, LeaveGroupResponse(error_code=error))
 
 
@@ -242,8 +244,8 @@ def _commit(coordinator: Coordinator, request: OffsetCommitRequest, now_ms: floa
         for p in topic.partitions
     ]
     generation_id = request.generation_id_or_member_epoch
-    errors = coordinator.commit_offsets(
-        "g", generation_id, request.member_id, request.group_instance_id, offsets, now_ms
+    errors = result_of(
+        coordinator.commit_offsets, "g", generation_id, request.member_id, request.group_instance_id, offsets, now_ms
     )
     response = committed(request)
     for outcome, error in zip([p for topic in response.topics for p in topic.partitions], errors, strict=True):

@@ -7,6 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.inspect.views import BrokerView
+from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -99,7 +100,7 @@ def test_an_upgraded_broker_and_an_added_one_have_the_proposal() -> None:
         cluster.upgrade_broker(1, None)
         assert told(cluster) == 10
         cluster.add_broker()
-        assert not cluster.cluster.brokers[2].coordinator.config.expects_instances
+        assert cluster.cluster.brokers[2].coordinator.config.extension is no_extension
 
 
 def test_an_unknown_proposal() -> None:

@@ -14,6 +14,7 @@ from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest,
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.cluster.harness import batch
+from tests.coordinator.driver import result_of
 from tests.server.test_fake_cluster import stable_group
 from tests.server.test_reactor import join
 from tests.server.wire import Wire, until
@@ -111,7 +112,9 @@ def test_logs_part_from_their_snapshot(fake_cluster: FakeCluster) -> None:
         fake_cluster.seed_group("g", offsets={"orders-0": number})
         if number == 200:
             snapshot = fake_cluster.snapshot()
-        fake_cluster.cluster.brokers[fake_cluster.coordinator_of("g").node_id].coordinator.delete_group("g", 0)
+        result_of(
+            fake_cluster.cluster.brokers[fake_cluster.coordinator_of("g").node_id].coordinator.delete_group, "g", 0
+        )
     fake_cluster.restore(snapshot)
     assert offsets(fake_cluster) == {("orders", 0): 200}
 

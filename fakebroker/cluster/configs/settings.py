@@ -7,7 +7,9 @@ import difflib
 from collections.abc import Mapping
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
-from fakebroker.coordinator.group.api import CoordinatorConfig
+from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
+from fakebroker.coordinator.group.classic.extension import no_extension
+from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.releases import NEWEST, Release
 
@@ -90,7 +92,7 @@ class Config:
 
     def _coordinator(self, release: Release, expects_instances: bool) -> CoordinatorConfig:
         return CoordinatorConfig(
-            expects_instances=expects_instances,
+            extension=BatchJoinExtension if expects_instances else no_extension,
             is_before_kip_211=release < KIP_211,
             is_before_kip_848=release < KIP_848,
             group_min_session_timeout_ms=self.number("group.min.session.timeout.ms"),

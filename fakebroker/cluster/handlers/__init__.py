@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers import join_group, sync_group
-from fakebroker.coordinator.group.api import BatchResult, JoinResult, SyncResult
+from fakebroker.coordinator.group.api import JoinResult, SyncResult
+from fakebroker.coordinator.group.batch_join.batch import BatchResult
 from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.schema import Message
 
@@ -23,10 +24,11 @@ Handler = Callable[["Cluster", Call, float], Message | None]
 BY_NAME: dict[str, Handler] = {api.name: import_module(f"{__name__}.{api.module_name}").handle for api in APIS}
 
 
-def response_to(call: Call, result: JoinResult | SyncResult | BatchResult) -> Message:
+def response_to(call: Call, result: object) -> Message:
     """The response to a parked join or sync, once its coordinator has decided."""
     if isinstance(result, BatchResult):
         return join_group.batch_response(result)
     if isinstance(result, JoinResult):
         return join_group.response(call, result)
+    assert isinstance(result, SyncResult)
     return sync_group.response(call, result)

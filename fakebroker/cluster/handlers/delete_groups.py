@@ -1,18 +1,38 @@
 """DeleteGroups: each group once, however often it is named; whether it may go is its coordinator's to say (KIP-229)."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.late_response import LateResponse
+from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from fakebroker.protocol.schema import Message
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteGroupsResponse:
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: DeleteGroupsRequest = call.request
-    results = [
-        DeletableGroupResult(group_id=group_id, error_code=call.broker.coordinator.delete_group(group_id, now_ms))
-        for group_id in dict.fromkeys(request.groups_names)
-    ]
-    return DeleteGroupsResponse(results=results)
+    group_ids = list(dict.fromkeys(request.groups_names))
+    late = LateResponse(_response)
+    errors: dict[str, ErrorCode] = {}
+
+    def add(group_id: str, error: ErrorCode) -> None:
+        errors[group_id] = error
+        if len(errors) == len(group_ids):
+            late([(group_id, errors[group_id]) for group_id in group_ids])
+
+    if not group_ids:
+        return _response([])
+    for group_id in group_ids:
+        call.broker.coordinator.delete_group(group_id, now_ms, partial(add, group_id))
+    return late.take(cluster, call)
+
+
+def _response(results: Sequence[tuple[str, ErrorCode]]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id=group_id, error_code=error) for group_id, error in results]
+    )

@@ -3,9 +3,11 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.group.batch_join.expectations import Expected
-from fakebroker.coordinator.group.classic.group import DEAD, STABLE, Group
+from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.classic.states import DEAD, STABLE
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_groups import (
     EXPECTED_TAG,
@@ -72,16 +74,16 @@ def _found(call: Call, group: Group) -> DescribedGroup:
             )
             for member in group.members.values()
         ]
-        + [_expected(call, group, expected) for expected in group.expected.instances.values()],
+        + [_expected(call, group, expected) for expected in expected_instances(group).instances.values()],
     )
 
 
-def _expected(call: Call, group: Group, expected: Expected) -> DescribedGroupMember:
+def _expected(call: Call, group: Group, expected: ExpectedInstance) -> DescribedGroupMember:
     """An instance that is to become a member (KAFKA-8397); whose client is known only while its join waits.
 
     A tag tells it from a member; versions without tags do not.
     """
-    arrival = group.expected.waiting.get(expected.member_id)
+    arrival = expected_instances(group).waiting.get(expected.member_id)
     member = DescribedGroupMember(
         member_id=expected.member_id,
         group_instance_id=expected.instance_id,

@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.group.api import BatchJoin, BatchMember, BatchResult, JoinGroup, JoinResult
+from fakebroker.coordinator.group.api import JoinGroup, JoinResult
+from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchResult
+from fakebroker.coordinator.group.batch_join.join_batch import join_batch
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -22,7 +24,7 @@ BATCH_VERSION = 10
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> None:
     request: JoinGroupRequest = call.request
     if call.api_version >= BATCH_VERSION:
-        call.broker.coordinator.join_batch(request.group_id, _batch(call), call, now_ms)
+        join_batch(call.broker.coordinator, request.group_id, _batch(call), call, now_ms)
         return
     join = JoinGroup(
         member_id=request.member_id,

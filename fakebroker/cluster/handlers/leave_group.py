@@ -1,23 +1,34 @@
 """LeaveGroup: one member at the top level (versions 0-2) or many, each with its own result (KIP-345)."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.late_response import LateResponse
+from fakebroker.coordinator.group.api import ItemResults
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from fakebroker.protocol.schema import Message
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> LeaveGroupResponse:
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: LeaveGroupRequest = call.request
-    coordinator = call.broker.coordinator
     if call.api_version < 3:
-        error, errors = coordinator.leave_group(request.group_id, [(request.member_id, None)], now_ms)
+        leaving: list[tuple[str, str | None]] = [(request.member_id, None)]
+    else:
+        leaving = [(member.member_id, member.group_instance_id) for member in request.members]
+    late: LateResponse[ItemResults] = LateResponse(lambda result: _response(call, leaving, result))
+    call.broker.coordinator.leave_group(request.group_id, leaving, now_ms, late)
+    return late.take(cluster, call)
+
+
+def _response(call: Call, leaving: Sequence[tuple[str, str | None]], result: ItemResults) -> LeaveGroupResponse:
+    error, errors = result
+    if call.api_version < 3:
         return LeaveGroupResponse(error_code=error or errors[0])
-    leaving = [(member.member_id, member.group_instance_id) for member in request.members]
-    error, errors = coordinator.leave_group(request.group_id, leaving, now_ms)
     if error is not ErrorCode.NONE:
         return LeaveGroupResponse(error_code=error)
     return LeaveGroupResponse(

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import (
@@ -13,6 +14,7 @@ from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from fakebroker.protocol.schema import Message
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 Entry = tuple[OffsetCommitRequestTopic, OffsetCommitRequestPartition]
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetCommitResponse:
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     by_id = call.api_version >= 10
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     refused: list[tuple[Entry, ErrorCode]] = []
@@ -36,8 +38,24 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetCommitRespons
             else:
                 accepted.append((asked, partition))
                 offsets.append(_offset(call, topic.name, partition, now_ms))
-    errors = _commit(call, offsets, now_ms) if offsets else []
-    return _response([*refused, *zip(accepted, errors, strict=True)])
+    version = call.api_version
+    if version == 0 or not offsets:
+        # Version 0 means offsets in ZooKeeper, which a cluster without one does not know.
+        return _response(refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
+    request: OffsetCommitRequest = call.request
+    late: LateResponse[list[ErrorCode]] = LateResponse(
+        lambda errors: _response(refused, accepted, _in_version(errors, version))
+    )
+    call.broker.coordinator.commit_offsets(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        offsets,
+        now_ms,
+        late,
+    )
+    return late.take(cluster, call)
 
 
 def _offset(call: Call, name: str, partition: OffsetCommitRequestPartition, now_ms: float) -> OffsetToCommit:
@@ -53,28 +71,18 @@ def _offset(call: Call, name: str, partition: OffsetCommitRequestPartition, now_
     )
 
 
-def _commit(call: Call, offsets: list[OffsetToCommit], now_ms: float) -> list[ErrorCode]:
-    request: OffsetCommitRequest = call.request
-    if call.api_version == 0:
-        # Version 0 means offsets in ZooKeeper, which a cluster without one does not know.
-        return [ErrorCode.UNSUPPORTED_VERSION] * len(offsets)
-    errors = call.broker.coordinator.commit_offsets(
-        request.group_id,
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id,
-        offsets,
-        now_ms,
-    )
-    if call.api_version < 9:
-        # Versions that know no missing group are told that its generation is over.
-        return [ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.GROUP_ID_NOT_FOUND else error for error in errors]
-    return errors
+def _in_version(errors: list[ErrorCode], api_version: int) -> list[ErrorCode]:
+    """Versions without an error for a missing group get the error that its generation is over."""
+    if api_version >= 9:
+        return errors
+    return [ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.GROUP_ID_NOT_FOUND else error for error in errors]
 
 
-def _response(results: list[tuple[Entry, ErrorCode]]) -> OffsetCommitResponse:
+def _response(
+    refused: list[tuple[Entry, ErrorCode]], accepted: list[Entry], errors: list[ErrorCode]
+) -> OffsetCommitResponse:
     topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    for (asked, partition), error in results:
+    for (asked, partition), error in [*refused, *zip(accepted, errors, strict=True)]:
         key = asked.name, asked.topic_id
         topic = topics.get(key)
         if topic is None:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.late_response import LateResponse
+from fakebroker.coordinator.group.api import ItemResults
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -11,6 +13,7 @@ from fakebroker.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from fakebroker.protocol.schema import Message
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -19,16 +22,22 @@ Entry = tuple[str, int]
 """A topic and the index of a partition."""
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetDeleteResponse:
-    """The coordinator is asked even if nothing is left to delete: an error of the group is all that is told then."""
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
+    """The coordinator is asked even if nothing is left to delete: an error of the group is the only result then."""
     request: OffsetDeleteRequest = call.request
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     known = [entry for entry in asked if _is_known(cluster, *entry)]
-    error, errors = call.broker.coordinator.delete_offsets(request.group_id, known)
-    if error:
-        return OffsetDeleteResponse(error_code=error, topics=[])
     refused = [(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for entry in asked if not _is_known(cluster, *entry)]
-    return OffsetDeleteResponse(topics=_topics([*refused, *zip(known, errors, strict=True)]))
+
+    def respond(result: ItemResults) -> OffsetDeleteResponse:
+        error, errors = result
+        if error:
+            return OffsetDeleteResponse(error_code=error, topics=[])
+        return OffsetDeleteResponse(topics=_topics([*refused, *zip(known, errors, strict=True)]))
+
+    late = LateResponse(respond)
+    call.broker.coordinator.delete_offsets(request.group_id, known, late)
+    return late.take(cluster, call)
 
 
 def _is_known(cluster: "Cluster", name: str, index: int) -> bool:

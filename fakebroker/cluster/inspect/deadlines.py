@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
+from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.holds import is_held, is_sync_held
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -104,32 +104,32 @@ def _group_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 
 
 def _timers_of(group: Group) -> Iterator[tuple[DeadlineKind, float, tuple[str, ...]]]:
-    """A group's timers, in the order in which they run out at the same time (`timers.fire_earliest_timer`)."""
+    """A group's timers, in the order in which they run out at the same time (`rebalance.expire_next_timer`)."""
     for member in group.members.values():
         if not _outlives_its_session(group, member):
             yield "session", member.deadline_ms, (member.member_id,)
     for member_id, deadline_ms in group.pending_members.items():
         yield "pending_member", deadline_ms, (member_id,)
-    if not is_held(group):  # Else it stays in its state even if the time is up.
+    if not group.is_held:  # Else it stays in its state even if the time is up.
         missing = [member_id for member_id in group.members if member_id not in group.parked_joins]
         kind: DeadlineKind = "initial_delay" if group.is_initial_rebalance else "join"
         yield kind, group.join_deadline_ms, (*missing, *group.pending_members)
         yield "sync", group.sync_deadline_ms, tuple(group.awaiting_sync)
-    missing = [expected.member_id for expected in group.expected.missing]
-    yield "expected", group.expected.deadline_ms(), tuple(missing)
+    missing = [instance.member_id for instance in expected_instances(group).missing]
+    yield "expected", group.extension.deadline_ms, tuple(missing)
 
 
 def _outlives_its_session(group: Group, member: Member) -> bool:
     """Whether the end of its session has no effect, as a response to it is pending (`rebalance.expire_session`)."""
     is_parked = member.member_id in group.parked_joins or member.member_id in group.parked_syncs
-    return is_sync_held(group, member.member_id) or (is_parked and not member.is_new)
+    return group.is_sync_held(member.member_id) or (is_parked and not member.is_new)
 
 
 def _expiry_looks(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     for broker in cluster.brokers.values():
         for partition in broker.coordinator.led_partitions():
-            if partition.wakeup_ms != inf:
-                at_ms, index = partition.wakeup_ms, partition.index
+            if partition.scheduled_ms != inf:
+                at_ms, index = partition.scheduled_ms, partition.partition
                 yield Deadline(at_ms=at_ms, kind="offsets_expiry", node_id=broker.node_id, partition=index)
 
 

@@ -7,10 +7,11 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.timeline import names_in, short_names, with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.coordinator.group.classic.group import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.history import Moment
-from fakebroker.coordinator.group.holds import is_held, is_sync_held
 from fakebroker.errors import ErrorCode
 
 _NAMED_AT_MOST = 8
@@ -92,7 +93,7 @@ class _Words:
         since_ms = self.last.at_ms if self.last else group.state_since_ms
         state = f"{group.group_id} has been in {group.state.value} for {_seconds(self.now_ms - since_ms)}"
         yield f"{state}: {with_names(self.last.cause, self.names)}." if self.last else f"{state}."
-        if is_held(group):
+        if group.is_held:
             yield "It is held in this state."
         yield from _BY_STATE[group.state](self)
         yield from self._expected()
@@ -119,7 +120,7 @@ class _Words:
 
     def completing(self) -> Iterator[str]:
         leader = self.group.members[self.group.leader_id or ""]
-        if is_sync_held(self.group, leader.member_id):
+        if self.group.is_sync_held(leader.member_id):
             yield f"The SyncGroup of the leader {self._who(leader)} has come, and is held."
         else:
             yield f"Waiting for the SyncGroup of the leader {self._who(leader)}, which assigns."
@@ -148,7 +149,7 @@ class _Words:
 
     def _expected(self) -> Iterator[str]:
         """Registered instances that have not joined, and until when the group waits for them."""
-        expectations = self.group.expected
+        expectations = expected_instances(self.group)
         missing = _listed(expected.instance_id for expected in expectations.missing)
         left = self._left(expectations.deadline_ms())
         if expectations.waiting:

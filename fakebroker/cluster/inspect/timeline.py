@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import zip_longest
 
 from fakebroker.cluster.inspect.timeline_svg import draw
-from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import DEAD, Moment
 
 _IN_OUT_WIDTH = 20

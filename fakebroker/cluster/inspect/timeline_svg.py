@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import log10
 
-from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import Moment
 
 _COLORS = {

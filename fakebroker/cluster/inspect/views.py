@@ -7,9 +7,11 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timeline import Timeline
-from fakebroker.coordinator.group.batch_join.expectations import Expected
-from fakebroker.coordinator.group.classic.group import Group, GroupState
+from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 
 _REPORTED_CALLS = 20
@@ -62,9 +64,9 @@ class MemberView:
         )
 
     @classmethod
-    def of_expected(cls, group: Group, expected: Expected) -> "MemberView":
+    def of_expected(cls, group: Group, expected: ExpectedInstance) -> "MemberView":
         """Return the view of a registered instance; its client is known only while its join waits."""
-        arrival = group.expected.waiting.get(expected.member_id)
+        arrival = expected_instances(group).waiting.get(expected.member_id)
         client_id, client_host = (arrival.request.client_id, arrival.request.client_host) if arrival else ("", "")
         session_ms = arrival.request.session_timeout_ms if arrival else 0
         rebalance_ms = arrival.request.rebalance_timeout_ms if arrival else expected.rebalance_timeout_ms
@@ -100,7 +102,7 @@ class GroupView:
         if group is None:
             return cls(group_id, GroupState.DEAD.value, 0, None, None, None, (), history)
         members = tuple(MemberView.of(member) for member in group.members.values())
-        members += tuple(MemberView.of_expected(group, each) for each in group.expected.instances.values())
+        members += tuple(MemberView.of_expected(group, each) for each in expected_instances(group).instances.values())
         state, generation = group.state.value, group.generation_id
         kind, protocol, leader_id = group.protocol_type, group.protocol_name, group.leader_id
         return cls(group_id, state, generation, kind, protocol, leader_id, members, history)

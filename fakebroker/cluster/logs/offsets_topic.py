@@ -8,15 +8,9 @@ from collections.abc import Sequence
 
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.records import (
-    ExpectedValue,
-    GroupRecord,
-    GroupValue,
-    MemberValue,
-    OffsetRecord,
-    Record,
-)
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol import records
 from fakebroker.protocol.codec import decode, encode, encode_into
@@ -192,13 +186,14 @@ def _group_value(group: GroupValue) -> bytes:
             for member in group.members
         ],
     )
-    if not group.expected:
+    expected = [each for each in group.extension_values if isinstance(each, StoredInstance)]
+    if not expected:
         return _prefixed(value, _GROUP_VALUE_VERSION)
-    value.unknown_tags = ((EXPECTED_MEMBERS_TAG, _expected_members(group.expected)),)
+    value.unknown_tags = ((EXPECTED_MEMBERS_TAG, _expected_members(expected)),)
     return _prefixed(value, _TAGGED_GROUP_VALUE_VERSION)
 
 
-def _expected_members(expected: Sequence[ExpectedValue]) -> bytes:
+def _expected_members(expected: Sequence[StoredInstance]) -> bytes:
     members = [
         ExpectedMember(
             group_instance_id=each.instance_id, member_id=each.member_id, rebalance_timeout=each.rebalance_timeout_ms
@@ -219,8 +214,8 @@ def _group_record(key: GroupMetadataKey, data: bytes | None) -> GroupRecord:
         leader=value.leader,
         state_timestamp_ms=value.current_state_timestamp,
         members=tuple(_member_value(member) for member in value.members),
-        expected=tuple(
-            ExpectedValue(each.group_instance_id, each.member_id, each.rebalance_timeout)
+        extension_values=tuple(
+            StoredInstance(each.group_instance_id, each.member_id, each.rebalance_timeout)
             for tag, tagged in value.unknown_tags
             if tag == EXPECTED_MEMBERS_TAG
             for each in decode(ExpectedMembers, tagged, 0).members

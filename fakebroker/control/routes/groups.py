@@ -107,9 +107,12 @@ def _check_known(served: Served, group_id: str) -> None:
 def delete_group(served: Served, group_id: str) -> None:
     """Delete a group without members, as DeleteGroups does."""
     broker = served.cluster.cluster.coordinator_of(group_id)
-    error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if broker is not None:
-        error = broker.coordinator.delete_group(group_id, served.cluster.clock.now_ms())
+    errors: list[ErrorCode] = []
+    if broker is None:
+        errors.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    else:
+        broker.coordinator.delete_group(group_id, served.cluster.clock.now_ms(), errors.append)
+    error = errors[0] if errors else ErrorCode.NONE  # Without a result yet: the tombstones are being stored.
     if error is ErrorCode.GROUP_ID_NOT_FOUND:
         raise not_found("group", group_id, "a group that is there")
     if error:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from fakebroker.control.clusters import Clusters, Served
 from fakebroker.control.stats.meter import BOUNDS_MS, Histogram
-from fakebroker.coordinator.group.classic.group import GroupState
+from fakebroker.coordinator.group.classic.states import GroupState
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

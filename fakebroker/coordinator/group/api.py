@@ -1,38 +1,11 @@
-"""What goes into a coordinator and what comes out: requests, results and settings as plain data.
+"""What goes into a group coordinator and what comes out: requests and results as plain data.
 
-Knows no wire formats and no API versions: what a version changes stands here as a flag or as `None`.
+Does not depend on wire formats and API versions: what a version changes is a flag here, or `None`.
 """
 
 from dataclasses import dataclass
 
 from fakebroker.errors import ErrorCode
-
-
-@dataclass(slots=True, kw_only=True)
-class CoordinatorConfig:
-    """The broker settings a group coordinator obeys, under Kafka's names and with Kafka's defaults.
-
-    Sessions outside the two session bounds are refused. The initial delay is what the first round of an empty group
-    waits for more members; at 0 the first member is a generation of its own at once. The metadata limit counts UTF-16
-    units. Kafka gives the retention of offsets in minutes (`offsets.retention.minutes`).
-
-    Attributes:
-        is_before_kip_848: The coordinator decides as that of Kafka before 4.0 does (`kafka.coordinator.group`).
-        expects_instances: The coordinator goes on expecting the instances that the log says are expected (KAFKA-8397).
-        is_before_kip_211: Every commit expires so long after it was made, whoever is in the group; before Kafka 2.1.
-    """
-
-    group_min_session_timeout_ms: int = 6_000
-    group_max_session_timeout_ms: int = 1_800_000
-    group_initial_rebalance_delay_ms: int = 3_000
-    group_max_size: int = 2**31 - 1
-    offset_metadata_max_bytes: int = 4_096
-    offsets_topic_num_partitions: int = 50
-    offsets_retention_ms: int = 604_800_000
-    offsets_retention_check_interval_ms: int = 600_000
-    is_before_kip_848: bool = False
-    is_before_kip_211: bool = False
-    expects_instances: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,9 +17,10 @@ class JoinGroup:
         instance_id: `group.instance.id` of a static member (KIP-345).
         client_host: In Kafka's form, such as "/127.0.0.1".
         protocols: Names with metadata, the member's favorite first.
-        requires_member_id: A dynamic member without an id is first told one (KIP-394; versions 4 and up).
-        supports_skip_assignment: A static leader replaced in a stable group may be told that it is the leader and need
-            not assign (KIP-814; versions 9 and up).
+        requires_member_id: A dynamic member without an id first gets one with MEMBER_ID_REQUIRED (KIP-394; versions 4
+            and up).
+        supports_skip_assignment: A static leader that is replaced in a stable group may learn that it is the leader and
+            need not assign (KIP-814; versions 9 and up).
     """
 
     member_id: str
@@ -63,7 +37,7 @@ class JoinGroup:
 
 @dataclass(slots=True)
 class JoinedMember:
-    """A member as its leader is told of it; `metadata` is the one for the chosen protocol."""
+    """A member as its leader sees it; `metadata` is the one for the chosen protocol."""
 
     member_id: str
     instance_id: str | None
@@ -72,7 +46,7 @@ class JoinedMember:
 
 @dataclass(slots=True)
 class JoinResult:
-    """The answer to a JoinGroup. Only the leader is told the members."""
+    """The answer to a JoinGroup. Only the leader gets the members."""
 
     error: ErrorCode
     generation_id: int = -1
@@ -82,43 +56,6 @@ class JoinResult:
     member_id: str = ""
     members: tuple[JoinedMember, ...] = ()
     skip_assignment: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class BatchMember:
-    """One member of a batch; without protocols it does not join, but is to be expected."""
-
-    member_id: str
-    instance_id: str | None
-    protocols: tuple[tuple[str, bytes], ...]
-
-
-@dataclass(slots=True, kw_only=True)
-class BatchJoin:
-    """One JoinGroup request that is that of many (KAFKA-8397). What is said once holds for each of its members."""
-
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    members: tuple[BatchMember, ...]
-
-
-@dataclass(slots=True)
-class BatchResult:
-    """The answer to a batch.
-
-    Attributes:
-        generation: What those are told that have joined a generation; it tells the members if the leader is among them.
-            Without anybody who has joined, one without a generation.
-        members: The members that were asked for.
-        results: What each of them is told, in that order.
-    """
-
-    generation: JoinResult
-    members: tuple[BatchMember, ...]
-    results: tuple[JoinResult, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,8 +80,15 @@ class SyncResult:
     assignment: bytes = b""
 
 
-# The token of a parked or just answered request, as the caller handed it in, and the answer to it.
-Answer = tuple[object, JoinResult | SyncResult | BatchResult]
+ItemResults = tuple[ErrorCode, list[ErrorCode]]
+"""The answer to a LeaveGroup or an OffsetDelete: an error of the whole request and no codes, or NONE and one code for
+each member or partition, in order."""
+
+Answer = tuple[object, object]
+"""The token of a JoinGroup or SyncGroup, as the caller handed it in, and its result.
+
+The result is a `JoinResult` or `SyncResult`, or for a request that is an extension's, what the extension documents.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,7 +99,7 @@ class OffsetToCommit:
         leader_epoch: -1 if none was given.
         metadata: `None` is stored as "".
         commit_timestamp_ms: Set by version 1 only; `None` means now.
-        expire_timestamp_ms: When this offset expires, whatever the retention of the broker; versions 2 to 4 only.
+        expire_timestamp_ms: When this offset expires, regardless of the retention of the broker; versions 2 to 4 only.
     """
 
     topic: str

@@ -1,19 +1,13 @@
-"""Rebalances by somebody's hand: hold and release a group, start a round, take members out, say who leads.
+"""Manual control of rebalances: hold and release a group, force a rebalance, remove members, choose the leader.
 
-Each goes through the procedures that requests and timers go through, so that the log, the answers and the invariants
-are as they would be in Kafka. Knows no cluster: who finds the coordinator of a group is the caller.
+All of it goes through the procedures of requests and timers, so that the log, the answers and the invariants are as
+they would be in Kafka. Finding the coordinator of a group is the caller's.
 """
 
 from collections.abc import Iterable
 
 from fakebroker.coordinator.group.api import JoinGroup
-from fakebroker.coordinator.group.classic.group import (
-    COMPLETING_REBALANCE,
-    EMPTY,
-    PREPARING_REBALANCE,
-    Group,
-    GroupState,
-)
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.rebalance import (
     complete_join_phase,
@@ -21,32 +15,36 @@ from fakebroker.coordinator.group.classic.rebalance import (
     expire_sync,
     start_rebalance,
 )
+from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, GroupState
 from fakebroker.coordinator.group.classic.sync import sync
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.holds import Script, Wishes, take_held_sync
+from fakebroker.coordinator.group.group_controls import GroupControls
+from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ConfigError
 
-HOLDABLE = (PREPARING_REBALANCE, COMPLETING_REBALANCE)
+HOLDABLE_STATES = (PREPARING_REBALANCE, COMPLETING_REBALANCE)
 _MOST_LISTED = 20
 
 
 def holdable_state(name: str) -> GroupState:
-    """A state that a group can be held in, by Kafka's name.
+    """Return a state that a group can be held in, by Kafka's name.
 
     Raises:
-        ConfigError: There is none such.
+        ConfigError: There is no such state, or a group cannot be held in it.
     """
-    found = next((state for state in HOLDABLE if state.value == name), None)
+    found = next((state for state in HOLDABLE_STATES if state.value == name), None)
     if found is None:
-        raise ConfigError(f"state {name!r}: expected one of {_listed(state.value for state in HOLDABLE)} to hold")
+        raise ConfigError(
+            f"state {name!r}: expected one of {_listed(state.value for state in HOLDABLE_STATES)} to hold"
+        )
     return found
 
 
 def group_of(coordinator: Coordinator, group_id: str) -> Group:
-    """A group that the coordinator has.
+    """Return a group of a coordinator.
 
     Raises:
-        ConfigError: It has none such.
+        ConfigError: There is no such group.
     """
     group = coordinator.group(group_id)
     if group is None:
@@ -56,7 +54,7 @@ def group_of(coordinator: Coordinator, group_id: str) -> Group:
 
 
 def member_of(group: Group, name: str) -> Member:
-    """A member by its member id, its instance id, or its client id if it is the only one with that.
+    """Return a member by its member id, its instance id, or its client id if no other member has that.
 
     Raises:
         ConfigError: There is no such member, or more than one.
@@ -72,94 +70,99 @@ def member_of(group: Group, name: str) -> Member:
     raise ConfigError(f"{what} {name!r} in group {group.group_id!r}: expected one of {known}")
 
 
-def hold(coordinator: Coordinator | None, group_id: str, wishes: Wishes, state: GroupState) -> None:
-    """Keeps a group in a state, from when it gets there on.
+def hold(coordinator: Coordinator | None, group_id: str, controls: GroupControls, state: GroupState) -> None:
+    """Keep a group in a state, from when it gets there on.
 
     Args:
-        coordinator: That of the group, which need not be there; None if the group has none now.
+        coordinator: That of the group, which need not exist; None if the group has none now.
         group_id: The group.
-        wishes: What is wanted of it; every coordinator that it ever has looks at them.
+        controls: What is wanted of the group; every coordinator that it ever has obeys them.
         state: PreparingRebalance: the join phase does not end. CompletingRebalance: the leader's sync waits. All else
-            goes on, so that a member that is lost or new still begins the next round.
+            continues, so that a member that is lost or new still starts the next rebalance.
     """
-    wishes.holds[state] = None
+    controls.held_states[state] = None
     group = coordinator.group(group_id) if coordinator else None
-    if group is not None and group.script is None:
-        group.script = Script(wishes)
+    if group is not None:
+        group.controls = controls
 
 
 def release(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-    """Does what a hold, which is no more, has kept from happening in a group."""
-    coordinator.apply(group, _catch_up, now_ms)
+    """Do what a hold has delayed in a group, after it was removed from the group's controls."""
+    coordinator.apply(group, _continue, now_ms)
 
 
-def _catch_up(group: Group, now_ms: float) -> None:
-    script = group.script
-    if script is None or group.state in script.wishes.holds:
+def _continue(group: Group, now_ms: float) -> Procedure[None]:
+    if group.controls is None or group.is_held:
         return
-    group.step.cause = f"released from {group.state.value}"
+    group.change.cause = f"released from {group.state.value}"
     if group.state is PREPARING_REBALANCE:
-        if script.is_overdue or (group.has_everyone_joined and not group.is_initial_rebalance):
-            complete_join_phase(group, now_ms)
+        if group.is_overdue or (group.has_everyone_joined and not group.is_initial_rebalance):
+            yield from complete_join_phase(group, now_ms)
     elif group.state is COMPLETING_REBALANCE:
-        is_overdue, script.is_overdue = script.is_overdue, False
-        for request, token in take_held_sync(group, group.leader_id or ""):
-            sync(group, request, token, now_ms)
+        is_overdue, group.is_overdue = group.is_overdue, False
+        if held := group.take_held_sync(group.leader_id or ""):
+            request, token = held
+            yield from sync(group, request, token, now_ms)
         if is_overdue:
-            expire_sync(group, now_ms)
+            yield from expire_sync(group, now_ms)
 
 
 def force_rebalance(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-    """Starts a round, as the end of some member's session would.
+    """Start a rebalance, as the end of a member's session would.
 
     Raises:
-        ConfigError: There are no members, or a round is being prepared already.
+        ConfigError: There are no members, or the members are already joining.
     """
     if group.state in (EMPTY, PREPARING_REBALANCE):
         raise ConfigError(f"group {group.group_id!r} is {group.state.value}: expected CompletingRebalance or Stable")
+    coordinator.apply(group, _force_rebalance, now_ms)
 
-    def start(group: Group, now_ms: float) -> None:
-        group.step.cause = "a rebalance was forced"
-        start_rebalance(group, now_ms)
 
-    coordinator.apply(group, start, now_ms)
+def _force_rebalance(group: Group, now_ms: float) -> Procedure[None]:
+    if group.state not in (EMPTY, PREPARING_REBALANCE):  # It may have changed while an append was pending.
+        group.change.cause = "a rebalance was forced"
+        yield from start_rebalance(group, now_ms)
 
 
 def evict(coordinator: Coordinator, group: Group, name: str, now_ms: float) -> None:
-    """Removes a member, as an administrator's LeaveGroup does; it gets UNKNOWN_MEMBER_ID next (KIP-345).
+    """Remove a member, as an administrator's LeaveGroup does; its next request gets UNKNOWN_MEMBER_ID (KIP-345).
 
     Raises:
         ConfigError: There is no such member.
     """
-    coordinator.leave_group(group.group_id, [(member_of(group, name).member_id, None)], now_ms)
+    coordinator.leave_group(group.group_id, [(member_of(group, name).member_id, None)], now_ms, lambda result: None)
 
 
 def expire(coordinator: Coordinator, group: Group, name: str, now_ms: float) -> None:
-    """Lets a member's session run out. As ever, that ends no membership while an answer is owed to the member.
+    """Expire a member's session. As always, that removes no member while an answer to it is pending.
 
     Raises:
         ConfigError: There is no such member.
     """
     member = member_of(group, name)
-    coordinator.apply(group, lambda group, now_ms: expire_session(group, member, now_ms), now_ms)
+    coordinator.apply(group, lambda group, now_ms: _expire_session(group, member, now_ms), now_ms)
 
 
-def choose_leader(group: Group, wishes: Wishes, name: str) -> None:
-    """Lets a member lead the next generation, if it is in it.
+def _expire_session(group: Group, member: Member, now_ms: float) -> Procedure[None]:
+    if group.members.get(member.member_id) is member:  # It may have left while an append was pending.
+        yield from expire_session(group, member, now_ms)
+
+
+def choose_leader(group: Group, controls: GroupControls, name: str) -> None:
+    """Let a member lead the next generation, if it is in it.
 
     Raises:
         ConfigError: There is no such member.
     """
     member = member_of(group, name)
-    wishes.next_leader = member.instance_id or member.member_id
-    if group.script is None:
-        group.script = Script(wishes)
+    controls.next_leader = member.instance_id or member.member_id
+    group.controls = controls
 
 
 def fence(coordinator: Coordinator, group: Group, instance_id: str, now_ms: float) -> None:
-    """Lets another process join with an instance id: whoever has had it until now gets FENCED_INSTANCE_ID (KIP-345).
+    """Replace a static member, as another process with its instance id does: it gets FENCED_INSTANCE_ID (KIP-345).
 
-    It is told nothing and does nothing more, so that its session runs out in the end.
+    The other process sends nothing more, so its session expires in the end.
 
     Raises:
         ConfigError: There is no static member with this instance id.
@@ -190,13 +193,13 @@ def _join_of(member: Member, group: Group, member_id: str = "") -> JoinGroup:
 
 
 def rejoin_all(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-    """Lets every member join again, as it did the last time; nobody takes the answers."""
+    """Let every member join again as it did the last time; the answers are dropped."""
     for member in list(group.members.values()):
         coordinator.join_group(group.group_id, _join_of(member, group, member.member_id), None, now_ms)
 
 
 def _listed(names: Iterable[str]) -> str:
-    """What is possible, in an error's sentence; of very much only the first."""
+    """Return the possible values for an error's sentence; of many only the first."""
     known = list(names)
     more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
     return ", ".join(known[:_MOST_LISTED]) + more or "none, for there are none"

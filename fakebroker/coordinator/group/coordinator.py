@@ -1,108 +1,282 @@
-"""The group coordinator of one broker: all groups of the offsets partitions it leads.
+"""The group coordinator of one broker: all groups of the offsets partitions that it leads.
 
-Finds the group, refuses what is not its own, and lets the group's procedures do the rest. Input in, effects out: no
-wire formats, versions, sockets, clocks or random numbers. What groups there are, and their time, is `groups`' business.
+Finds the group, rejects requests for groups that it does not serve, and runs the procedures of the group. Requests and
+the time go in, answers and records come out: no wire formats, versions, sockets, clocks or random numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import TypeVar
 
-from fakebroker.coordinator.group import committing, records as log
-from fakebroker.coordinator.group.api import BatchJoin, JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
-from fakebroker.coordinator.group.batch_join import gathering
-from fakebroker.coordinator.group.batch_join.batch import Batch
-from fakebroker.coordinator.group.classic import join as joining, leave, sync
-from fakebroker.coordinator.group.classic.group import CONSUMER_PROTOCOL_TYPE, EMPTY, PREPARING_REBALANCE, Group
-from fakebroker.coordinator.group.groups import Groups
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group import offset_requests
+from fakebroker.coordinator.group.api import (
+    Answer,
+    ItemResults,
+    JoinGroup,
+    JoinResult,
+    OffsetToCommit,
+    SyncGroup,
+    SyncResult,
+)
+from fakebroker.coordinator.group.classic import join
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.leave import leave
+from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.classic.rebalance import expire_next_timer, refuse_all, start_rebalance
+from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
+from fakebroker.coordinator.group.classic.sync import sync
+from fakebroker.coordinator.group.config import CoordinatorConfig
+from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
+from fakebroker.coordinator.group.history import discard_change
+from fakebroker.coordinator.group.offsets import CommittedOffset, OffsetStore
+from fakebroker.coordinator.group.persistence import LoadedGroups, replay, restore, store_new, tombstones
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, OffsetRecord, Procedure, Record
+from fakebroker.coordinator.runtime.partitions import LedPartition
+from fakebroker.coordinator.runtime.runtime import Append, CoordinatorRuntime
 from fakebroker.errors import ErrorCode
+
+T = TypeVar("T")
 
 # The heartbeat's answers and its one state, as globals: cheaper than attributes of their enumerations.
 _NONE = ErrorCode.NONE
 _REBALANCE_IN_PROGRESS = ErrorCode.REBALANCE_IN_PROGRESS
 
 
-class Coordinator(Groups):
-    """All groups of the offsets partitions one broker leads.
+def append_nowhere(partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
+    """The log of a coordinator that keeps nothing."""
+    done(_NONE)
 
-    Joins and syncs are answered through `answers`, those that are answered at once too, so that there is one order: a
-    token is handed back with its answer, and the caller drains the list; nobody, whose token is None, gets none. Every
-    other request returns its answer.
 
-    Time only enters through `now_ms`. Timers run in `tick` alone: a caller that wants a request to see what is due
-    before it, ticks first. A timer that runs late takes effect, and arms what follows, at the time of that tick, as it
-    would on a broker that was busy.
+class Coordinator:
+    """All groups of the offsets partitions that one broker leads. It starts without any partition.
+
+    Joins and syncs are answered through `answers`, including those that are answered at once, so that there is one
+    order: the caller drains the list. Requests that may append call back with their result (`done`), before the method
+        returns
+    if nothing is pending. Heartbeats and offset fetches return their result: they never wait.
+
+    While an append is pending, other requests and timers that may change groups of the same offsets partition wait, and
+    run in order when it completes. A request that waits is handled as of its own `now_ms`.
+
+    Time only enters through `now_ms`. Timers expire in `tick` alone: a caller for which a request has to see what is
+    due before it, calls `tick` first. A timer that expires late takes effect, and starts further timers, at the time of
+    that `tick`, as on a broker that was busy.
+
+    Args:
+        config: The settings; may be replaced later, for new groups and requests.
+        new_uuid: Returns the last part of a new member id; unique.
+        append: Appends a batch to the log of an offsets partition.
+        controls: By group id what a test wants of its rebalances.
+        on_change: Called with a group after each request or timer that may have changed it; takes over its `change`.
+
+    Attributes:
+        answers: The answers that the caller has not taken yet: tokens, as the caller handed them in, and results.
+            Requests whose token is None are not answered.
     """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        new_uuid: Callable[[], str],
+        append: Append[Record] = append_nowhere,
+        controls: Mapping[str, GroupControls] = NO_CONTROLS,
+        on_change: Callable[[Group, float], None] = discard_change,
+    ) -> None:
+        self.config = config
+        self.new_uuid = new_uuid
+        self.answers: list[Answer] = []
+        self._controls = controls
+        self._on_change = on_change
+        self._groups: dict[str, Group] = {}
+        self._runtime: CoordinatorRuntime[Record, Group] = CoordinatorRuntime(
+            config.offsets_topic_num_partitions, append, self._expire
+        )
+
+    # Partitions
+
+    def lead(self, partition: int, now_ms: float) -> None:
+        """Become the coordinator of the groups of an offsets partition, which starts out without any."""
+        self._runtime.lead(partition, now_ms)
+
+    def start_loading(self, partition: int) -> None:
+        """Announce that an offsets partition is being loaded: until then COORDINATOR_LOAD_IN_PROGRESS."""
+        self._runtime.start_loading(partition)
+
+    def finish_loading(self, partition: int, records: Iterable[Record], now_ms: float) -> None:
+        """Lead the partition with the groups that its log holds. All sessions start over.
+
+        A group that has too many members rebalances at once.
+
+        Args:
+            records: The log, oldest record first. If reading it raises, nothing has changed.
+        """
+        loaded = replay(records)
+        self._runtime.finish_loading(partition, now_ms)
+        self.add_groups(loaded, now_ms)
+
+    def add_groups(self, groups: LoadedGroups, now_ms: float) -> None:
+        """Add groups that the log of a partition led here holds."""
+        for group_id, (value, offsets) in groups.items():
+            self.submit(group_id, partial(self._add_group, group_id, value, offsets, now_ms))
+
+    def _add_group(self, group_id: str, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:
+        group = self.create_group(group_id, now_ms, has_members=bool(value.members))
+        restore(group, value, offsets, now_ms)
+        self.run(group, _rebalance_if_too_large(group, now_ms), now_ms)
+
+    def fail_loading(self, partition: int) -> None:
+        """Give up loading: NOT_COORDINATOR until the partition is loaded again or led."""
+        self._runtime.fail_loading(partition)
+
+    def resign(self, partition: int, now_ms: float) -> None:
+        """Stop leading an offsets partition: its groups are dropped, and requests that wait get NOT_COORDINATOR."""
+        self._runtime.resign(partition, partial(self._unload, partition, now_ms))
+
+    def _unload(self, partition: int, now_ms: float) -> None:
+        for group in self._groups_of(partition):
+            self.drop_group(group, "its coordinator resigned", now_ms)
+            refuse_all(group, ErrorCode.NOT_COORDINATOR)
+
+    def error_for(self, group_id: str) -> ErrorCode:
+        """NONE if the group's partition is led here; else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        return self._runtime.error_for(group_id)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether an offsets partition is being loaded, whose groups are not known yet."""
+        return self._runtime.is_loading
+
+    def leads(self, partition: int) -> bool:
+        """Whether the groups of an offsets partition are served here."""
+        return self._runtime.led_partition(partition) is not None
+
+    def led_partitions(self) -> Collection[LedPartition]:
+        """The offsets partitions whose groups are served here."""
+        return self._runtime.led_partitions()
+
+    # Groups
+
+    def group(self, group_id: str) -> Group | None:
+        return self._groups.get(group_id)
+
+    def groups(self) -> Collection[Group]:
+        """All groups, in the order they were created."""
+        return self._groups.values()
+
+    def _groups_of(self, partition: int) -> list[Group]:
+        return [group for group in self._groups.values() if group.partition == partition]
+
+    def create_group(self, group_id: str, now_ms: float, *, has_members: bool = False) -> Group:
+        """Add a group without contents."""
+        partition = self._runtime.partition_for(group_id)
+        group = Group(group_id, partition, self.config, self.answer, now_ms, STABLE if has_members else EMPTY)
+        group.extension = self.config.extension(group)
+        group.controls = self._controls.get(group_id)
+        self._groups[group_id] = group
+        led = self._runtime.led_partition(partition)
+        assert led is not None, f"group {group_id!r}: its partition is not led"
+        self._schedule_offset_expiry(led, now_ms)
+        return group
+
+    def drop_group(self, group: Group, cause: str, now_ms: float) -> None:
+        """Remove a group."""
+        del self._groups[group.group_id]
+        group.change.cause = cause
+        group.transition_to(DEAD, now_ms)
+        self._on_change(group, now_ms)
+        group.deadline_ms = group.scheduled_ms = inf
+
+    def answer(self, token: object, result: object) -> None:
+        """Answer a JoinGroup or SyncGroup."""
+        if token is not None:
+            self.answers.append((token, result))
+
+    # Changes
+
+    def submit(self, group_id: str, operation: Callable[[], None]) -> None:
+        """Run an operation on a group: now, or after those of its partition that wait for a pending append."""
+        self._runtime.submit(group_id, operation)
+
+    def run(
+        self, group: Group, procedure: Procedure[T], now_ms: float, done: Callable[[T], None] | None = None
+    ) -> None:
+        """Run a procedure that changes a group; `done` is called with its result, at once or later."""
+        is_complete = False
+
+        def complete(result: T) -> None:
+            nonlocal is_complete
+            is_complete = True
+            self._on_change(group, now_ms)
+            self._schedule(group)
+            if done is not None:
+                done(result)
+
+        self._runtime.run(group.partition, procedure, complete)
+        if not is_complete:
+            group.deadline_ms = group.earliest_deadline()
+            self._schedule(group)
+
+    def apply(self, group: Group, procedure: Callable[[Group, float], Procedure[object]], now_ms: float) -> None:
+        """Run a procedure that changes a group without a request for it."""
+
+        def operation() -> None:
+            if group.state is not DEAD:
+                self.run(group, _and_update_deadline(group, procedure(group, now_ms)), now_ms)
+
+        self._runtime.submit_to(group.partition, operation)
 
     # Membership
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
-        """Answers, now or later, through `answers`."""
+        """Handle a JoinGroup; the answer comes through `answers`, at once or later."""
+        self.submit(group_id, partial(self._join_group, group_id, request, token, now_ms))
+
+    def _join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
         group = self._groups.get(group_id)
         error = self.error_for(group_id) if group is None else _NONE
-        if refusal := joining.refuse(group_id, request, self.config, error, is_there=group is not None):
-            self._answer(token, refusal)
-            return
-        if group is not None:
-            join = gathering.join if group.expected.instances else joining.join
-            join(group, request, token, now_ms, self._new_uuid)
+        if refusal := join.refuse(group_id, request, self.config, error, exists=group is not None):
+            self.answer(token, refusal)
+        elif group is not None:
+            procedure = group.extension.join(request, token, now_ms, self.new_uuid)
+            self.run(group, procedure or join.join(group, request, token, now_ms, self.new_uuid), now_ms)
         else:
-            group = self._create_group(group_id, now_ms)
-            group.begin("first JoinGroup", now_ms)
-            joining.join(group, request, token, now_ms, self._new_uuid)
-            self._store_new_group(group, now_ms)
-        self._settle(group, now_ms)
+            group = self.create_group(group_id, now_ms)
+            group.record_creation("first JoinGroup", now_ms)
+            procedure = join.join(group, request, token, now_ms, self.new_uuid)
+            self.run(group, self.and_store_new(group, procedure, now_ms), now_ms)
 
-    def _store_new_group(self, group: Group, now_ms: float) -> None:
-        """Stores that a join has created the group, whatever became of that join; only a parked one waits for it."""
+    def and_store_new(self, group: Group, procedure: Procedure[None], now_ms: float) -> Procedure[None]:
+        """Run the first join of a group, then store that the group exists; the result of the join does not matter.
+
+        Only a join that is parked waits for that, as in Kafka; if it fails, the group is dropped.
+        """
+        yield from procedure
         if self.config.is_before_kip_848 or group.stored is not None:
             return
-        if error := self._store_value(group, log.new_group_value(group)):
+        if error := (yield from store_new(group)):
             for member_id in list(group.parked_joins):
                 group.answer_join(member_id, JoinResult(error))
-            self._drop(group, f"it could not be stored: {error.name}", now_ms)
-
-    def join_batch(self, group_id: str, request: BatchJoin, token: object, now_ms: float) -> None:
-        """Answers, now or later, through `answers`: once all that join have their results (KAFKA-8397)."""
-        batch = Batch(token, request.members)
-        group = self._groups.get(group_id)
-        error = ErrorCode.INVALID_GROUP_ID if not group_id else self.error_for(group_id) if group is None else _NONE
-        passed = gathering.refuse(batch, request, self.config, error, is_there=group is not None)
-        if not passed:
-            self._answer(token, batch.result())
-            return
-        is_new = group is None
-        if group is None:
-            group = self._create_group(group_id, now_ms)
-            group.begin("first JoinGroup", now_ms)
-        expected = [(seat, member) for seat, member in passed if not member.protocols]
-        if error := gathering.register(group, expected, request.rebalance_timeout_ms, now_ms, self._new_uuid):
-            for seat, member in passed:
-                self._answer(seat, JoinResult(error, member_id=member.member_id))
-            if is_new:
-                self._drop(group, f"it could not be stored: {error.name}", now_ms)
-            return
-        joining = [(seat, member) for seat, member in passed if member.protocols]
-        gathering.join_batch(group, request, joining, now_ms, self._new_uuid)
-        if is_new:
-            self._store_new_group(group, now_ms)
-        self._settle(group, now_ms)
+            self.drop_group(group, f"it could not be stored: {error.name}", now_ms)
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
-        """Answers, now or later, through `answers`."""
+        """Handle a SyncGroup; the answer comes through `answers`, at once or later."""
+        self.submit(group_id, partial(self._sync_group, group_id, request, token, now_ms))
+
+    def _sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         group = self._groups.get(group_id) if group_id else None
         if group is None:
             error = self._error_without_group(group_id)
             if self.config.is_before_kip_848 and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                error = _REBALANCE_IN_PROGRESS  # which clients of that time can do something about
-            self._answer(token, SyncResult(error))
-            return
-        sync.sync(group, request, token, now_ms)
-        self._settle(group, now_ms)
+                error = _REBALANCE_IN_PROGRESS  # which clients of that time can handle
+            self.answer(token, SyncResult(error))
+        else:
+            self.run(group, sync(group, request, token, now_ms), now_ms)
 
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
-        """Keeps a member's session alive: two look-ups and one number stored. Faults are told apart afterwards."""
+        """Keep a member's session alive: two look-ups and one number stored. Faults are distinguished afterwards."""
         group = self._groups.get(group_id)
         if group is None:
             error = self._error_without_group(group_id)
@@ -115,27 +289,40 @@ class Coordinator(Groups):
         ):
             return group.heartbeat_fault(member_id, instance_id)
         deadline_ms = member.deadline_ms = now_ms + member.session_timeout_ms
-        if deadline_ms < group.wakeup_ms:  # A session timeout that a join has shortened.
+        if deadline_ms < group.scheduled_ms:  # A session timeout that a join has shortened.
             group.deadline_ms = deadline_ms
             self._schedule(group)
         return _REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else _NONE
 
     def leave_group(
-        self, group_id: str, members: Sequence[tuple[str, str | None]], now_ms: float
-    ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Removes members, given as (member id or "", instance id).
+        self,
+        group_id: str,
+        members: Sequence[tuple[str, str | None]],
+        now_ms: float,
+        done: Callable[[ItemResults], None],
+    ) -> None:
+        """Remove members, given as (member id or "", instance id).
 
-        Returns:
-            An error of the whole request and no codes; or NONE and one code for each member, in order.
+        Args:
+            done: Called with an error of the whole request and no codes; or with NONE and one code for each member, in
+                order.
         """
-        if error := self._refuse(group_id):
-            return error, []
+        self.submit(group_id, partial(self._leave_group, group_id, members, now_ms, done))
+
+    def _leave_group(
+        self,
+        group_id: str,
+        members: Sequence[tuple[str, str | None]],
+        now_ms: float,
+        done: Callable[[ItemResults], None],
+    ) -> None:
         group = self._groups.get(group_id)
-        if group is None:
-            return _NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
-        outcome = leave.leave(group, members, now_ms)
-        self._settle(group, now_ms)
-        return outcome
+        if error := self._refuse(group_id):
+            done((error, []))
+        elif group is None:
+            done((_NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
+        else:
+            self.run(group, leave(group, members, now_ms), now_ms, done)
 
     # Offsets. "" is a legal group id here.
 
@@ -147,13 +334,30 @@ class Coordinator(Groups):
         instance_id: str | None,
         offsets: Sequence[OffsetToCommit],
         now_ms: float,
-    ) -> list[ErrorCode]:
-        """Commits offsets, those with too long metadata excepted.
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
+        """Commit offsets, except those whose metadata is too long.
 
-        Returns:
-            One code for each offset, in order; an error of the whole request is repeated for each. GROUP_ID_NOT_FOUND
-            stands for a missing group that a member of a generation commits to.
+        Args:
+            done: Called with one code for each offset, in order; an error of the whole request is repeated for each.
+                GROUP_ID_NOT_FOUND stands for a missing group that a member of a generation commits to.
         """
+        if self._runtime.is_busy:
+            arguments = group_id, generation_id, member_id, instance_id, offsets, now_ms, done
+            self.submit(group_id, partial(self._commit_offsets, *arguments))
+        else:
+            self._commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
+
+    def _commit_offsets(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        instance_id: str | None,
+        offsets: Sequence[OffsetToCommit],
+        now_ms: float,
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
         group = self._groups.get(group_id)
         if group is not None:
             error = group.check_commit(generation_id, member_id, instance_id)
@@ -161,75 +365,197 @@ class Coordinator(Groups):
             not_found = ErrorCode.ILLEGAL_GENERATION if self.config.is_before_kip_848 else ErrorCode.GROUP_ID_NOT_FOUND
             error = self.error_for(group_id) or (_NONE if generation_id < 0 else not_found)
         if error:
-            return [error] * len(offsets)
+            done([error] * len(offsets))
+            return
         if group is not None and (member := group.members.get(member_id)):
             group.arm_session(member, member.session_timeout_ms, now_ms)
-            self._schedule(group)
-        errors, records = committing.commit(group_id, offsets, self.config, now_ms)
-        partition = self._partition_for(group_id) if group is None else group.partition
-        if error := self._append_all(partition, records):
-            return [error] * len(offsets)
-        if group is None:
-            group = self._create_group(group_id, now_ms)
-            group.begin("first OffsetCommit", now_ms)
-            self._note(group, now_ms)
-        self._apply(records)
-        return errors
+            if group.deadline_ms < group.scheduled_ms:
+                self._schedule(group)
+        errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
+
+        def complete(error: ErrorCode) -> None:
+            if error:
+                done([error] * len(offsets))
+                return
+            if group is None:
+                created = self.create_group(group_id, now_ms)
+                created.record_creation("first OffsetCommit", now_ms)
+                self._on_change(created, now_ms)
+            self._apply_records(records)
+            done(errors)
+
+        if records:
+            partition = self._runtime.partition_for(group_id) if group is None else group.partition
+            self._runtime.append(partition, records, complete)
+        else:
+            complete(_NONE)
 
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]] | None, now_ms: float
     ) -> tuple[ErrorCode, list[tuple[str, int, CommittedOffset | None]]]:
-        """Committed offsets of `partitions` in the order asked for, or of all that have one, topic by topic.
+        """Return the committed offsets of `partitions` in the order given, or of all that have one, topic by topic.
 
         Topics need not exist, and neither need the group: it then has no offsets.
         """
         group = self._groups.get(group_id)
         if group is None and (error := self.error_for(group_id)):
             return error, []
-        return _NONE, committing.fetch(group, partitions)
+        return _NONE, offset_requests.fetch(group, partitions)
 
-    def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Deletes committed offsets of topics the group is not subscribed to (OffsetDelete).
+    def delete_offsets(
+        self, group_id: str, partitions: Sequence[tuple[str, int]], done: Callable[[ItemResults], None]
+    ) -> None:
+        """Delete committed offsets of topics the group is not subscribed to (OffsetDelete).
 
-        Returns:
-            An error of the whole request and no codes; or NONE and one code for each partition, in order.
+        Args:
+            done: Called with an error of the whole request and no codes; or with NONE and one code for each partition,
+                in order.
         """
+        self.submit(group_id, partial(self._delete_offsets, group_id, partitions, done))
+
+    def _delete_offsets(
+        self, group_id: str, partitions: Sequence[tuple[str, int]], done: Callable[[ItemResults], None]
+    ) -> None:
         group = self._groups.get(group_id) if group_id else None
         if group is None:
-            return self._refuse(group_id) or ErrorCode.GROUP_ID_NOT_FOUND, []
+            done((self._refuse(group_id) or ErrorCode.GROUP_ID_NOT_FOUND, []))
+            return
         if group.state is not EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            return ErrorCode.NON_EMPTY_GROUP, []
-        errors, records = committing.delete(group, partitions)
-        if error := self._append_all(group.partition, records):
-            return error, []
-        self._apply(records)
-        return _NONE, errors
+            done((ErrorCode.NON_EMPTY_GROUP, []))
+            return
+        errors, records = offset_requests.delete(group, partitions)
+        self._append_offsets(group.partition, records, lambda error: done((error, [] if error else errors)))
 
     def delete_topic_offsets(self, topic: str) -> None:
-        """Forgets what any group committed to a topic that is being deleted; one batch for each offsets partition."""
+        """Delete what any group committed to a topic that is being deleted; one batch for each offsets partition."""
         for partition in dict.fromkeys(group.partition for group in self._groups.values()):
-            records = committing.delete_topic(self._groups_of(partition), topic)
-            if not self._append_all(partition, records):
-                self._apply(records)
+            self._runtime.submit_to(partition, partial(self._delete_topic_offsets, partition, topic))
 
-    # Groups
+    def _delete_topic_offsets(self, partition: int, topic: str) -> None:
+        records = offset_requests.delete_topic(self._groups_of(partition), topic)
+        self._append_offsets(partition, records, lambda error: None)
 
-    def delete_group(self, group_id: str, now_ms: float) -> ErrorCode:
-        """Deletes a group without members, and its offsets; a join that waits is as good as a member."""
+    def _append_offsets(
+        self, partition: int, records: tuple[OffsetRecord, ...], done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Append offset records and apply them, all or none."""
+
+        def complete(error: ErrorCode) -> None:
+            if not error:
+                self._apply_records(records)
+            done(error)
+
+        if records:
+            self._runtime.append(partition, records, complete)
+        else:
+            done(_NONE)
+
+    def _apply_records(self, records: Iterable[OffsetRecord]) -> None:
+        for record in records:
+            self._groups[record.group_id].offsets.apply(record.topic, record.partition, record.value)
+
+    # Deleting groups
+
+    def delete_group(self, group_id: str, now_ms: float, done: Callable[[ErrorCode], None]) -> None:
+        """Delete a group without members, and its offsets; a join that an extension keeps counts as a member.
+
+        Args:
+            done: Called with NONE or the error.
+        """
+        self.submit(group_id, partial(self._delete_group, group_id, now_ms, done))
+
+    def _delete_group(self, group_id: str, now_ms: float, done: Callable[[ErrorCode], None]) -> None:
         group = self._groups.get(group_id)
         if group is None:
-            return self.error_for(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not EMPTY or group.expected.waiting:
-            return ErrorCode.NON_EMPTY_GROUP
-        if error := self._append(group.partition, log.tombstones(group)):
-            return error
-        self._drop(group, "DeleteGroups", now_ms)
-        return _NONE
+            done(self.error_for(group_id) or ErrorCode.GROUP_ID_NOT_FOUND)
+            return
+        if group.state is not EMPTY or group.extension.waiting_joins:
+            done(ErrorCode.NON_EMPTY_GROUP)
+            return
 
-    # Refusals
+        def complete(error: ErrorCode) -> None:
+            if not error:
+                self.drop_group(group, "DeleteGroups", now_ms)
+            done(error)
+
+        self._runtime.append(group.partition, tombstones(group), complete)
+
+    # Errors of requests for groups that do not exist
 
     def _refuse(self, group_id: str) -> ErrorCode:
         return self.error_for(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     def _error_without_group(self, group_id: str) -> ErrorCode:
         return self._refuse(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+
+    # Time
+
+    def tick(self, now_ms: float) -> None:
+        """Expire all timers that are due, in order of their deadlines across all groups and partitions.
+
+        Of those with the same deadline, the one that has had timers for longest comes first; inside a group see
+        `expire_next_timer`.
+        """
+        self._runtime.tick(now_ms)
+
+    def next_deadline(self) -> float | None:
+        """When to call `tick` next, or None without timers. Never late; early if a session was extended."""
+        return self._runtime.next_deadline()
+
+    def resume_session(self, group: Group, member: Member, deadline_ms: float) -> None:
+        """End the suspension of a member's session (`Member.keeper`), which now expires at this time."""
+        member.keeper, member.deadline_ms = None, deadline_ms
+        group.deadline_ms = min(group.deadline_ms, deadline_ms)
+        self._schedule(group)
+
+    def _schedule(self, group: Group) -> None:
+        """Schedule the next look at the group's timers, unless an earlier one is scheduled."""
+        self._runtime.schedule(group, group.deadline_ms)
+
+    def _expire(self, entry: Group | LedPartition, deadline_ms: float, now_ms: float) -> None:
+        if isinstance(entry, LedPartition):
+            self._expire_offsets(entry, now_ms)
+        else:
+            is_due = entry.earliest_deadline() == deadline_ms
+            procedure = expire_next_timer(entry, now_ms) if is_due else _nothing()
+            self.run(entry, _and_update_deadline(entry, procedure), now_ms)
+
+    def _expire_offsets(self, partition: LedPartition, now_ms: float) -> None:
+        """Delete offsets and groups that have expired, in one batch; if that fails, the next look retries."""
+        groups = self._groups_of(partition.partition)
+        records = tuple(record for group in groups for record in offset_requests.expired_records(group, now_ms))
+
+        def complete(error: ErrorCode) -> None:
+            if not error:
+                self._apply_records(record for record in records if isinstance(record, OffsetRecord))
+                for record in records:
+                    if isinstance(record, GroupRecord):
+                        self.drop_group(self._groups[record.group_id], "its offsets expired", now_ms)
+            if self._groups_of(partition.partition):
+                self._schedule_offset_expiry(partition, now_ms)
+
+        if records:
+            self._runtime.append(partition.partition, records, complete)
+        else:
+            complete(_NONE)
+
+    def _schedule_offset_expiry(self, partition: LedPartition, now_ms: float) -> None:
+        """Schedule the next look for expired offsets, unless one is scheduled."""
+        if partition.scheduled_ms == inf:
+            interval_ms = self.config.offsets_retention_check_interval_ms
+            self._runtime.schedule(partition, partition.interval_end_ms(interval_ms, now_ms))
+
+
+def _nothing() -> Procedure[None]:
+    yield from ()
+
+
+def _and_update_deadline(group: Group, procedure: Procedure[object]) -> Procedure[None]:
+    yield from procedure
+    group.deadline_ms = group.earliest_deadline()
+
+
+def _rebalance_if_too_large(group: Group, now_ms: float) -> Procedure[None]:
+    if len(group.members) > group.config.group_max_size:
+        group.change.cause = "loaded with more members than it may have"
+        yield from start_rebalance(group, now_ms)

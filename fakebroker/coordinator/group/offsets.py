@@ -1,7 +1,4 @@
-"""The committed offsets of one group.
-
-A store and nothing else: who may commit is the group's business, when offsets expire the coordinator's.
-"""
+"""The committed offsets of one group, and when an offset expires. The group decides which commits are accepted."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +12,7 @@ class CommittedOffset:
         offset: As committed; any number, -1 included.
         leader_epoch: -1 if none was given.
         commit_timestamp_ms: When it was committed, on the coordinator's clock.
-        expire_timestamp_ms: When it expires whatever the retention of the broker, or `None`.
+        expire_timestamp_ms: When it expires regardless of the retention of the broker, or `None`.
     """
 
     offset: int
@@ -23,6 +20,19 @@ class CommittedOffset:
     metadata: str = ""
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
+
+    def is_expired(self, now_ms: float, retention_ms: int, empty_since_ms: float | None) -> bool:
+        """Whether the offset has expired (KIP-211).
+
+        Args:
+            now_ms: The time.
+            retention_ms: Counts from the commit, or from `empty_since_ms`.
+            empty_since_ms: When the group became Empty; None if it is not Empty, or never had members.
+        """
+        if self.expire_timestamp_ms is not None:
+            return now_ms >= self.expire_timestamp_ms
+        since_ms = self.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
+        return now_ms - since_ms >= retention_ms
 
 
 class OffsetStore:
@@ -47,7 +57,7 @@ class OffsetStore:
         return self._by_topic.get(topic, {})
 
     def apply(self, topic: str, partition: int, committed: CommittedOffset | None) -> None:
-        """Does what an offset record says: stores the offset, or forgets it if there is none."""
+        """Apply an offset record: store the offset, or delete it if there is none."""
         if committed is not None:
             self._by_topic.setdefault(topic, {})[partition] = committed
             return

@@ -1,10 +1,8 @@
-"""Which offsets partitions a coordinator leads or loads, and what requests for all the others get.
+"""Which partitions of an internal topic a coordinator leads or loads. Does not know what the partitions hold."""
 
-Knows nothing of what groups do.
-"""
-
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf
 
 from fakebroker.errors import ErrorCode
@@ -12,53 +10,78 @@ from fakebroker.errors import ErrorCode
 
 @dataclass(slots=True, eq=False)
 class LedPartition:
-    """A partition of `__consumer_offsets` whose groups are served.
+    """A partition whose state is served. It is itself an entry of the timer queue, for periodic work.
 
     Attributes:
-        led_since_ms: At each full interval from here on, the coordinator looks for expired offsets.
-        wakeup_ms, wakeup_number: When it will next do so; infinite while there are no groups. See `Wakeups`.
+        partition: Its index in the internal topic.
+        led_since_ms: When the partition was taken over; periodic work is due at full intervals from then on.
+        scheduled_ms, timer_number: See `TimerQueue`.
+        pending: What continues when the append in progress has completed, or None.
+        run_waiting: Runs the waiting operations after the append in progress; None if it may still complete at once.
+        waiting: Operations that run when it has, in order of arrival.
     """
 
-    index: int
+    partition: int
     led_since_ms: float
-    wakeup_ms: float = inf
-    wakeup_number: int = 0
+    scheduled_ms: float = inf
+    timer_number: int = 0
+    pending: Callable[[ErrorCode], None] | None = None
+    run_waiting: "Callable[[LedPartition], None] | None" = None
+    waiting: deque[Callable[[], None]] = field(default_factory=deque)
 
-    def next_look_ms(self, interval_ms: int, now_ms: float) -> float:
-        """When the interval that runs now is over."""
+    def complete(self, error: ErrorCode) -> None:
+        """Complete the append in progress; ignored if the partition was resigned since."""
+        done = self.pending
+        if done is None:
+            return
+        self.pending = None
+        if self.run_waiting is None:
+            done(error)
+            return
+        run_waiting, self.run_waiting = self.run_waiting, None
+        try:
+            done(error)
+        finally:
+            run_waiting(self)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether operations have to wait: an append is pending, or operations that came earlier are waiting."""
+        return self.pending is not None or bool(self.waiting)
+
+    def interval_end_ms(self, interval_ms: int, now_ms: float) -> float:
+        """When the interval that contains `now_ms` ends."""
         return self.led_since_ms + ((now_ms - self.led_since_ms) // interval_ms + 1) * interval_ms
 
 
 class Partitions:
-    """All partitions: each is led, or being loaded, or neither, as one is whose loading failed."""
+    """All partitions of an internal topic: each is led, is being loaded, or is refused.
+
+    Attributes:
+        led: The partitions that are led, by their index.
+    """
 
     def __init__(self) -> None:
-        self._led: dict[int, LedPartition] = {}
+        self.led: dict[int, LedPartition] = {}
         self._loading: dict[int, None] = {}
-
-    def led(self, index: int) -> LedPartition:
-        return self._led[index]
-
-    def all_led(self) -> Collection[LedPartition]:
-        return self._led.values()
 
     @property
     def is_loading(self) -> bool:
-        """Whether any is."""
+        """Whether any partition is being loaded."""
         return bool(self._loading)
 
     def error(self, index: int) -> ErrorCode:
-        """NONE if the partition is led."""
-        if index in self._led:
+        """NONE if the partition is led, else COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
+        if index in self.led:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if index in self._loading else ErrorCode.NOT_COORDINATOR
 
     def lead(self, index: int, now_ms: float) -> None:
         self._loading.pop(index, None)
-        self._led.setdefault(index, LedPartition(index, now_ms))
+        self.led.setdefault(index, LedPartition(index, now_ms))
 
     def start_loading(self, index: int) -> None:
-        if index in self._led:
+        if index in self.led:
             raise RuntimeError(f"offsets partition {index} is led; it has to be resigned before it can be loaded")
         self._loading[index] = None
 
@@ -67,7 +90,7 @@ class Partitions:
             raise RuntimeError(f"offsets partition {index} is not being loaded")
         del self._loading[index]
 
-    def resign(self, index: int) -> None:
+    def resign(self, index: int) -> LedPartition | None:
+        """Stop leading or loading a partition; returns it if it was led."""
         self._loading.pop(index, None)
-        if led := self._led.pop(index, None):
-            led.wakeup_ms = inf
+        return self.led.pop(index, None)

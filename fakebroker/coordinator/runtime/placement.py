@@ -1,7 +1,4 @@
-"""Which partition of an internal topic a group id (or transactional id) belongs to.
-
-Java's view of a string, and the one formula built on it. Knows no groups, brokers or leaders.
-"""
+"""The partition of an internal topic that a group id or transactional id belongs to, computed as Java computes it."""
 
 import struct
 
@@ -16,14 +13,14 @@ def _utf16_units(text: str) -> tuple[int, ...]:
 
 
 def java_string_length(text: str) -> int:
-    """Length as Java's `String.length` counts it: characters above U+FFFF count twice."""
+    """Return the length as Java's `String.length` counts it: characters above U+FFFF count twice."""
     if text.isascii():
         return len(text)
     return len(text) + sum(character > "\uffff" for character in text)
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: a signed 32-bit number over UTF-16 units."""
+    """Return Java's `String.hashCode`: a signed 32-bit number over UTF-16 units."""
     value = 0
     for unit in _utf16_units(text):
         value = (31 * value + unit) & _UINT32_MASK
@@ -31,7 +28,7 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """Partition of `__consumer_offsets` (or `__transaction_state`) that `key` belongs to.
+    """Return the partition of `__consumer_offsets` (or `__transaction_state`) that `key` belongs to.
 
     Kafka's `Utils.abs(key.hashCode()) % partitionCount`, where the absolute value of the smallest int is 0.
 

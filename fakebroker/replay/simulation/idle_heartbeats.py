@@ -12,8 +12,9 @@ from math import floor, inf
 
 from fakebroker.client.member import requests
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.coordinator.group.classic.group import STABLE, Group
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.classic.states import STABLE
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.replay.members.event_recorder import EventRecorder

@@ -1,70 +1,71 @@
-"""Several joins in one go: at most one round for all of them (KAFKA-8397). What one join does is `joining`'s."""
+"""Several joins handled as one: at most one rebalance for all of them (KAFKA-8397)."""
 
 from collections.abc import Sequence
 
 from fakebroker.coordinator.group.api import JoinGroup
-from fakebroker.coordinator.group.batch_join.expectations import Arrival
-from fakebroker.coordinator.group.classic.group import PREPARING_REBALANCE, STABLE, Group
-from fakebroker.coordinator.group.classic.join import enter_new, refusal_of, rejoin, replace_static_member
+from fakebroker.coordinator.group.batch_join.expected_instances import WaitingJoin
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.join import add_new_member, refusal_of, rejoin, replace_static_member
 from fakebroker.coordinator.group.classic.rebalance import rebalance_or_complete
+from fakebroker.coordinator.group.classic.states import PREPARING_REBALANCE, STABLE
+from fakebroker.coordinator.group.records import Procedure
 
 
-def join_together(group: Group, arrivals: Sequence[Arrival], cause: str, now_ms: float) -> bool:
-    """Handles joins of different members as one: if one of them needs a round, it is that of all.
+def join_together(group: Group, joins: Sequence[WaitingJoin], cause: str, now_ms: float) -> Procedure[bool]:
+    """Handle joins of different members as one: if one of them needs a rebalance, it is that of all.
 
-    Each is checked against the group as those before it have left it, in Kafka's order. None is asked to come again
-    with its id, and none is told to skip the assignment.
+    Each is checked against the group as those before it have left it, in Kafka's order. None has to join again with its
+    id, and none skips the assignment.
 
     Returns:
-        Whether there is a round for them.
+        Whether there is a rebalance for them.
     """
-    accepted = [arrival for arrival in arrivals if _is_accepted(group, arrival)]
-    if not any(_needs_round(group, arrival.request) for arrival in accepted):
-        for arrival in accepted:
-            _tell_again(group, arrival, now_ms)
+    accepted = [join for join in joins if _is_accepted(group, join)]
+    if not any(_needs_rebalance(group, join.request) for join in accepted):
+        for join in accepted:
+            yield from _answer_again(group, join, now_ms)
         return False
-    group.step.cause = cause
-    for arrival in accepted:
-        if _is_accepted(group, arrival):
-            _enter(group, arrival, now_ms)
-    rebalance_or_complete(group, now_ms)
+    group.change.cause = cause
+    for join in accepted:
+        if _is_accepted(group, join):
+            _enter(group, join, now_ms)
+    yield from rebalance_or_complete(group, now_ms)
     return True
 
 
-def _is_accepted(group: Group, arrival: Arrival) -> bool:
-    """Whether this one may join; if not, it is told so."""
-    refusal = refusal_of(group, arrival.request)
+def _is_accepted(group: Group, join: WaitingJoin) -> bool:
+    """Whether this member may join; if not, it is answered."""
+    refusal = refusal_of(group, join.request)
     if refusal is not None:
-        group.answer(arrival.token, refusal)
+        group.answer(join.token, refusal)
     return refusal is None
 
 
-def _tell_again(group: Group, arrival: Arrival, now_ms: float) -> None:
-    if arrival.request.member_id:
-        rejoin(group, arrival.request, arrival.token, now_ms)
-    else:
-        replace_static_member(arrival.new_member_id, group, arrival.request, arrival.token, now_ms)
+def _answer_again(group: Group, join: WaitingJoin, now_ms: float) -> Procedure[None]:
+    if join.request.member_id:
+        return rejoin(group, join.request, join.token, now_ms)
+    return replace_static_member(join.new_member_id, group, join.request, join.token, now_ms)
 
 
-def _enter(group: Group, arrival: Arrival, now_ms: float) -> None:
-    """Takes somebody into the round that is to be, or is."""
-    request = arrival.request
+def _enter(group: Group, join: WaitingJoin, now_ms: float) -> None:
+    """Add a member to the rebalance that is in progress, or will start."""
+    request = join.request
     former_id = group.static_members.get(request.instance_id or "") if not request.member_id else request.member_id
     member = group.members.get(former_id or "")
     if member is None:
-        enter_new(arrival.member_id, group, request, arrival.token, now_ms)
+        add_new_member(join.member_id, group, request, join.token, now_ms)
         return
     if not request.member_id:
-        group.replace_static_member(request.instance_id or "", arrival.new_member_id)
+        group.replace_static_member(request.instance_id or "", join.new_member_id)
     group.arm_session(member, member.session_timeout_ms, now_ms)
     group.update(member, request)
-    group.park_join(arrival.member_id, arrival.token)
+    group.park_join(join.member_id, join.token)
 
 
-def _needs_round(group: Group, request: JoinGroup) -> bool:
-    """Whether a join is more than one that only wants to be told again what it was told.
+def _needs_rebalance(group: Group, request: JoinGroup) -> bool:
+    """Whether a join is more than the repetition of one that was answered.
 
-    Unlike a static member that comes back alone, one with other protocols always needs a round.
+    Unlike a static member that comes back alone, one with other protocols always needs a rebalance.
     """
     member_id = request.member_id or group.static_members.get(request.instance_id or "", "")
     member = group.members.get(member_id)

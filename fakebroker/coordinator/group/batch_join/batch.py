@@ -1,35 +1,71 @@
-"""A batch JoinGroup under way (KAFKA-8397): each of its members has a seat, and the last answer answers all.
-
-A seat is the token of one member's join, so that groups park it like any other. Knows no group.
-"""
+"""Batch JoinGroup requests and results (KAFKA-8397), and a batch in progress. Plain data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fakebroker.coordinator.group.api import BatchMember, BatchResult, JoinResult
+from fakebroker.coordinator.group.api import JoinResult
 from fakebroker.errors import ErrorCode
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchMember:
+    """One member of a batch; without protocols it does not join, but is registered as expected."""
+
+    member_id: str
+    instance_id: str | None
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchJoin:
+    """One JoinGroup request for many members. What it has once applies to each of them."""
+
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    members: tuple[BatchMember, ...]
+
+
+@dataclass(slots=True)
+class BatchResult:
+    """The answer to a batch.
+
+    Attributes:
+        generation: The result of those that have joined a generation; with its members if the leader is among them. If
+            none has joined, a result without a generation.
+        members: The members of the request.
+        results: The result of each of them, in that order.
+    """
+
+    generation: JoinResult
+    members: tuple[BatchMember, ...]
+    results: tuple[JoinResult, ...]
 
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One batch.
+    """A batch in progress: collects the members' results and answers when all are known.
 
     Attributes:
-        token: Who gets its answer; nobody, if it is None.
-        members: As they were asked for.
-        results: What each has been told so far, by its place.
+        token: The token of the request.
+        members: The members of the request.
+        results: The results that are known, by the index of the member.
     """
 
     token: object
     members: tuple[BatchMember, ...]
     results: dict[int, JoinResult] = field(default_factory=dict)
 
-    @property
-    def is_complete(self) -> bool:
-        return len(self.results) == len(self.members)
+    def add_result(self, index: int, result: JoinResult, send: Callable[[object, object], None]) -> None:
+        """Set the result of one member; `send` is called with the token and the `BatchResult` when it is the last."""
+        self.results[index] = result
+        if len(self.results) == len(self.members):
+            send(self.token, self.result())
 
     def result(self) -> BatchResult:
-        """The one answer: the generation is that of its leader, if it is in the batch, and else of the first."""
+        """Return the answer; its generation is that of the leader if the batch has it, else of the first member."""
         results = tuple(self.results[index] for index in range(len(self.members)))
         joined = [result for result in results if not result.error and result.generation_id >= 0]
         leading = [result for result in joined if result.members]
@@ -38,14 +74,12 @@ class Batch:
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
-    """The place of one member in a batch."""
+class BatchToken:
+    """The token of one member's join in a batch, so that groups park it like any other.
+
+    Attributes:
+        index: The index of the member.
+    """
 
     batch: Batch
     index: int
-
-
-def drop(token: object, answer: Callable[[object, JoinResult], None]) -> None:
-    """Ends a join in whose place another of the same member has come: one alone is never answered, as in Kafka."""
-    if isinstance(token, Seat):
-        answer(token, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS))

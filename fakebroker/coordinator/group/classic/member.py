@@ -1,4 +1,4 @@
-"""The record of one member of a classic group. Data and two questions about its own protocols; no behavior."""
+"""One member of a classic group, as plain data."""
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -12,12 +12,13 @@ class Member:
     Attributes:
         instance_id: Set for a static member (KIP-345).
         protocols: Names with metadata, the favorite first.
-        deadline_ms: When its session (or, while new, its wait for the first round) ends. Infinite once it has run out
-            while an answer is owed to the member: it is armed again with that answer.
-        is_new: Added in the round that is being prepared, so it is removed at its deadline even if its join is parked.
-        keeper: Keeps the session, which does not end meanwhile: vouches for heartbeats that come later, if ever. Is
-            told the group's id before a timer of the group runs out, and lets go of its members then.
-        assignment: What the leader gave it, kept until the leader's next sync or until a round is given up.
+        deadline_ms: When its session (or, while new, its wait for the first generation) expires. Infinite once it has
+            expired while an answer to the member is pending: it starts again with that answer.
+        is_new: Added in the rebalance in progress, so it is removed at its deadline even if its join is parked.
+        keeper: Suspends the session, on behalf of heartbeats that are accounted for later. Called with the group's id
+            before a timer of the group expires; it then resumes the sessions of the group's members.
+        assignment: What the leader assigned to it, kept until the leader's next sync or until a rebalance starts before
+            the leader has synced.
     """
 
     member_id: str
@@ -34,13 +35,13 @@ class Member:
 
     @property
     def session_ends_ms(self) -> float:
-        """When its session ends; infinite while somebody keeps it."""
+        """When its session expires; infinite while it is suspended."""
         return self.deadline_ms if self.keeper is None else inf
 
     def metadata_for(self, protocol_name: str) -> bytes:
-        """Metadata of the first protocol of that name."""
+        """Return the metadata of the first protocol of that name."""
         return next(metadata for name, metadata in self.protocols if name == protocol_name)
 
     def vote(self, candidates: Container[str]) -> str:
-        """The member's favorite among `candidates`."""
+        """Return the member's favorite among `candidates`."""
         return next(name for name, _ in self.protocols if name in candidates)

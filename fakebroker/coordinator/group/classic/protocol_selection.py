@@ -9,7 +9,7 @@ _INITIAL_CAPACITY = 16  # java.util.HashMap
 
 
 def java_hash_map_order(names: Iterable[str]) -> list[str]:
-    """The order in which a `java.util.HashMap` with these keys is walked.
+    """Return these keys in the iteration order of a `java.util.HashMap`.
 
     Buckets in order of index; inside one bucket in order of insertion, which here is the order of `names`.
     """
@@ -26,6 +26,6 @@ def java_hash_map_order(names: Iterable[str]) -> list[str]:
 
 
 def most_voted(votes: Iterable[str]) -> str:
-    """The name with the most votes; on a tie the first in `java_hash_map_order` (`ClassicGroup.selectProtocol`)."""
+    """Return the name with most votes; on a tie the first in `java_hash_map_order` (Kafka's `selectProtocol`)."""
     counts = Counter(votes)
     return max(java_hash_map_order(counts), key=counts.__getitem__)

@@ -1,68 +1,71 @@
-"""The rebalance procedure of a classic group, and what happens when one of its timers runs out.
+"""The rebalance of a classic group, and what happens when one of the group's timers expires.
 
-Everything that moves a group round: start, initial delay, end of the join phase, and members that are late. Which
-requests start a round is the business of `joining`, `syncing` and `leaving`.
+Start, initial delay, end of the join phase, and members that are late. Which requests start a rebalance is decided in
+`join`, `sync` and `leave`.
 """
 
 from math import inf
 
 from fakebroker.coordinator.group.api import JoinResult, SyncResult
-from fakebroker.coordinator.group.classic.group import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, Group
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.holds import Wishes, is_held, is_sync_held, take_held_sync
+from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
+from fakebroker.coordinator.group.group_controls import GroupControls
+from fakebroker.coordinator.group.persistence import store
+from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 
 _HELD_TIMEOUT_MS = 24 * 3600 * 1000
-"""A timer that has run out while somebody holds the group has nothing to do any more: it is set far off."""
+"""The timer of a state that has expired while the group is held in it: far in the future."""
 
 
-def rebalance_or_complete(group: Group, now_ms: float) -> ErrorCode:
-    """Starts a round; or, if one is under way, ends its join phase once everybody is in and no initial delay runs.
+def rebalance_or_complete(group: Group, now_ms: float) -> Procedure[ErrorCode]:
+    """Start a rebalance; or, if one is in progress, end its join phase once all have joined and no initial delay runs.
 
     Returns:
-        As `become_empty`, should it come to that; else NONE.
+        As `become_empty`, if the group becomes empty; else NONE.
     """
     if group.state is not PREPARING_REBALANCE:
-        return start_rebalance(group, now_ms)
+        return (yield from start_rebalance(group, now_ms))
     if group.has_everyone_joined and not group.is_initial_rebalance:
-        return complete_join_phase(group, now_ms)
+        return (yield from complete_join_phase(group, now_ms))
     return ErrorCode.NONE
 
 
-def start_rebalance(group: Group, now_ms: float) -> ErrorCode:
-    """Goes to PreparingRebalance from Empty, CompletingRebalance or Stable (Kafka's `prepareRebalance`).
+def start_rebalance(group: Group, now_ms: float) -> Procedure[ErrorCode]:
+    """Go to PreparingRebalance from Empty, CompletingRebalance or Stable (Kafka's `prepareRebalance`).
 
     Returns:
         As `rebalance_or_complete`.
     """
     if group.state is COMPLETING_REBALANCE:
-        _give_up_generation(group, now_ms)
+        _abandon_generation(group, now_ms)
     group.awaiting_sync.clear()
     group.sync_deadline_ms = inf
-    _set_overdue(group, False)
+    group.is_overdue = False
     group.transition_to(PREPARING_REBALANCE, now_ms)
     if group.is_initial_rebalance:
-        _start_initial_delay(group, now_ms)
-    elif group.has_everyone_joined or not group.members:  # Without members the longest rebalance timeout is 0.
-        return complete_join_phase(group, now_ms)
-    else:
-        group.arm_join(group.rebalance_timeout_ms(), now_ms)
+        return (yield from _start_initial_delay(group, now_ms))
+    if group.has_everyone_joined or not group.members:  # Without members the longest rebalance timeout is 0.
+        return (yield from complete_join_phase(group, now_ms))
+    group.arm_join(group.rebalance_timeout_ms(), now_ms)
     return ErrorCode.NONE
 
 
-def _give_up_generation(group: Group, now_ms: float) -> None:
+def _abandon_generation(group: Group, now_ms: float) -> None:
     for member in group.members.values():
         member.assignment = b""
-    for request, token in take_held_sync(group, group.leader_id or ""):
+    if held := group.take_held_sync(group.leader_id or ""):
+        request, token = held
         group.park_sync(request.member_id, token)
     answer_parked_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
 
 
 def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
-    """Answers every parked sync, in order of arrival, with the member's assignment or with `error`.
+    """Answer every parked sync, in order of arrival, with the member's assignment or with `error`.
 
-    Their sessions start anew: one that ran out meanwhile was left alone, because an answer was owed (Kafka's
-    `propagateAssignment`).
+    The sessions of these members start over: one that expired meanwhile was left alone, because an answer was pending
+    (Kafka's `propagateAssignment`).
     """
     for member_id in list(group.parked_syncs):
         member = group.members[member_id]
@@ -71,41 +74,40 @@ def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
 
 
 def refuse_all(group: Group, error: ErrorCode) -> None:
-    """Answers every join and sync that waits with an error, for the group will not be here any more."""
+    """Answer every join and sync that waits with an error, for the group moves to another coordinator."""
     for member_id in list(group.parked_joins):
         group.answer_join(member_id, JoinResult(error, member_id=member_id))
-    for arrival in group.expected.waiting.values():
-        group.answer(arrival.token, JoinResult(error, member_id=arrival.member_id))
+    group.extension.refuse_all(error)
     for member_id in [*group.parked_syncs, group.leader_id or ""]:  # The leader's is not parked if it is held.
         group.answer_sync(member_id, SyncResult(error))
 
 
 def sync_result(group: Group, member: Member) -> SyncResult:
-    """What a member is told that has synced in the current generation."""
+    """Return the result of a member that has synced in the current generation."""
     return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
 
 # The initial delay
 
 
-def _start_initial_delay(group: Group, now_ms: float) -> None:
+def _start_initial_delay(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     delay_ms = group.config.group_initial_rebalance_delay_ms
     if delay_ms == 0:
-        complete_join_phase(group, now_ms)
-        return
+        return (yield from complete_join_phase(group, now_ms))
     group.initial_delay_ms = delay_ms
     group.initial_remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
     group.arm_join(delay_ms, now_ms)
+    return ErrorCode.NONE
 
 
-def expire_join(group: Group, now_ms: float) -> None:
-    """Completes the join phase; but an initial delay is extended while members keep coming.
+def _expire_join(group: Group, now_ms: float) -> Procedure[None]:
+    """Complete the join phase; but an initial delay is extended while members are being added.
 
     See Kafka's `tryCompleteInitialRebalanceElseSchedule`.
     """
     if not (group.is_initial_rebalance and group.new_member_added and group.initial_remaining_ms):
-        group.step.cause = "initial delay is over" if group.is_initial_rebalance else "join timer ran out"
-        complete_join_phase(group, now_ms)
+        group.change.cause = "initial delay is over" if group.is_initial_rebalance else "join timer ran out"
+        yield from complete_join_phase(group, now_ms)
         return
     group.new_member_added = False
     next_delay_ms = min(group.config.group_initial_rebalance_delay_ms, group.initial_remaining_ms)
@@ -117,25 +119,26 @@ def expire_join(group: Group, now_ms: float) -> None:
 # The end of the join phase
 
 
-def complete_join_phase(group: Group, now_ms: float) -> ErrorCode:
-    """Ends the join phase with the members that are in (Kafka's `completeClassicGroupJoin`).
+def complete_join_phase(group: Group, now_ms: float) -> Procedure[ErrorCode]:
+    """End the join phase with the members that have joined (Kafka's `completeClassicGroupJoin`).
 
     Dynamic members that did not join are removed, static ones stay. If only static members are left and none of them
-    joined, nobody could lead: the group goes on waiting for them until their sessions end.
+    has
+    joined, none could lead: the group goes on waiting for them until their sessions expire.
 
     Returns:
-        As `become_empty`, if nobody is left; else NONE.
+        As `become_empty`, if no member is left; else NONE.
     """
-    if is_held(group):
+    if group.is_held:
         _hold_join_phase(group, now_ms)
         return ErrorCode.NONE
     group.join_deadline_ms = inf
-    _set_overdue(group, False)
+    group.is_overdue = False
     for member in list(group.members.values()):
         if member.instance_id is None and member.member_id not in group.parked_joins:
             group.remove(member.member_id)
     if not group.members:
-        return become_empty(group, now_ms)
+        return (yield from _become_empty(group, now_ms))
     if group.parked_joins:
         _start_generation(group, now_ms)
     else:
@@ -144,36 +147,31 @@ def complete_join_phase(group: Group, now_ms: float) -> ErrorCode:
 
 
 def _hold_join_phase(group: Group, now_ms: float) -> None:
-    """Goes on with a join phase that would be over, because somebody holds the group in it."""
-    has_run_out = group.join_deadline_ms <= now_ms
-    if has_run_out or group.is_initial_rebalance:
-        _set_overdue(group, True)
-    if has_run_out or group.join_deadline_ms == inf:
-        group.arm_join(_HELD_TIMEOUT_MS if has_run_out else group.rebalance_timeout_ms(), now_ms)
+    """Continue a join phase that would be over, because the group is held in it."""
+    has_expired = group.join_deadline_ms <= now_ms
+    if has_expired or group.is_initial_rebalance:
+        group.is_overdue = True
+    if has_expired or group.join_deadline_ms == inf:
+        group.arm_join(_HELD_TIMEOUT_MS if has_expired else group.rebalance_timeout_ms(), now_ms)
 
 
-def _set_overdue(group: Group, is_overdue: bool) -> None:
-    if group.script is not None:
-        group.script.is_overdue = is_overdue
-
-
-def become_empty(group: Group, now_ms: float) -> ErrorCode:
-    """Goes to Empty and stores that.
+def _become_empty(group: Group, now_ms: float) -> Procedure[ErrorCode]:
+    """Go to Empty and store that.
 
     Returns:
-        Why it could not be stored, for the LeaveGroup that caused it, or NONE. The group is Empty all the same: should
-        its last stored generation come back with another coordinator, nobody is in it, and it runs out.
+        The error of storing it, for the LeaveGroup that caused it, or NONE. The group is Empty all the same: if its
+        last stored generation is loaded by another coordinator, its members are gone and their sessions expire.
     """
     group.generation_id += 1
     group.protocol_name = None
     group.subscribed_topics = group.compute_subscribed_topics()
     group.transition_to(EMPTY, now_ms)
-    return group.store(group)
+    return (yield from store(group))
 
 
 def _start_generation(group: Group, now_ms: float) -> None:
-    if group.script is not None:
-        _choose_leader(group, group.script.wishes)
+    if group.controls is not None:
+        _choose_leader(group, group.controls)
     if group.leader_id not in group.parked_joins:
         group.leader_id = next(member_id for member_id in group.members if member_id in group.parked_joins)
     group.generation_id += 1
@@ -189,58 +187,82 @@ def _start_generation(group: Group, now_ms: float) -> None:
     group.arm_sync(group.rebalance_timeout_ms(), now_ms)
 
 
-def _choose_leader(group: Group, wishes: Wishes) -> None:
-    """Lets the member lead that is to, if it is in; the wish holds for one generation."""
-    member_id = group.static_members.get(wishes.next_leader, wishes.next_leader)
+def _choose_leader(group: Group, controls: GroupControls) -> None:
+    """Let the chosen member lead if it has joined; the choice applies to one generation."""
+    member_id = group.static_members.get(controls.next_leader, controls.next_leader)
     if member_id in group.parked_joins:
         group.leader_id = member_id
-    wishes.next_leader = ""
+    controls.next_leader = ""
 
 
 # Timers
 
 
-def expire_session(group: Group, member: Member, now_ms: float) -> None:
-    """Removes a member, unless an answer is owed to it; a new member is removed even then."""
+def expire_next_timer(group: Group, now_ms: float) -> Procedure[None]:
+    """Expire the timer with the earliest deadline.
+
+    At the same deadline sessions come first, in the order the members were added, then pending ids in the order they
+    were returned, then the join timer, then the sync timer, and last the timer of the extension. The keepers of
+    suspended sessions are called before.
+    """
+    for member in group.members.values():
+        if member.keeper is not None:
+            member.keeper(group.group_id)
+    deadline_ms = group.earliest_deadline()
+    for member in group.members.values():
+        if member.session_ends_ms == deadline_ms:
+            return expire_session(group, member, now_ms)
+    for member_id, pending_deadline_ms in group.pending_members.items():
+        if pending_deadline_ms == deadline_ms:
+            return _expire_pending(group, member_id, now_ms)
+    if group.join_deadline_ms == deadline_ms:
+        return _expire_join(group, now_ms)
+    if group.sync_deadline_ms == deadline_ms:
+        return expire_sync(group, now_ms)
+    return group.extension.expire(now_ms)
+
+
+def expire_session(group: Group, member: Member, now_ms: float) -> Procedure[None]:
+    """Remove a member, unless an answer to it is pending; a new member is removed even then."""
     member_id = member.member_id
-    if is_sync_held(group, member_id):  # An answer is owed to it, too.
+    if group.is_sync_held(member_id):  # An answer is pending, too.
         group.arm_session(member, member.session_timeout_ms, now_ms)
         return
-    is_owed = member_id in group.parked_joins or member_id in group.parked_syncs or member_id in group.expected.waiting
-    if is_owed and not member.is_new:
+    is_parked = member_id in group.parked_joins or member_id in group.parked_syncs
+    if (is_parked or member_id in group.extension.waiting_joins) and not member.is_new:
         member.deadline_ms = inf
         return
-    group.step.cause = f"session of {member_id} expired"
+    group.change.cause = f"session of {member_id} expired"
     group.remove(member_id)
     if group.state is not PREPARING_REBALANCE:
-        start_rebalance(group, now_ms)
+        yield from start_rebalance(group, now_ms)
     else:
-        _complete_if_nobody_is_missing(group, now_ms)
+        yield from _complete_if_all_have_joined(group, now_ms)
 
 
-def expire_pending(group: Group, member_id: str, now_ms: float) -> None:
-    group.step.cause = f"{member_id} was told its id and never joined with it"
+def _expire_pending(group: Group, member_id: str, now_ms: float) -> Procedure[None]:
+    group.change.cause = f"{member_id} was told its id and never joined with it"
     group.remove(member_id)
     if group.state is PREPARING_REBALANCE:
-        _complete_if_nobody_is_missing(group, now_ms)
+        yield from _complete_if_all_have_joined(group, now_ms)
 
 
-def _complete_if_nobody_is_missing(group: Group, now_ms: float) -> None:
+def _complete_if_all_have_joined(group: Group, now_ms: float) -> Procedure[None]:
     # Unlike a join or a LeaveGroup, an expiry cuts even an initial delay short; not so before KIP-848.
     if group.has_everyone_joined and not (group.config.is_before_kip_848 and group.is_initial_rebalance):
-        complete_join_phase(group, now_ms)
+        yield from complete_join_phase(group, now_ms)
 
 
-def expire_sync(group: Group, now_ms: float) -> None:
-    """Removes, all together, the members that have not synced in this generation (Kafka's `expirePendingSync`)."""
-    if is_held(group):
-        _set_overdue(group, True)
+def expire_sync(group: Group, now_ms: float) -> Procedure[None]:
+    """Remove, all together, the members that have not synced in this generation (Kafka's `expirePendingSync`)."""
+    if group.is_held:
+        group.is_overdue = True
         group.arm_sync(_HELD_TIMEOUT_MS, now_ms)
         return
     group.sync_deadline_ms = inf
-    group.step.cause = "sync timer ran out"
+    group.change.cause = "sync timer ran out"
     late_ids = list(group.awaiting_sync)
     for member_id in late_ids:
         group.remove(member_id)
     if late_ids:
-        start_rebalance(group, now_ms)
+        yield from start_rebalance(group, now_ms)

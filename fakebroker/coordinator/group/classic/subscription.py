@@ -1,7 +1,7 @@
 """The topics a consumer subscribes to, read from the metadata it joins with.
 
-The one place in this package that looks into bytes. It has to: whether a group is subscribed to a topic decides which
-of its offsets may be deleted. Nothing else of the metadata is looked at.
+The only place in this package that reads bytes: whether a group is subscribed to a topic decides which of its offsets
+may be deleted. Nothing else of the metadata is read.
 """
 
 import struct
@@ -12,9 +12,9 @@ _BYTES_LENGTH = struct.Struct(">i")
 
 
 def parse_subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """Topics of a `ConsumerProtocolSubscription`, or `None` if `metadata` is not one.
+    """Return the topics of a `ConsumerProtocolSubscription`, or `None` if `metadata` is not one.
 
-    Read as version 0, which every later version starts with, whatever version the bytes claim (Kafka's
+    Read as version 0, which every later version starts with, regardless of the version in the bytes (Kafka's
     `ClassicGroup.computeSubscribedTopics`): topics, then the nullable user data.
     """
     try:

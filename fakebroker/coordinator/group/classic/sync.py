@@ -3,39 +3,39 @@
 from math import inf
 
 from fakebroker.coordinator.group.api import SyncGroup, SyncResult
-from fakebroker.coordinator.group.classic.group import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE, Group
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.rebalance import answer_parked_syncs, start_rebalance, sync_result
-from fakebroker.coordinator.group.holds import is_held
+from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
+from fakebroker.coordinator.group.persistence import store
+from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 
 
-def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> None:
-    """Handles a SyncGroup; the answer comes now or with the leader's sync."""
+def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> Procedure[None]:
+    """Handle a SyncGroup; the answer comes at once or with the leader's sync."""
     member_id = request.member_id
     if error := _check_sync(group, request):
         group.answer(token, SyncResult(error))
-        return
-    if member_id == group.leader_id and group.state is COMPLETING_REBALANCE and is_held(group):
-        _hold_sync(group, request, token)
-        return
+    elif member_id == group.leader_id and group.state is COMPLETING_REBALANCE:
+        if group.is_held:
+            group.held_sync = request, token  # An older one is dropped, as a parked one is.
+        else:
+            yield from _assign(group, request, token, now_ms)
+    else:
+        _stop_awaiting(group, member_id)
+        if group.state is STABLE:
+            member = group.members[member_id]
+            group.answer(token, sync_result(group, member))
+            if group.config.is_before_kip_848:
+                group.arm_session(member, member.session_timeout_ms, now_ms)
+        else:
+            group.park_sync(member_id, token)
+
+
+def _stop_awaiting(group: Group, member_id: str) -> None:
     group.awaiting_sync.pop(member_id, None)
     if not group.awaiting_sync:
         group.sync_deadline_ms = inf
-    if group.state is STABLE:
-        member = group.members[member_id]
-        group.answer(token, sync_result(group, member))
-        if group.config.is_before_kip_848:
-            group.arm_session(member, member.session_timeout_ms, now_ms)
-        return
-    group.park_sync(member_id, token)
-    if member_id == group.leader_id:
-        _store_assignments(group, dict(request.assignments), now_ms)
-
-
-def _hold_sync(group: Group, request: SyncGroup, token: object) -> None:
-    """Keeps the leader's sync for later; an older one of its is dropped, as it is where it is parked."""
-    assert group.script is not None
-    group.script.held_sync = request, token
 
 
 def _check_sync(group: Group, request: SyncGroup) -> ErrorCode:
@@ -52,15 +52,19 @@ def _differs(given: str | None, chosen: str | None) -> bool:
     return given is not None and chosen is not None and given != chosen
 
 
-def _store_assignments(group: Group, assignments: dict[str, bytes], now_ms: float) -> None:
-    """Stores the generation, before any sync of it is answered; if that fails, all get the error and a round begins."""
+def _assign(group: Group, request: SyncGroup, token: object, now_ms: float) -> Procedure[None]:
+    """Store the generation before any sync of it is answered; if that fails, all get the error and rebalance."""
+    assignments = dict(request.assignments)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    if error := group.store(group):
-        group.step.cause = f"assignment of the leader {group.leader_id} could not be stored: {error.name}"
+    error = yield from store(group)
+    _stop_awaiting(group, request.member_id)
+    group.park_sync(request.member_id, token)
+    if error:
+        group.change.cause = f"assignment of the leader {group.leader_id} could not be stored: {error.name}"
         answer_parked_syncs(group, error, now_ms)
-        start_rebalance(group, now_ms)
+        yield from start_rebalance(group, now_ms)
     else:
-        group.step.cause = f"SyncGroup of the leader {group.leader_id}"
+        group.change.cause = f"SyncGroup of the leader {group.leader_id}"
         group.transition_to(STABLE, now_ms)
         answer_parked_syncs(group, ErrorCode.NONE, now_ms)

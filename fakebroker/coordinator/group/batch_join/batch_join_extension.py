@@ -1,0 +1,350 @@
+"""The extension of a group with batch joins (KAFKA-8397): registers expected instances and holds their joins back.
+
+When all expected instances have joined, or the time is up, the joins that wait are handled as one, in a rebalance like
+any other. `scenarios/proposals/batch-join.md` has the rules.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from math import inf
+from typing import cast
+
+from fakebroker.coordinator.group.api import JoinGroup, JoinResult
+from fakebroker.coordinator.group.batch_join.admission import join_together
+from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchToken
+from fakebroker.coordinator.group.batch_join.expected_instances import (
+    ExpectedInstance,
+    ExpectedInstances,
+    StoredInstance,
+    WaitingJoin,
+)
+from fakebroker.coordinator.group.classic import join as classic_join
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.persistence import store_extension
+from fakebroker.coordinator.group.records import Procedure
+from fakebroker.errors import ErrorCode
+
+_MOST_NAMED = 8
+
+
+class BatchJoinExtension:
+    """Expected instances and waiting joins of one group. See `GroupExtension` for what the classic group asks.
+
+    Attributes:
+        group: The group.
+        expected: The instances and joins.
+    """
+
+    timer_name = "expected"
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.expected = ExpectedInstances()
+
+    @classmethod
+    def of(cls, group: Group) -> "BatchJoinExtension":
+        """Return the extension of a group, which gets one if it has none yet."""
+        if not isinstance(group.extension, cls):
+            group.extension = cls(group)
+        return group.extension
+
+    # Registrations
+
+    def register(
+        self,
+        members: Sequence[tuple[BatchToken, BatchMember]],
+        timeout_ms: int,
+        now_ms: float,
+        new_uuid: Callable[[], str],
+    ) -> Procedure[ErrorCode]:
+        """Expect instances from now on, and answer each registration.
+
+        Returns:
+            NONE, or the error of storing that. After an error, no registration has been answered.
+        """
+        results = [(token, self._register(member, timeout_ms, now_ms, new_uuid)) for token, member in members]
+        registered = [token.batch.members[token.index].instance_id or "" for token, each in results if not each.error]
+        if registered and (error := (yield from store_extension(self.group))):
+            for instance_id in registered:
+                del self.expected.instances[instance_id]
+            return error
+        for token, result in results:
+            self.group.answer(token, result)
+        return ErrorCode.NONE
+
+    def _register(self, member: BatchMember, timeout_ms: int, now_ms: float, new_uuid: Callable[[], str]) -> JoinResult:
+        group, instance_id, instances = self.group, member.instance_id or "", self.expected.instances
+        expected = instances.get(instance_id)
+        known_id = group.static_members.get(instance_id, "") if expected is None else expected.member_id
+        if member.member_id and member.member_id != known_id:
+            return JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
+        if known_id:
+            return JoinResult(ErrorCode.DUPLICATE_RESOURCE, member_id=known_id)
+        if len(group.members) + len(instances) >= group.config.group_max_size:
+            return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        member_id = f"{instance_id}-{new_uuid()}"
+        self.expect(instance_id, member_id, timeout_ms, now_ms)
+        return JoinResult(ErrorCode.NONE, member_id=member_id)
+
+    def expect(self, instance_id: str, member_id: str, timeout_ms: int, now_ms: float) -> None:
+        """Expect an instance that will become a member with this id; for at least 1 ms, as all timers."""
+        expected = ExpectedInstance(instance_id, member_id, timeout_ms, now_ms + max(1, timeout_ms))
+        self.expected.instances[instance_id] = expected
+        self._arm()
+
+    def _arm(self) -> None:
+        self.group.deadline_ms = min(self.group.deadline_ms, self.deadline_ms)
+
+    # Joins
+
+    def join_batch(
+        self,
+        request: BatchJoin,
+        members: Sequence[tuple[BatchToken, BatchMember]],
+        now_ms: float,
+        new_uuid: Callable[[], str],
+    ) -> Procedure[None]:
+        """Handle the members of a batch that join: as one, with the expected instances if one of them is expected."""
+        joins, is_expected = [], False
+        for token, member in members:
+            join = _join_of(request, member)
+            expected = self.expected.instances.get(member.instance_id or "")
+            if expected is None:
+                self._drop_waiting(member.member_id, now_ms)
+                new_member_id = "" if member.member_id else classic_join.new_member_id(join, new_uuid)
+                joins.append(WaitingJoin(join, token, new_member_id))
+            elif refusal := self._refusal(expected, join):
+                self.group.answer(token, refusal)
+            else:
+                joins.append(self._waiting_join(expected, join, token))
+                is_expected = True
+        if is_expected:
+            for waiting in joins:
+                self._wait(waiting, now_ms)
+            yield from self._admit_if_complete(now_ms)
+        elif joins:
+            yield from join_together(self.group, joins, f"JoinGroup of {len(joins)} members at once", now_ms)
+
+    def join(
+        self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]
+    ) -> Procedure[None] | None:
+        """Hold back the join of an expected instance; any other is left to the classic group."""
+        if not self.expected.instances:
+            return None
+        expected = self.expected.instances.get(request.instance_id or "")
+        if expected is None:
+            self._drop_waiting(request.member_id, now_ms)
+            return None
+        return self._join_expected(expected, request, token, now_ms)
+
+    def _join_expected(
+        self, expected: ExpectedInstance, request: JoinGroup, token: object, now_ms: float
+    ) -> Procedure[None]:
+        if refusal := self._refusal(expected, request):
+            self.group.answer(token, refusal)
+        else:
+            self._wait(self._waiting_join(expected, request, token), now_ms)
+            yield from self._admit_if_complete(now_ms)
+
+    def _refusal(self, expected: ExpectedInstance, request: JoinGroup) -> JoinResult | None:
+        if not self._fits(expected, request):
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id)
+        if request.member_id not in ("", expected.member_id):
+            return JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=request.member_id)
+        return None
+
+    def _fits(self, expected: ExpectedInstance, request: JoinGroup) -> bool:
+        """Whether this join, the members, and the other expected instances that wait have a protocol in common.
+
+        Of those that wait, the ones that do not fit the members any more do not count.
+        """
+        group = self.group
+        if not group.supports(request.protocol_type, request.protocols):
+            return False
+        common = {name for name, _ in request.protocols if group.protocol_counts.get(name, 0) == len(group.members)}
+        for each in self.expected.instances.values():
+            other = self.expected.waiting.get(each.member_id)
+            if other is None or each is expected:
+                continue
+            kind, protocols = other.request.protocol_type, other.request.protocols
+            if group.supports(kind, protocols):
+                common &= {name for name, _ in protocols if kind == request.protocol_type}
+        return bool(common)
+
+    def _waiting_join(self, expected: ExpectedInstance, request: JoinGroup, token: object) -> WaitingJoin:
+        """Return the waiting join of an expected instance. An older one of it ends here.
+
+        A join without the id takes the place of the older one, as where a static member is replaced; one with the id is
+        the same member, which has joined again.
+        """
+        older = self.expected.waiting.pop(expected.member_id, None)  # The deadline of the waiting joins remains.
+        if older is not None and request.member_id:
+            self.supersede(older.token)
+        elif older is not None:
+            self.group.answer(older.token, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=expected.member_id))
+        return WaitingJoin(replace(request, member_id=""), token, expected.member_id)
+
+    def _drop_waiting(self, member_id: str, now_ms: float) -> None:
+        """End the waiting join of a member that has joined again by itself."""
+        if older := self._withdraw(member_id):
+            self.supersede(older.token)
+            self._restart_session(member_id, now_ms)
+
+    def _wait(self, join: WaitingJoin, now_ms: float) -> None:
+        """Hold a join back; the first one decides how long all of them wait."""
+        expected = self.expected
+        if expected.waiting_deadline_ms == inf:
+            expected.waiting_deadline_ms = now_ms + max(1, join.request.rebalance_timeout_ms)
+        expected.waiting[join.member_id] = join
+        self._arm()
+
+    def _withdraw(self, member_id: str) -> WaitingJoin | None:
+        """Remove a waiting join, if there is one."""
+        join = self.expected.waiting.pop(member_id, None)
+        if not self.expected.waiting:
+            self.expected.waiting_deadline_ms = inf
+            self._arm()
+        return join
+
+    # The end of the wait
+
+    def _admit_if_complete(self, now_ms: float) -> Procedure[bool]:
+        """Handle the waiting joins if no instance is missing any more; returns whether they rebalance."""
+        if not self.expected.waiting or self.expected.missing:
+            return False
+        return (yield from self._admit("all instances that were expected have joined", now_ms))
+
+    def _admit(self, cause: str, now_ms: float) -> Procedure[bool]:
+        """Handle the waiting joins as one: expected instances first, then in order of arrival. None is expected now."""
+        expected_ids = [expected.member_id for expected in self.expected.instances.values()]
+        joins = sorted(self.expected.waiting.values(), key=lambda join: join.member_id not in expected_ids)
+        self.expected = ExpectedInstances()
+        for join in joins:
+            self._restart_session(join.member_id, now_ms)
+        yield from store_extension(self.group)  # If that fails, another coordinator that takes over expects them again.
+        return (yield from join_together(self.group, joins, cause, now_ms))
+
+    def _restart_session(self, member_id: str, now_ms: float) -> None:
+        """Restart the session of a member: it may have expired while the answer to its waiting join was pending."""
+        if member := self.group.members.get(member_id):
+            self.group.arm_session(member, member.session_timeout_ms, now_ms)
+
+    # GroupExtension
+
+    @property
+    def deadline_ms(self) -> float:
+        return self.expected.deadline_ms()
+
+    @property
+    def reserved_places(self) -> int:
+        return len(self.expected.instances)
+
+    @property
+    def waiting_joins(self) -> Collection[str]:
+        return self.expected.waiting
+
+    def expire(self, now_ms: float) -> Procedure[None]:
+        """Stop waiting for missing instances if joins wait, or drop the next registration that expires."""
+        expected = self.expected
+        missing = ", ".join(instance.instance_id for instance in expected.missing[:_MOST_NAMED])
+        if expected.waiting:
+            yield from self._admit(f"instances that were expected have not joined in time: {missing}", now_ms)
+            return
+        deadline_ms = expected.deadline_ms()
+        for instance in expected.missing:
+            if instance.deadline_ms == deadline_ms:
+                del expected.instances[instance.instance_id]
+        yield from store_extension(self.group)
+
+    def leave(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
+        """Stop expecting an instance; its waiting join gets UNKNOWN_MEMBER_ID."""
+        expected = self.expected.find(member_id, instance_id)
+        if expected is None:
+            return None
+        if member_id not in ("", expected.member_id):
+            return ErrorCode.FENCED_INSTANCE_ID
+        del self.expected.instances[expected.instance_id]
+        if join := self._withdraw(expected.member_id):
+            self.group.answer(join.token, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        return ErrorCode.NONE
+
+    def after_leave(self, now_ms: float) -> Procedure[bool]:
+        yield from store_extension(self.group)
+        return (yield from self._admit_if_complete(now_ms))
+
+    def deliver(self, token: object, result: object, send: Callable[[object, object], None]) -> None:
+        if isinstance(token, BatchToken):
+            token.batch.add_result(token.index, cast(JoinResult, result), send)
+        else:
+            send(token, result)
+
+    def supersede(self, token: object) -> None:
+        """Answer a member of a batch, as the others wait for it; a join alone is never answered, as in Kafka."""
+        if isinstance(token, BatchToken):
+            self.group.answer(token, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def refuse_all(self, error: ErrorCode) -> None:
+        for join in self.expected.waiting.values():
+            self.group.answer(join.token, JoinResult(error, member_id=join.member_id))
+
+    def stored_values(self) -> tuple[object, ...]:
+        instances = self.expected.instances.values()
+        return tuple(StoredInstance(each.instance_id, each.member_id, each.rebalance_timeout_ms) for each in instances)
+
+    def restore(self, values: Iterable[object], now_ms: float) -> None:
+        """Expect the stored instances, as many as have a place in the group. Their time starts over.
+
+        An instance that left and was registered again before the next generation was stored is a member again.
+        """
+        members = self.group.static_members
+        instances = [each for each in values if isinstance(each, StoredInstance) and each.instance_id not in members]
+        places = max(0, self.group.config.group_max_size - len(self.group.members))
+        for each in instances[:places]:
+            self.expect(each.instance_id, each.member_id, each.rebalance_timeout_ms, now_ms)
+
+    def broken_rule(self) -> str | None:
+        return next((rule for rule, holds in _RULES if not holds(self.group, self.expected)), None)
+
+
+def expected_instances(group: Group) -> ExpectedInstances:
+    """Return the expected instances and waiting joins of a group, to be read only."""
+    return group.extension.expected if isinstance(group.extension, BatchJoinExtension) else ExpectedInstances()
+
+
+def _join_of(request: BatchJoin, member: BatchMember) -> JoinGroup:
+    return JoinGroup(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=member.protocols,
+        requires_member_id=False,
+        supports_skip_assignment=False,
+    )
+
+
+def _are_not_members(group: Group, expected: ExpectedInstances) -> bool:
+    ids = [instance.member_id for instance in expected.instances.values()]
+    is_member = any(each in group.members or each in group.pending_members for each in ids)
+    return len(set(ids)) == len(ids) and not is_member and not group.static_members.keys() & expected.instances
+
+
+_RULES: tuple[tuple[str, Callable[[Group, ExpectedInstances], object]], ...] = (
+    (
+        "who is expected is filed under its instance id",
+        lambda g, e: all(instance.instance_id == i for i, instance in e.instances.items()),
+    ),
+    ("who is expected is no member yet", _are_not_members),
+    ("joins wait only while somebody who is expected is missing", lambda g, e: not e.waiting or e.missing),
+    (
+        "the time of the waiting runs exactly while joins wait",
+        lambda g, e: (e.waiting_deadline_ms < inf) == bool(e.waiting),
+    ),
+    (
+        "a join that waits is not parked in the group too",
+        lambda g, e: not any(i in g.parked_joins for i in e.waiting),
+    ),
+)

@@ -1,0 +1,83 @@
+"""Instances expected in a group, and the joins held back until all of them have arrived (KAFKA-8397). Plain data."""
+
+from dataclasses import dataclass, field
+from math import inf
+
+from fakebroker.coordinator.group.api import JoinGroup
+
+
+@dataclass(slots=True, eq=False)
+class ExpectedInstance:
+    """A static instance that was registered in advance and has not joined yet.
+
+    Attributes:
+        member_id: Member id reserved for the instance.
+        rebalance_timeout_ms: How long the registration lasts without a join.
+        deadline_ms: When the registration expires, unless a join is waiting by then.
+    """
+
+    instance_id: str
+    member_id: str
+    rebalance_timeout_ms: int
+    deadline_ms: float
+
+
+@dataclass(slots=True)
+class StoredInstance:
+    """An expected instance in the record of its group: one of its `extension_values`."""
+
+    instance_id: str
+    member_id: str
+    rebalance_timeout_ms: int
+
+
+@dataclass(slots=True, eq=False)
+class WaitingJoin:
+    """A join that is handled together with others.
+
+    Attributes:
+        token: The token of the request, or a `BatchToken`.
+        new_member_id: The id that the member gets if it is new or has joined without its id.
+    """
+
+    request: JoinGroup
+    token: object
+    new_member_id: str
+
+    @property
+    def member_id(self) -> str:
+        return self.request.member_id or self.new_member_id
+
+
+@dataclass(slots=True, eq=False)
+class ExpectedInstances:
+    """The instances that are expected in one group, and the joins that wait until all of them have joined.
+
+    The classic group does not know the waiting joins: it behaves as if they had not arrived.
+
+    Attributes:
+        instances: By instance id, in the order of registration.
+        waiting: Joins by member id, in order of arrival; most of them of expected instances.
+        waiting_deadline_ms: When the joins stop waiting; infinite if there are none.
+    """
+
+    instances: dict[str, ExpectedInstance] = field(default_factory=dict)
+    waiting: dict[str, WaitingJoin] = field(default_factory=dict)
+    waiting_deadline_ms: float = inf
+
+    @property
+    def missing(self) -> list[ExpectedInstance]:
+        """The instances that have not joined yet."""
+        return [instance for instance in self.instances.values() if instance.member_id not in self.waiting]
+
+    def deadline_ms(self) -> float:
+        """Return when the joins stop waiting or, without any, when the next registration expires."""
+        if self.waiting:
+            return self.waiting_deadline_ms
+        return min((instance.deadline_ms for instance in self.instances.values()), default=inf)
+
+    def find(self, member_id: str, instance_id: str | None) -> ExpectedInstance | None:
+        """Return the instance with an instance id, or without one that with the member id."""
+        if instance_id is not None:
+            return self.instances.get(instance_id)
+        return next((instance for instance in self.instances.values() if instance.member_id == member_id), None)

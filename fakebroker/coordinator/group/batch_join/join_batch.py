@@ -1,0 +1,98 @@
+"""JoinGroup requests for many members (KAFKA-8397): checks that do not depend on the group, registrations, joins."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+
+from fakebroker.coordinator.group.api import JoinResult
+from fakebroker.coordinator.group.batch_join.batch import Batch, BatchJoin, BatchMember, BatchToken
+from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
+from fakebroker.coordinator.group.config import CoordinatorConfig
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.records import Procedure
+from fakebroker.errors import ErrorCode
+
+_LEGAL_INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
+
+
+def join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, token: object, now_ms: float) -> None:
+    """Handle a batch; its `BatchResult` comes through `Coordinator.answers` once all members have their results."""
+    coordinator.submit(group_id, partial(_join_batch, coordinator, group_id, request, token, now_ms))
+
+
+def _join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, token: object, now_ms: float) -> None:
+    batch = Batch(token, request.members)
+    group = coordinator.group(group_id)
+    error = ErrorCode.INVALID_GROUP_ID if not group_id else ErrorCode.NONE
+    if group is None:
+        error = error or coordinator.error_for(group_id)
+    passed = _refuse(batch, request, coordinator.config, error, exists=group is not None)
+    if not passed:
+        coordinator.answer(token, batch.result())
+        return
+    is_new = group is None
+    if group is None:
+        group = coordinator.create_group(group_id, now_ms)
+        group.record_creation("first JoinGroup", now_ms)
+    extension = BatchJoinExtension.of(group)
+    coordinator.run(group, _handle(coordinator, extension, request, passed, now_ms, is_new=is_new), now_ms)
+
+
+def _handle(
+    coordinator: Coordinator,
+    extension: BatchJoinExtension,
+    request: BatchJoin,
+    members: Sequence[tuple[BatchToken, BatchMember]],
+    now_ms: float,
+    *,
+    is_new: bool,
+) -> Procedure[None]:
+    group, new_uuid = extension.group, coordinator.new_uuid
+    expected = [(token, member) for token, member in members if not member.protocols]
+    if error := (yield from extension.register(expected, request.rebalance_timeout_ms, now_ms, new_uuid)):
+        for token, member in members:
+            group.answer(token, JoinResult(error, member_id=member.member_id))
+        if is_new:
+            coordinator.drop_group(group, f"it could not be stored: {error.name}", now_ms)
+        return
+    joining = [(token, member) for token, member in members if member.protocols]
+    joins = extension.join_batch(request, joining, now_ms, new_uuid)
+    yield from coordinator.and_store_new(group, joins, now_ms) if is_new else joins
+
+
+def _refuse(
+    batch: Batch, request: BatchJoin, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
+) -> list[tuple[BatchToken, BatchMember]]:
+    """Set the results of members that are rejected in every state of the group; return the others.
+
+    Args:
+        error: Why the whole request is rejected, or NONE.
+        exists: Whether there is such a group. Else no member can have an id in it.
+    """
+    counts = Counter(member.instance_id for member in batch.members)
+    passed = []
+    for index, member in enumerate(batch.members):
+        is_twice = counts[member.instance_id] > 1
+        if fault := error or _fault(request, member, config, is_twice=is_twice, exists=exists):
+            batch.results[index] = JoinResult(fault, member_id=member.member_id)
+        else:
+            passed.append((BatchToken(batch, index), member))
+    return passed
+
+
+def _fault(
+    request: BatchJoin, member: BatchMember, config: CoordinatorConfig, *, is_twice: bool, exists: bool
+) -> ErrorCode:
+    timeout_ms = request.session_timeout_ms
+    if member.instance_id is None and not member.protocols:
+        return ErrorCode.INVALID_REQUEST
+    if member.instance_id is not None and not _LEGAL_INSTANCE_ID.fullmatch(member.instance_id):
+        return ErrorCode.INVALID_REQUEST
+    if member.instance_id is not None and is_twice:
+        return ErrorCode.FENCED_INSTANCE_ID
+    if not member.protocols:
+        return ErrorCode.FENCED_INSTANCE_ID if member.member_id and not exists else ErrorCode.NONE
+    if not config.group_min_session_timeout_ms <= timeout_ms <= config.group_max_session_timeout_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return ErrorCode.UNKNOWN_MEMBER_ID if member.member_id and not exists else ErrorCode.NONE

@@ -1,0 +1,36 @@
+"""The settings of a group coordinator. Plain data."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fakebroker.coordinator.group.classic.extension import GroupExtension, no_extension
+
+
+@dataclass(slots=True, kw_only=True)
+class CoordinatorConfig:
+    """The broker settings that a group coordinator obeys, under Kafka's names and with Kafka's defaults.
+
+    Kafka gives the retention of offsets in minutes (`offsets.retention.minutes`).
+
+    Attributes:
+        group_min_session_timeout_ms, group_max_session_timeout_ms: Session timeouts outside these bounds are rejected.
+        group_initial_rebalance_delay_ms: How long the first rebalance of an empty group waits for more members; with 0
+            the first member is a generation of its own at once.
+        offset_metadata_max_bytes: Counts UTF-16 units.
+        is_before_kip_848: Decide as the coordinator of Kafka before 4.0 does (`kafka.coordinator.group`).
+        is_before_kip_211: Every commit expires this long after it was made, even if the group has members; before 2.1.
+        extension: Makes the protocol extension of a new group, given the group; by default there is none.
+    """
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_topic_num_partitions: int = 50
+    offsets_retention_ms: int = 604_800_000
+    offsets_retention_check_interval_ms: int = 600_000
+    is_before_kip_848: bool = False
+    is_before_kip_211: bool = False
+    extension: Callable[[Any], GroupExtension] = no_extension

@@ -1,0 +1,108 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete, deleted topics and expired offsets: the answers, and the records to append.
+
+Changes nothing. The group decides which commits are accepted, the coordinator when to look for expired offsets.
+"""
+
+from collections.abc import Sequence
+
+from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, EMPTY, STABLE
+from fakebroker.coordinator.group.config import CoordinatorConfig
+from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
+from fakebroker.coordinator.runtime.placement import java_string_length
+from fakebroker.errors import ErrorCode
+
+Outcome = tuple[list[ErrorCode], tuple[OffsetRecord, ...]]
+"""One code for each partition, and the records to append."""
+
+
+def commit(group_id: str, offsets: Sequence[OffsetToCommit], config: CoordinatorConfig, now_ms: float) -> Outcome:
+    """Return a record for each offset, except those whose metadata is too long; the length counts UTF-16 units.
+
+    Before KIP-211 each commit carries when it expires: by the broker's retention, unless it says so itself.
+    """
+    errors: list[ErrorCode] = []
+    records: list[OffsetRecord] = []
+    for wanted in offsets:
+        metadata = wanted.metadata or ""
+        if java_string_length(metadata) > config.offset_metadata_max_bytes:
+            errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            continue
+        timestamp_ms = int(now_ms) if wanted.commit_timestamp_ms is None else wanted.commit_timestamp_ms
+        expire_timestamp_ms = wanted.expire_timestamp_ms
+        if expire_timestamp_ms is None and config.is_before_kip_211:
+            expire_timestamp_ms = timestamp_ms + config.offsets_retention_ms
+        committed = CommittedOffset(
+            offset=wanted.offset,
+            leader_epoch=wanted.leader_epoch,
+            metadata=metadata,
+            commit_timestamp_ms=timestamp_ms,
+            expire_timestamp_ms=expire_timestamp_ms,
+        )
+        errors.append(ErrorCode.NONE)
+        records.append(OffsetRecord(group_id, wanted.topic, wanted.partition, committed))
+    return errors, tuple(records)
+
+
+def fetch(
+    group: Group | None, partitions: Sequence[tuple[str, int]] | None
+) -> list[tuple[str, int, CommittedOffset | None]]:
+    """Return what is committed for these partitions, or for all that have an offset; a missing group has none."""
+    if partitions is None:
+        return list(group.offsets) if group is not None else []
+    if group is None:
+        return [(topic, index, None) for topic, index in partitions]
+    return [(topic, index, group.offsets.get(topic, index)) for topic, index in partitions]
+
+
+def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Outcome:
+    """Return a tombstone for each partition that has an offset, unless the group is subscribed to the topic."""
+    errors: list[ErrorCode] = []
+    records: list[OffsetRecord] = []
+    for topic, partition in partitions:
+        is_subscribed = group.is_subscribed_to(topic)
+        errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE)
+        if not is_subscribed and group.offsets.get(topic, partition) is not None:
+            records.append(OffsetRecord(group.group_id, topic, partition, None))
+    return errors, tuple(records)
+
+
+def delete_topic(groups: Sequence[Group], topic: str) -> tuple[OffsetRecord, ...]:
+    """Return a tombstone for each offset of a topic that is being deleted, in each group that has one."""
+    return tuple(
+        OffsetRecord(group.group_id, topic, partition, None)
+        for group in groups
+        for partition in group.offsets.partitions_of(topic)
+    )
+
+
+def expired_records(group: Group, now_ms: float) -> list[Record]:
+    """Return tombstones for what of a group has expired (KIP-211).
+
+    The tombstone of the group itself comes last, if it is Empty and no offset is left; so a group that never had
+    offsets expires as well. A group for which an extension expects members stays. See Kafka's
+    `GroupCoordinatorShard.cleanupGroupMetadata`.
+    """
+    if not _may_expire(group):
+        return []
+    expired: list[Record] = []
+    is_anything_left = group.state is not EMPTY or group.extension.reserved_places > 0
+    had_members = group.state is EMPTY and group.protocol_type is not None and group.state_since_ms >= 0
+    empty_since_ms = group.state_since_ms if had_members else None
+    for topic, partition, committed in group.offsets:
+        is_read = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
+        if not is_read and committed.is_expired(now_ms, group.config.offsets_retention_ms, empty_since_ms):
+            expired.append(OffsetRecord(group.group_id, topic, partition, None))
+        else:
+            is_anything_left = True
+    return expired if is_anything_left else [*expired, GroupRecord(group.group_id, None)]
+
+
+def _may_expire(group: Group) -> bool:
+    """Offsets of members are kept, except in a stable consumer group that is known not to read their topics."""
+    if group.config.is_before_kip_211:
+        return True
+    is_known_consumer_group = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None
+    return group.state is EMPTY or (group.state is STABLE and is_known_consumer_group)

@@ -1,0 +1,144 @@
+"""Storing groups in `__consumer_offsets` and restoring them from it.
+
+Only what is stored survives a coordinator: no rebalance in progress, no pending id, no running session, and of each
+member's protocols only the one that was chosen.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.offsets import OffsetStore
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Procedure, Record
+from fakebroker.errors import ErrorCode
+
+# Storing
+
+
+def store(group: Group) -> Procedure[ErrorCode]:
+    """Append the group as it is now; returns NONE, or the error that clients get."""
+    return _store_value(group, group_value(group))
+
+
+def store_extension(group: Group) -> Procedure[ErrorCode]:
+    """Append the group as it was last stored, or as a new one, with the values of its extension as they are now."""
+    return _store_value(group, group.stored or new_group_value(group))
+
+
+def store_new(group: Group) -> Procedure[ErrorCode]:
+    """Append a group that was just created, as if its first rebalance had not started."""
+    return _store_value(group, new_group_value(group))
+
+
+def _store_value(group: Group, value: GroupValue) -> Procedure[ErrorCode]:
+    error = yield (_group_record(group, value),)
+    if not error:
+        group.stored = value
+    return error
+
+
+def _group_record(group: Group, value: GroupValue) -> GroupRecord:
+    values = group.extension.stored_values()
+    return GroupRecord(group.group_id, replace(value, extension_values=values) if values else value)
+
+
+def group_value(group: Group) -> GroupValue:
+    """Return the group as it is now, without the values of its extension."""
+    members = tuple(_member_value(member, group.protocol_name or "") for member in group.members.values())
+    return GroupValue(
+        protocol_type=group.protocol_type or "",
+        generation_id=group.generation_id,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id,
+        state_timestamp_ms=int(group.state_since_ms),
+        members=members,
+    )
+
+
+def new_group_value(group: Group) -> GroupValue:
+    """Return a group that was just created (`newEmptyGroupMetadataRecord`)."""
+    return GroupValue("", 0, None, None, int(group.state_since_ms), ())
+
+
+def _member_value(member: Member, protocol_name: str) -> MemberValue:
+    return MemberValue(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.session_timeout_ms,
+        subscription=member.metadata_for(protocol_name),
+        assignment=member.assignment,
+    )
+
+
+def tombstones(group: Group) -> tuple[Record, ...]:
+    """Return the records that delete the group: a tombstone for each of its offsets, then its own."""
+    offsets = [OffsetRecord(group.group_id, topic, partition, None) for topic, partition, _ in group.offsets]
+    return *offsets, GroupRecord(group.group_id, None)
+
+
+# Restoring
+
+LoadedGroups = Mapping[str, tuple[GroupValue, OffsetStore]]
+"""Groups and their offsets, by group id."""
+
+_SIMPLE_GROUP = GroupValue("", 0, None, None, -1, ())
+
+
+def replay(records: Iterable[Record]) -> LoadedGroups:
+    """Return what a partition's records leave: groups and their offsets, in the order they appear.
+
+    A group that only has offsets becomes a simple group (Kafka's `OffsetMetadataManager.replay`).
+    """
+    values: dict[str, GroupValue] = {}
+    offsets: dict[str, OffsetStore] = {}
+    for record in records:
+        group_id = record.group_id
+        if isinstance(record, OffsetRecord):
+            offsets.setdefault(group_id, OffsetStore()).apply(record.topic, record.partition, record.value)
+            if record.value is not None:
+                values.setdefault(group_id, _SIMPLE_GROUP)
+        elif record.value is not None:
+            values[group_id] = record.value
+        else:
+            values.pop(group_id, None)
+    return {group_id: (value, offsets.get(group_id) or OffsetStore()) for group_id, value in values.items()}
+
+
+def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:
+    """Fill a group that was just created: it is Stable if the value has members, else Empty.
+
+    No rebalance is in progress, and all sessions start over, in full (Kafka's `GroupMetadataManager.replay` and
+    `onLoaded`).
+    """
+    group.offsets = offsets
+    group.state_since_ms = value.state_timestamp_ms
+    group.generation_id = value.generation_id
+    group.protocol_name = value.protocol_name
+    group.protocol_type = value.protocol_type or None
+    for stored in value.members:
+        member = _member(stored, value.protocol_name or "")
+        group.add(member, value.protocol_type)
+        group.arm_session(member, member.session_timeout_ms, now_ms)
+    group.leader_id = value.leader
+    group.stored = replace(value, extension_values=())
+    group.extension.restore(value.extension_values, now_ms)
+    group.subscribed_topics = group.compute_subscribed_topics()
+    group.record_creation("loaded from the log", now_ms)
+
+
+def _member(stored: MemberValue, protocol_name: str) -> Member:
+    return Member(
+        member_id=stored.member_id,
+        instance_id=stored.instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=stored.rebalance_timeout_ms,
+        session_timeout_ms=stored.session_timeout_ms,
+        protocols=((protocol_name, stored.subscription),),
+        is_new=False,
+        assignment=stored.assignment,
+    )

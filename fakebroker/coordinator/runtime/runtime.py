@@ -1,0 +1,237 @@
+"""The runtime of a coordinator: partitions, appends that may complete later, and timers (Kafka's `CoordinatorRuntime`).
+
+State is kept by key, and a key belongs to a partition of an internal topic. Operations on the state of one partition
+run in order: while an append is pending, later operations of the partition wait. Does not depend on sockets or clocks.
+"""
+
+from collections.abc import Callable, Collection, Generator
+from functools import partial
+from math import inf
+from typing import Generic, Protocol, TypeVar
+
+from fakebroker.coordinator.runtime.partitions import LedPartition, Partitions
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.errors import ErrorCode
+
+
+class PartitionEntry(Protocol):
+    """A timer entry (see `TimerEntry`) that belongs to a partition."""
+
+    partition: int
+    scheduled_ms: float
+    timer_number: int
+
+
+R = TypeVar("R")
+E = TypeVar("E", bound=PartitionEntry)
+T = TypeVar("T")
+
+Append = Callable[[int, tuple[R, ...], Callable[[ErrorCode], None]], None]
+"""Appends records, all or none, to a partition of the internal topic, and calls back when that is done, at once or
+later.
+
+NONE means that they are in the log; anything else is the error that clients get: COORDINATOR_NOT_AVAILABLE,
+NOT_COORDINATOR or UNKNOWN_SERVER_ERROR.
+"""
+
+WriteOperation = Generator[tuple[R, ...], ErrorCode, T]
+"""An operation that appends: it yields each batch, is resumed with the error of its append, and returns its result."""
+
+
+class CoordinatorRuntime(Generic[R, E]):
+    """The partitions that one coordinator leads, its pending appends, and its timers.
+
+    Operations that can change the state of a partition are handed to `submit` (by key) or `submit_to` (by partition)
+    and then append with `run` or `append`. What only reads, or changes nothing that is stored, need not be.
+
+    Args:
+        partition_count: How many partitions the internal topic has.
+        append: Appends to the log of a partition.
+        expire: Called with an entry whose deadline has passed, that deadline, and the time.
+
+    Attributes:
+        is_busy: Whether operations have to wait in some partition; a quick check before `submit`.
+    """
+
+    def __init__(
+        self,
+        partition_count: int,
+        append: Append[R],
+        expire: Callable[[E | LedPartition, float, float], None],
+    ) -> None:
+        self.partition_count = partition_count
+        self.is_busy = False
+        self._append = append
+        self._expire = expire
+        self._partitions = Partitions()
+        self._led = self._partitions.led
+        self._timers: TimerQueue[E | LedPartition] = TimerQueue()
+
+    # Partitions
+
+    def partition_for(self, key: str) -> int:
+        """The partition that a key belongs to."""
+        return partition_for(key, self.partition_count)
+
+    def error_for(self, key: str) -> ErrorCode:
+        """NONE if the partition of a key is led; else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        return self._partitions.error(self.partition_for(key))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition is being loaded, whose keys are not known yet."""
+        return self._partitions.is_loading
+
+    def led_partition(self, index: int) -> LedPartition | None:
+        return self._led.get(index)
+
+    def led_partitions(self) -> Collection[LedPartition]:
+        return self._led.values()
+
+    def lead(self, index: int, now_ms: float) -> None:
+        """Serve a partition that starts out empty."""
+        self._partitions.lead(index, now_ms)
+
+    def start_loading(self, index: int) -> None:
+        """Announce that a partition will be served: until then its error is COORDINATOR_LOAD_IN_PROGRESS."""
+        self._partitions.start_loading(index)
+
+    def finish_loading(self, index: int, now_ms: float) -> None:
+        """Serve a partition that was being loaded."""
+        self._partitions.end_loading(index)
+        self._partitions.lead(index, now_ms)
+
+    def fail_loading(self, index: int) -> None:
+        """Give up loading a partition: NOT_COORDINATOR until it is loaded again or led."""
+        self._partitions.end_loading(index)
+
+    def resign(self, index: int, unload: Callable[[], None]) -> None:
+        """Stop serving a partition.
+
+        A pending append ends with NOT_COORDINATOR; if it completes later, that is ignored. Operations that wait run
+        last and find that the partition is not led.
+
+        Args:
+            unload: Drops the state of the partition.
+        """
+        partition = self._partitions.resign(index)
+        if partition is not None and (done := partition.pending) is not None:
+            partition.pending = None
+            done(ErrorCode.NOT_COORDINATOR)
+        unload()
+        if partition is not None:
+            partition.scheduled_ms = inf
+            while partition.waiting:
+                partition.waiting.popleft()()
+            self._update_busy()
+
+    # Operations
+
+    def submit(self, key: str, operation: Callable[[], None]) -> None:
+        """Run an operation on the state of a key: now, or after the operations of its partition that came earlier."""
+        if self.is_busy:
+            self.submit_to(self.partition_for(key), operation)
+        else:
+            operation()
+
+    def submit_to(self, index: int, operation: Callable[[], None]) -> None:
+        """Run an operation on the state of a partition: now, or after those that came earlier."""
+        partition = self._led.get(index) if self.is_busy else None
+        if partition is not None and partition.is_blocked:
+            partition.waiting.append(operation)
+        else:
+            operation()
+
+    def run(self, index: int, operation: WriteOperation[R, T], done: Callable[[T], None]) -> None:
+        """Run an operation that appends to a partition; `done` is called with its result, at once or later."""
+        self._resume(index, operation, done, None)
+
+    def _resume(
+        self, index: int, operation: WriteOperation[R, T], done: Callable[[T], None], error: ErrorCode | None
+    ) -> None:
+        while True:
+            try:
+                records = next(operation) if error is None else operation.send(error)
+            except StopIteration as end:
+                done(end.value)
+                return
+            step = _OperationStep(lambda late: self._resume(index, operation, done, late))
+            self.append(index, records, step)
+            if step.error is None:
+                step.is_late = True
+                return
+            error = step.error
+
+    def append(self, index: int, records: tuple[R, ...], done: Callable[[ErrorCode], None]) -> None:
+        """Append records to a partition; `done` is called with NONE or the error, at once or later."""
+        partition = self._led.get(index)
+        if partition is None:
+            done(ErrorCode.NOT_COORDINATOR)
+            return
+        partition.pending = done
+        try:
+            self._append(index, records, partition.complete)
+        except BaseException:
+            partition.pending = None
+            raise
+        if partition.pending is done:
+            partition.run_waiting = self._run_waiting
+            self.is_busy = True
+
+    def _run_waiting(self, partition: LedPartition) -> None:
+        """Run the waiting operations of a partition, up to the first one with a pending append."""
+        try:
+            while partition.waiting and partition.pending is None:
+                partition.waiting.popleft()()
+        finally:
+            if (
+                partition.waiting and partition.pending is None
+            ):  # An operation has raised; it is not to block the others.
+                self._run_waiting(partition)
+            self._update_busy()
+
+    def _update_busy(self) -> None:
+        self.is_busy = any(partition.is_blocked for partition in self._led.values())
+
+    # Timers
+
+    def schedule(self, entry: E | LedPartition, deadline_ms: float) -> None:
+        """Set the deadline of an entry, unless it already has an earlier one."""
+        self._timers.schedule(entry, deadline_ms)
+
+    def tick(self, now_ms: float) -> None:
+        """Expire all entries that are due, in order of their deadlines; those of blocked partitions wait."""
+        for entry, deadline_ms in self._timers.expired(now_ms):
+            partition = self._led.get(entry.partition) if self.is_busy else None
+            if partition is not None and partition.is_blocked:
+                entry.scheduled_ms = deadline_ms
+                partition.waiting.append(partial(self._expire_late, entry, deadline_ms, now_ms))
+            else:
+                self._expire(entry, deadline_ms, now_ms)
+
+    def _expire_late(self, entry: E | LedPartition, deadline_ms: float, now_ms: float) -> None:
+        if entry.scheduled_ms == deadline_ms:  # Else it was rescheduled to an earlier time, or canceled.
+            entry.scheduled_ms = inf
+            self._expire(entry, deadline_ms, now_ms)
+
+    def next_deadline(self) -> float | None:
+        """When to call `tick` next, or None without timers. May be early, never late."""
+        return self._timers.next_deadline()
+
+
+class _OperationStep:
+    """The append that an operation is suspended at: keeps its error, or resumes the operation if it is late."""
+
+    __slots__ = ("_resume", "error", "is_late")
+
+    def __init__(self, resume: Callable[[ErrorCode], None]) -> None:
+        self._resume = resume
+        self.error: ErrorCode | None = None
+        self.is_late = False
+
+    def __call__(self, error: ErrorCode) -> None:
+        if self.is_late:
+            self._resume(error)
+        else:
+            self.error = error
