@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, ListenError, ProtocolError, WaitTimeout
     from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
+    from fakebroker.server.journal_files import read_journal
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,7 @@ _HOMES = {
     "GroupSeed": "fakebroker.cluster.seed",
     "MemberSeed": "fakebroker.cluster.seed",
     "Scaled": "fakebroker.server.clock",
+    "read_journal": "fakebroker.server.journal_files",
 }
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "Scaled",
     "WaitTimeout",
     "__version__",
+    "read_journal",
 ]
 
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from fakebroker.server.views import BrokerView
 from tests.server.wire import TIMEOUT_S, Wire, find_coordinator
 
 

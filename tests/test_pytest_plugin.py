@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from fakebroker.server.journaling import read_journal
+from fakebroker import read_journal
 
 pytest_plugins = "pytester"
 

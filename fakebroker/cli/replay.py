@@ -32,8 +32,9 @@ def replay(
     anything else went wrong; 130: it was interrupted.
     """
     from fakebroker.replay import commands  # the base install has no Spark
+    from fakebroker.replay.options import ReplayOptions
 
-    options = commands.ReplayOptions(
+    options = ReplayOptions(
         file=file,
         bootstrap=bootstrap,
         transport=transport,

@@ -11,12 +11,13 @@ from typing import Annotated
 
 import typer
 
+from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
+from fakebroker.cluster.events import event_of, perform
 from fakebroker.control.extra import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
-from fakebroker.server.events import event_of, perform
-from fakebroker.server.fake_cluster import KAFKA_DEFAULTS, FakeCluster
+from fakebroker.server.fake_cluster import FakeCluster
 
 
 def serve(

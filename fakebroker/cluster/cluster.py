@@ -34,9 +34,10 @@ from fakebroker.cluster.topics import (
     name_fault,
     spread,
 )
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import History
+from fakebroker.coordinator.group.history import History, discard_change
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode
@@ -60,6 +61,7 @@ class Cluster:
         random: Returns numbers from 0 to below 1.
         journal: Keeps the calls.
         now_ms: The brokers' time at the start, in milliseconds since the epoch.
+        keeps_history: Whether `history` records the transitions of groups.
 
     Attributes:
         brokers: The brokers by node id. Changed in place, because services refer to it.
@@ -83,6 +85,7 @@ class Cluster:
         random: Callable[[], float],
         journal: Journal,
         now_ms: float,
+        keeps_history: bool = True,
     ) -> None:
         self.config = config
         self.journal = journal
@@ -99,6 +102,7 @@ class Cluster:
         self.group_controls: dict[str, GroupControls] = {}  # What tests want of the rebalances of groups.
         self.sync_delays = SyncDelays()
         self.history = History()  # Of all groups, including deleted ones.
+        self._keeps_history = keeps_history
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
         self.offsets_topic_is_used = False
@@ -118,10 +122,13 @@ class Cluster:
             lambda: uuid_text(self.new_id()),
             partial(self._append, node_id),
             controls=self.group_controls,
-            on_change=lambda group, now_ms: self.history.record(group, now_ms, node_id),
+            on_change=partial(self._record_history, node_id) if self._keeps_history else discard_change,
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
         return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions)
+
+    def _record_history(self, node_id: int, group: Group, now_ms: float) -> None:
+        self.history.record(group, now_ms, node_id)
 
     def _append(self, node_id: int, index: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
         """Write what a coordinator decides to its partition of __consumer_offsets, before it takes effect."""

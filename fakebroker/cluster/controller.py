@@ -21,16 +21,17 @@ MAX_OPTION_MS = 10**12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
-    """How a coordinator comes up at its new broker, and what becomes of the old one.
+    """Options of a failover: how the new coordinator loads, what is lost, and whether the old one resigns.
 
     Attributes:
-        load_ms: How long it loads, answering COORDINATOR_LOAD_IN_PROGRESS; None is until `finish_loading`.
-        load_fails: It cannot read its log: NOT_COORDINATOR until the next move.
+        load_ms: How long the new coordinator loads and answers COORDINATOR_LOAD_IN_PROGRESS, in milliseconds of the
+            brokers' time; None is until `finish_loading`.
+        load_fails: The new coordinator cannot read its log: it answers NOT_COORDINATOR until the next move.
         lose_tail: How many of the newest records of the log are lost with the old leader.
         lose_all: The whole log is lost.
-        zombie: The old broker goes on answering, as one cut off from the others does, until `stop_zombies`, or until it
-            stops or leads again. What it writes is lost. No effect if it is down or has not finished loading.
-        stale_ms: How long FindCoordinator goes on naming the old broker.
+        zombie: The old broker continues to answer, as if partitioned from the others, until `stop_zombies`, or until it
+            stops or leads again. Its writes are lost. No effect if it is down or has not finished loading.
+        stale_ms: How long FindCoordinator still returns the old broker, in milliseconds of the brokers' time.
 
     Raises:
         ConfigError: An option is out of its range, or of the wrong type.
@@ -61,22 +62,25 @@ def check_flag(name: str, value: object) -> None:
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Whether a value is an int, and not a bool."""
+    """Return whether a value is an int, and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_duration(value: object) -> bool:
-    """Whether a value is a number of milliseconds in range. NaN is not."""
+    """Return whether a value is a number of milliseconds in range. NaN is not."""
     return (isinstance(value, float) or is_integer(value)) and 0 <= value <= MAX_OPTION_MS
 
 
 @dataclass(slots=True)
 class Controller:
-    """The part of a cluster that changes leaders.
+    """Elects leaders and moves replicas and coordinators.
 
     Attributes:
-        loading: Offsets partitions that are being loaded, with the time when that ends.
-        stale: For offsets partitions whose old leader is still named: its node id, and until when.
+        brokers: The brokers of the cluster, by node id.
+        topics: The topics of the cluster.
+        purgatory: The delayed Fetch requests, which are completed when a leader changes.
+        loading: The offsets partitions that are being loaded: when loading ends, and whether it fails.
+        stale: The offsets partitions whose old leader FindCoordinator still returns: its node id, and until when.
     """
 
     brokers: Mapping[int, BrokerNode]
@@ -88,7 +92,7 @@ class Controller:
     # Leaders
 
     def set_leader(self, partition: Partition, node_id: int, now_ms: float, how: Failover) -> None:
-        """Give a partition another leader, or none until its last leader starts; its leader epoch rises either way."""
+        """Change the leader of a partition, to none until its last leader starts. The leader epoch is incremented."""
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
         partition.awaits_last_leader = node_id == NO_LEADER
@@ -111,7 +115,7 @@ class Controller:
                 old.resign(index, now_ms)
             if how.stale_ms:
                 self.stale[index] = (old_id, now_ms + how.stale_ms)
-        _lose(partition, how)
+        _lose_records(partition, how)
         if partition.leader_id == NO_LEADER:
             return
         new = self.brokers[partition.leader_id].coordinator
@@ -122,7 +126,7 @@ class Controller:
             self._finish_loading(index, now_ms)
 
     def elect(self, partition: Partition, now_ms: float, how: Failover) -> None:
-        """Let the first replica lead that is up. If none is up, the first one that starts will lead."""
+        """Elect the first replica that is up. If none is up, the first one that starts will lead."""
         up = [node_id for node_id in partition.replicas if self.brokers[node_id].up]
         self.set_leader(partition, up[0] if up else NO_LEADER, now_ms, how)
         partition.awaits_last_leader = False
@@ -130,7 +134,7 @@ class Controller:
     # Reassignments
 
     def reassign(self, partition: Partition, target: Sequence[int], now_ms: float, how: Failover) -> None:
-        """Move a partition to other brokers: at once, or as soon as all of them are up to copy what is in it.
+        """Move a partition to other brokers, at once or as soon as all of them are up.
 
         A partition that awaits its last leader is moved when it has that leader again, which the others copy from.
         """
@@ -141,7 +145,7 @@ class Controller:
         self._finish_reassignment(partition, now_ms, how)
 
     def cancel_reassignment(self, partition: Partition, now_ms: float, how: Failover) -> None:
-        """Go back to the brokers that a partition was on before its reassignment."""
+        """Restore the replicas that a partition had before its reassignment."""
         kept = [node_id for node_id in partition.replicas if node_id not in partition.adding]
         self._place(partition, kept, now_ms, how)
 
@@ -151,7 +155,7 @@ class Controller:
             self._place(partition, target, now_ms, how)
 
     def _place(self, partition: Partition, replicas: Sequence[int], now_ms: float, how: Failover) -> None:
-        """Let a partition have these replicas. If one is gone that it had, its leader epoch rises, as in Kafka.
+        """Set the replicas of a partition. If one is removed, the leader epoch is incremented, as in Kafka.
 
         A leader is elected if the partition has none among its replicas. A partition that awaits its last leader elects
         one only if the last leader is no longer a replica.
@@ -171,7 +175,7 @@ class Controller:
     # Loading
 
     def finish_loading(self, now_ms: float) -> None:
-        """End every load now."""
+        """Complete the loading of all offsets partitions."""
         for index in list(self.loading):
             self._finish_loading(index, now_ms)
 
@@ -187,7 +191,7 @@ class Controller:
     # Zombies
 
     def zombies(self, index: int) -> list[int]:
-        """The node ids of the brokers that answer for an offsets partition although they do not lead it."""
+        """Return the node ids of the brokers that serve an offsets partition although they do not lead it."""
         leader_id = self.topics.offsets_partition(index).leader_id
         return [
             node_id
@@ -196,7 +200,7 @@ class Controller:
         ]
 
     def stop_zombies(self, now_ms: float) -> None:
-        """Let every broker resign the offsets partitions that it serves although it does not lead them."""
+        """Make all brokers resign the offsets partitions that they serve although they do not lead them."""
         for node_id, broker in self.brokers.items():
             for led in list(broker.coordinator.led_partitions()):
                 if self.topics.offsets_partition(led.partition).leader_id != node_id:
@@ -205,7 +209,7 @@ class Controller:
     # Brokers
 
     def stop_broker(self, broker: BrokerNode, now_ms: float, how: Failover, *, elect: bool = True) -> None:
-        """Take a broker down. The partitions it leads elect others, or stay without a leader until it is back.
+        """Stop a broker. Its partitions elect other leaders, or with `elect=False` have none until it starts again.
 
         Its coordinator resigns all offsets partitions, so it is not a zombie afterwards.
         """
@@ -219,9 +223,9 @@ class Controller:
             broker.coordinator.resign(led.partition, now_ms)
 
     def start_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
-        """Bring a broker up again. It leads partitions without a leader, except those that await another broker.
+        """Start a broker. It leads partitions without a leader, except those that await another broker.
 
-        What others took over stays theirs.
+        Partitions that elected another leader keep it.
         """
         broker.up = True
         for partition in self.topics.led_by(NO_LEADER):
@@ -237,7 +241,7 @@ class Controller:
                     self._finish_reassignment(partition, now_ms, how)
 
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
-        """Move every replica of a broker elsewhere, for it will not come back."""
+        """Move all replicas of a broker, which is about to be removed, to others."""
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
         for topic in self.topics:
             for partition in topic.partitions:
@@ -246,29 +250,29 @@ class Controller:
                 kept = [node_id for node_id in partition.target_replicas if node_id != broker.node_id]
                 free = [node_id for node_id in others if node_id not in kept]
                 is_short = len(kept) < len(partition.target_replicas)
-                stand_in = free[partition.index % len(free) :][:1] if free and is_short else []
-                self._place(partition, [*kept, *stand_in], now_ms, how)
+                replacement = free[partition.index % len(free) :][:1] if free and is_short else []
+                self._place(partition, [*kept, *replacement], now_ms, how)
 
     # Time
 
     def tick(self, now_ms: float) -> None:
-        """End the loads that are due."""
+        """Complete the loading of offsets partitions that is due."""
         for index in [index for index, (end_ms, _) in self.loading.items() if end_ms <= now_ms]:
             self._finish_loading(index, now_ms)
 
     def next_deadline(self) -> float | None:
-        """When the next load ends by itself."""
+        """Return when the next loading ends by itself."""
         ends = [end_ms for end_ms, _ in self.loading.values() if end_ms != inf]
         return min(ends, default=None)
 
     def stale_leader(self, index: int, now_ms: float) -> int | None:
-        """The old broker that FindCoordinator still names for an offsets partition, if it does."""
+        """Return the old broker that FindCoordinator still returns for an offsets partition, if it does."""
         node_id, until_ms = self.stale.get(index, (NO_LEADER, 0.0))
         return node_id if now_ms < until_ms else None
 
 
-def _lose(partition: Partition, how: Failover) -> None:
-    """Drop the records that the old leader takes with it."""
+def _lose_records(partition: Partition, how: Failover) -> None:
+    """Drop the records that are lost with the old leader."""
     log = partition.log
     if how.lose_all:
         log.truncate_to(log.log_start_offset)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import trio
 
+from fakebroker.cluster.command_types import FaultHandle
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.control.problems import Problem, not_found
@@ -17,7 +18,6 @@ from fakebroker.control.stats.census import Census
 from fakebroker.control.stats.meter import Meter
 from fakebroker.control.stats.rates import Rates, Recent
 from fakebroker.server.fake_cluster import FakeCluster
-from fakebroker.server.faulting import FaultHandle
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Served:
 
     async def look(self, function: Callable[[], T]) -> T:
         """Run something in the cluster's thread that changes nothing."""
-        return function() if self.cluster.is_at_home else await self.ask(function)
+        return function() if self.cluster.is_cluster_thread else await self.ask(function)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

@@ -75,7 +75,7 @@ class ControlServer:
         except BaseException:
             self._listener.close()
             raise
-        self._cluster.run_beside(lambda: self._serve(link))
+        self._cluster.start_task(lambda: self._serve(link))
         return self
 
     def __exit__(

@@ -1,64 +1,29 @@
-"""`fakebroker replay`, `report` and `compare`: options in, exit status out.
+"""`fakebroker replay`, `report` and `compare`: from options to an exit status.
 
-The one module of the package that imports without the extra `spark`, so that it can say that it is missing.
+Imports without the extra `spark`, so that it can report that the extra is missing.
 """
 
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 from fakebroker.errors import ConfigError, FakebrokerError
-
-PASSED, COULD_NOT_RUN, BAD_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit statuses: all is well; something went wrong; a file or an option is; the verdict is bad; somebody stopped it."""
+from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, INTERRUPTED, PASSED, ReplayOptions
 
 _NEEDED = ("pyspark", "pyarrow", "msgspec", "rich", "matplotlib")
 
-Transport = Literal["tcp", "memory"]
-Record = Literal["all", "changes"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayOptions:
-    """What the command line says.
-
-    Attributes:
-        file: The workload.
-        bootstrap: HOST:PORT of a cluster, or several with commas; an embedded one is started if not given.
-        transport: Members play over TCP, or are simulated in memory, in a time of their own.
-        record: Every request, or heartbeats that change nothing many in one row; the first over TCP, the second in
-            memory if not given.
-        lanes: How many connections each task has to each broker, for its members to share; one a member if not given.
-        tasks: Among how many tasks of Spark the groups are dealt; as many as run at once if not given.
-        master: Spark's master URL.
-        out: Directory for the results; `runs/<workload>-<time>` if not given.
-        seed: Of every random choice; the workload's own if not given, drawn if that has none.
-    """
-
-    file: Path
-    bootstrap: str | None = None
-    transport: Transport = "tcp"
-    record: Record | None = None
-    lanes: int | None = None
-    tasks: int | None = None
-    master: str = "local[*]"
-    out: Path | None = None
-    seed: int | None = None
-
 
 def replay(options: ReplayOptions) -> int:
-    """Play a workload, print the report, leave the files.
+    """Play a workload, print the report, and write the files of the run.
 
     Returns:
         An exit status.
     """
 
     def play() -> int:
-        from fakebroker.replay.runner import play  # it imports what the extra brings
+        from fakebroker.replay.runner import play  # needs the extra
 
         return play(options)
 
@@ -66,7 +31,11 @@ def replay(options: ReplayOptions) -> int:
 
 
 def report(run: Path, master: str) -> int:
-    """Work a run's summary and report out anew, from what it recorded.
+    """Recompute the summary and report of a run from its events.
+
+    Args:
+        run: Its directory.
+        master: Spark's master URL.
 
     Returns:
         An exit status.
@@ -81,30 +50,42 @@ def report(run: Path, master: str) -> int:
 
 
 def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> int:
-    """Print two runs beside each other.
+    """Print two runs side by side.
 
     Args:
-        again: Runs that repeat the first.
-        page: Where the same goes as an HTML page.
+        before: The directory of a run.
+        after: The directory of the other one.
+        again: Runs that repeat the first, to estimate noise.
+        page: Where to write the comparison as an HTML page, if wanted.
 
     Returns:
         An exit status.
     """
 
     def compare() -> int:
-        from fakebroker.replay.comparing import compare_runs
+        from rich.console import Console
 
-        return compare_runs(before, after, again, page)
+        from fakebroker.replay.compare import compare
+        from fakebroker.replay.report.compare_report import comparison_page, print_comparison
+        from fakebroker.replay.run_directory import read_summary, writing
+
+        old, new, *repeats = (read_summary(directory) for directory in (before, after, *again))
+        differences = compare(old, new, repeats)
+        print_comparison(Console(), old, new, differences)
+        if page is not None:
+            with writing(page):
+                page.write_text(comparison_page(old, new, differences), encoding="utf-8")
+        return PASSED
 
     return _run(compare)
 
 
 def _run(command: Callable[[], int]) -> int:
-    """Run a command; what is wrong becomes one sentence and a status."""
+    """Run a command; an error becomes one sentence and a status."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        _need_extra()
+        _require_extra()
         status = command()
     except FakebrokerError as error:
         print(f"fakebroker: {error}", file=sys.stderr)
@@ -119,7 +100,7 @@ def _run(command: Callable[[], int]) -> int:
     return status
 
 
-def _need_extra() -> None:
+def _require_extra() -> None:
     if not all(map(find_spec, _NEEDED)):
         raise FakebrokerError("Replaying needs the extra 'spark': pip install 'fakebroker[spark]'")
 

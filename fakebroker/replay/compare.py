@@ -1,6 +1,6 @@
-"""Two runs beside each other: their numbers, the differences, and which of these exceed noise.
+"""Compares two runs: their numbers, the differences, and which of these exceed noise (see `RULE`).
 
-The rule, in words, is `RULE`. Knows summaries; prints and draws nothing.
+Depends on summaries only; `replay.report.compare_report` shows the result.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ Numbers = dict[str, float | None]
 _PARTS = 10
 _FEWEST_PARTS = 5
 _STUDENT_T = {2: 63.66, 3: 9.92, 4: 5.84, 5: 4.60, 6: 4.03, 7: 3.71, 8: 3.50, 9: 3.36, 10: 3.25}
-"""Student's t for 99 %, two-sided, by how many numbers there are; for more than these the last one will do."""
+"""Student's t for 99 %, two-sided, by sample size; the last one is used for larger ones."""
 _STANDARD_ERRORS = 3.0
 _LEAST = 0.05
 _COUNTS = ("generations", "rebalances", "unexpected_errors", "unanswered", "lost")
@@ -38,7 +38,7 @@ class Difference:
     Attributes:
         name: As in the summary's `metrics`, with the API in front where it is of one.
         change: From before to after, as a share of before; None where one of them is 0 or missing.
-        noise: How large a share may come of noise; None where nobody knows.
+        noise: The largest share that may be noise; None if unknown.
         marked: Whether it exceeds noise.
     """
 
@@ -51,7 +51,7 @@ class Difference:
 
 
 def compare(before: Summary, after: Summary, repeats: Sequence[Summary] = ()) -> list[Difference]:
-    """All numbers that both runs have.
+    """Compare all numbers of two runs.
 
     Args:
         repeats: Runs of the same as `before`.
@@ -76,7 +76,7 @@ def compare(before: Summary, after: Summary, repeats: Sequence[Summary] = ()) ->
 
 
 def other_workload(before: Summary, after: Summary) -> list[str]:
-    """What else differs, so that numbers may for that reason: keys of the file, and how it was run."""
+    """Return what else differs between the runs and may explain differences: keys of the file, and how it was run."""
     old, new = ({**run["workload"], **_how(run)} for run in (before, after))
     return [key for key in {**old, **new} if key != "file" and old.get(key) != new.get(key)]
 
@@ -101,7 +101,7 @@ def _numbers(summary: Summary) -> Numbers:
 
 
 def _series(summary: Summary) -> Iterator[tuple[str, Sequence[float | None]]]:
-    """The numbers over time that belong to numbers of the whole run."""
+    """Yield the numbers over time that belong to numbers of the whole run."""
     over_time = summary["over_time"]
     for api, row in over_time["apis"].items():
         for name, numbers in row.items():
@@ -113,12 +113,12 @@ def _series(summary: Summary) -> Iterator[tuple[str, Sequence[float | None]]]:
 
 
 def _absent(name: str) -> float | None:
-    """An error that never came was answered 0 times; other numbers that are not there are missing."""
+    """Return the value of a missing number: 0 for errors, else None."""
     return 0 if name.startswith("errors.") else None
 
 
 def _beyond_parts(before: Sequence[float | None], after: Sequence[float | None]) -> tuple[float | None, bool]:
-    """Whether the runs differ more than from one part of the time to the other."""
+    """Return the noise between parts of the time, and whether the runs differ more than that."""
     pairs = zip(_parts(before), _parts(after), strict=True)
     ratios = [log(new / old) for old, new in pairs if old and new]
     if len(ratios) < _FEWEST_PARTS:
@@ -128,14 +128,14 @@ def _beyond_parts(before: Sequence[float | None], after: Sequence[float | None])
 
 
 def _parts(numbers: Sequence[float | None]) -> list[float | None]:
-    """The median of each tenth; None where it has no number."""
+    """Return the median of each tenth; None where it has no number."""
     size = len(numbers) / _PARTS
     tenths = ([n for n in numbers[int(i * size) : int((i + 1) * size)] if n is not None] for i in range(_PARTS))
     return [median(tenth) if tenth else None for tenth in tenths]
 
 
 def _beyond_counting(before: float | None, after: float | None) -> tuple[float | None, bool]:
-    """Whether two counts of what happens by chance differ more than chance makes them."""
+    """Return the noise of two counts of random events, and whether they differ more than that."""
     old, new = before or 0, after or 0
     noise = _STANDARD_ERRORS * sqrt(old + new)
     return (noise / old if old else None), abs(new - old) > noise
@@ -144,7 +144,7 @@ def _beyond_counting(before: float | None, after: float | None) -> tuple[float |
 def _beyond_repeats(
     before: float | None, after: float | None, repeats: Sequence[float | None]
 ) -> tuple[float | None, bool]:
-    """Whether a number is farther from those that repeat each other than one more of them would be."""
+    """Return the noise of repeated runs, and whether a number is farther from them than another repeat would be."""
     known = [number for number in (before, *repeats) if number is not None]
     if after is None or len(known) < 2:
         return None, False

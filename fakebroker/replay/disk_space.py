@@ -1,7 +1,4 @@
-"""Room for what is recorded: a replay ends while there is still some on the disk, and keeps what it has.
-
-Knows no members and no Spark. A disk that is full loses what Spark has not yet written to its end.
-"""
+"""Stops a replay before the disk fills: on a full disk, files that Spark has not completed yet would be lost."""
 
 import shutil
 import threading
@@ -12,22 +9,22 @@ from pathlib import Path
 from fakebroker.errors import FakebrokerError
 
 BLOCK_BYTES = 16 * 1024 * 1024
-"""How much Spark writes at once: each task may have recorded so much that is not written yet."""
+"""How much Spark writes at once: each task may have recorded that much that is not written yet."""
 
 _LEAST_BYTES = 96 * 1024 * 1024
-"""Must be left besides, for the report."""
+"""Reserved for the report."""
 
-_LOOK_EVERY_S = 0.25
+_CHECK_EVERY_S = 0.25
 
 
 @contextmanager
-def watched_room(directory: Path, tasks: int, end: Callable[[str], object]) -> Iterator[None]:
-    """Look at the room on a directory's disk while something is written there.
+def watch_disk_space(directory: Path, tasks: int, end: Callable[[str], object]) -> Iterator[None]:
+    """Check the free space of a directory's disk repeatedly within the context.
 
     Args:
-        directory: Where.
-        tasks: How many write at the same time.
-        end: Is told once, in a sentence, that there is too little.
+        directory: Where files are written.
+        tasks: How many tasks write at the same time.
+        end: Called once with a sentence if there is too little.
     """
     over = threading.Event()
 
@@ -36,9 +33,9 @@ def watched_room(directory: Path, tasks: int, end: Callable[[str], object]) -> I
             if why := _too_little(directory, tasks):
                 end(why)
                 return
-            over.wait(_LOOK_EVERY_S)
+            over.wait(_CHECK_EVERY_S)
 
-    watcher = threading.Thread(target=watch, name="replay room", daemon=True)
+    watcher = threading.Thread(target=watch, name="replay disk space", daemon=True)
     watcher.start()
     try:
         yield
@@ -47,8 +44,8 @@ def watched_room(directory: Path, tasks: int, end: Callable[[str], object]) -> I
         watcher.join()
 
 
-def check_room(directory: Path) -> None:
-    """Look whether there is room to begin with.
+def check_disk_space(directory: Path) -> None:
+    """Check the free space before a replay.
 
     Raises:
         FakebrokerError: There is too little.
@@ -58,10 +55,10 @@ def check_room(directory: Path) -> None:
 
 
 def _too_little(directory: Path, tasks: int) -> str:
-    """A sentence, if there is too little room."""
+    """Return a sentence if there is too little space, else an empty string."""
     try:
         free = shutil.disk_usage(directory).free
-    except OSError:  # What is written there will tell.
+    except OSError:  # Writing there will fail with a better message.
         return ""
     least = _LEAST_BYTES + tasks * BLOCK_BYTES
     return f"{directory}: {_mib(free)} left on its disk, expected at least {_mib(least)}" if free < least else ""

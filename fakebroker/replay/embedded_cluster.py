@@ -1,4 +1,4 @@
-"""A fake cluster in a process of its own, for as long as a replay needs one. Knows nothing of Spark."""
+"""A fake cluster in a process of its own, for the time of a replay. Does not depend on Spark."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from fakebroker.replay.workload.workload import Cluster
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 5.0
 _ANSWER_TIMEOUT_S = 5.0
-_LOOK_EVERY_S = 0.02
+_CHECK_EVERY_S = 0.02
 _READY = "bootstrap.servers="
 
 
@@ -35,26 +35,26 @@ class EmbeddedCluster:
         self._performed = 0
 
     @property
-    def is_there(self) -> bool:
-        """Whether its process has not ended."""
+    def is_running(self) -> bool:
+        """Whether its process is running."""
         return self._process.poll() is None
 
     def perform(self, event: Mapping[str, Any]) -> None:
-        """Let it do something (see `fakebroker.server.events`); its log tells whether it could."""
+        """Send it an event (see `fakebroker.cluster.events`); its log has the outcome."""
         self._performed += 1
-        with suppress(BrokenPipeError):  # it is gone, and the replay will say so
+        with suppress(BrokenPipeError):  # its process has ended, which the replay reports
             self._stdin.write(json.dumps(event).encode() + b"\n")
             self._stdin.flush()
 
     def outcomes(self) -> list[str | None]:
-        """What came of the events, in their order, as far as it is known: None if it was done, else why not."""
-        give_up = time.monotonic() + _ANSWER_TIMEOUT_S
+        """Return the known outcomes of the events, in their order: None if one was done, else the reason why not."""
+        deadline_s = time.monotonic() + _ANSWER_TIMEOUT_S
         while True:
-            is_last_look = not self.is_there or time.monotonic() >= give_up
+            is_last_check = not self.is_running or time.monotonic() >= deadline_s
             found = re.findall(r" event (done|not done): (.*)", self._log.read_text(errors="replace"))
-            if is_last_look or len(found) >= self._performed:
+            if is_last_check or len(found) >= self._performed:
                 return [None if outcome == "done" else why for outcome, why in found]
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_CHECK_EVERY_S)
 
 
 @contextmanager
@@ -65,8 +65,8 @@ def embedded_cluster(
 
     Args:
         cluster: Its size and settings.
-        seed: Makes its ids repeat.
-        directory: Takes what it prints (`cluster.txt`) and logs (`cluster.log`).
+        seed: For reproducible ids.
+        directory: Receives its output (`cluster.txt`) and log (`cluster.log`).
         speed: How many times as fast as real time its clock runs.
         host: The address that it listens on.
 
@@ -96,7 +96,7 @@ def embedded_cluster(
     if speed != 1:
         command.append(f"--speed={speed:g}")
     with printed.open("wb") as stdout, log.open("wb") as stderr:
-        # In a session of its own Ctrl-C is not for it: the replay stops it when its members are gone.
+        # In a session of its own it does not receive Ctrl-C: the replay stops it after its members.
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr, stdin=subprocess.PIPE, start_new_session=True)
     assert process.stdin is not None
     try:
@@ -112,12 +112,14 @@ def embedded_cluster(
 
 
 def _bootstrap_servers(process: subprocess.Popen[bytes], printed: Path, log: Path) -> str:
-    """Wait for the line that says where the cluster listens."""
-    give_up = time.monotonic() + _START_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < give_up:
+    """Wait for the line with the cluster's bootstrap servers."""
+    deadline_s = time.monotonic() + _START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline_s:
         line, newline, _ = printed.read_text().partition("\n")
         if newline and line.startswith(_READY):
             return line.removeprefix(_READY)
-        time.sleep(_LOOK_EVERY_S)
-    told = log.read_text().strip().splitlines()
-    raise FakebrokerError(f"the embedded cluster did not start (see {log}): {told[-1] if told else 'no word from it'}")
+        time.sleep(_CHECK_EVERY_S)
+    lines = log.read_text().strip().splitlines()
+    raise FakebrokerError(
+        f"the embedded cluster did not start (see {log}): {lines[-1] if lines else 'no word from it'}"
+    )

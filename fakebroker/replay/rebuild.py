@@ -1,4 +1,4 @@
-"""Reporting anew on a run that is over. Plays nothing."""
+"""Recomputes the summary and report of a run from its events."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,13 +9,13 @@ from typing import Any
 from rich.console import Console
 
 from fakebroker.errors import ConfigError
-from fakebroker.replay.commands import FAILED, PASSED
+from fakebroker.replay.options import FAILED, PASSED
 from fakebroker.replay.report.summarizing import summarized
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import EVENTS, HEAD, MEMBERS, write_results
 from fakebroker.replay.run_schema import SUMMARY_KEYS
-from fakebroker.replay.runner import spark_at, stage
-from fakebroker.replay.spark.session import spark_session
+from fakebroker.replay.spark.live_view import status_line
+from fakebroker.replay.spark.session import spark_errors, spark_session
 
 HEAD_KEYS = (
     "workload",
@@ -29,17 +29,21 @@ HEAD_KEYS = (
     "spark",
     "timeline",
 )
-"""What the events do not tell."""
+"""Keys of the summary that do not follow from the events."""
 
 
 def rebuild(directory: Path, master: str) -> int:
-    """Work out summary and report of a run anew.
+    """Recompute the summary and report of a run.
+
+    Args:
+        directory: Of the run.
+        master: Spark's master URL.
 
     Returns:
         An exit status: whether the verdict is good.
 
     Raises:
-        ConfigError: It is not the directory of a run.
+        ConfigError: The directory is not one of a run.
     """
     console = Console()
     for name in (EVENTS, MEMBERS, HEAD):
@@ -48,11 +52,12 @@ def rebuild(directory: Path, master: str) -> int:
     head = {"lanes": None, **_json(directory / HEAD)}
     if missing := next(_missing(head), None):
         raise ConfigError(f"{directory / HEAD}: {missing} is missing")
+    log = directory / "spark.log"
     with (
-        ThreadPoolExecutor(1, "report") as thread,  # Ctrl-C in Python's main one would garble the talk with Spark
-        stage(console, "Working out the summary"),
-        spark_session(master, directory / "spark.log", head.get("members", 0)) as spark,
-        spark_at(directory),
+        ThreadPoolExecutor(1, "report") as thread,  # in the main thread, Ctrl-C would corrupt the connection to Spark
+        status_line(console, "Working out the summary"),
+        spark_session(master, log, head.get("members", 0)) as spark,
+        spark_errors(log),
     ):
         summary = thread.submit(lambda: write_results(directory, summarized(spark, directory, head))).result()
     print_report(console, summary)
@@ -60,7 +65,7 @@ def rebuild(directory: Path, master: str) -> int:
 
 
 def _missing(head: Mapping[str, Any]) -> Iterator[str]:
-    """What it should say and does not."""
+    """Yield the keys that it lacks."""
     for key in SUMMARY_KEYS:
         part, _, inner = key.name.removesuffix("[]").partition(".")
         if part in HEAD_KEYS and (part not in head or (inner and inner not in head[part])):

@@ -1,4 +1,4 @@
-"""The directory of a run: what is in it, written and read. Knows files; nothing of what their contents mean."""
+"""The directory of a run: its files, written and read."""
 
 import json
 import re
@@ -30,11 +30,11 @@ _FILES = {
 
 
 def new_directory(out: Path | None, name: str) -> Path:
-    """Where the results go, made.
+    """Create the directory for the results.
 
     Raises:
-        ConfigError: It is no directory, or has a run already.
-        FakebrokerError: It cannot be made.
+        ConfigError: It is no directory, or has a run.
+        FakebrokerError: It cannot be created.
     """
     directory = out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     try:
@@ -51,10 +51,10 @@ def new_directory(out: Path | None, name: str) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with writing a file into a sentence.
+    """Turn errors of writing a file into one sentence.
 
     Raises:
-        FakebrokerError: The disk is full, or the like.
+        FakebrokerError: The file cannot be written, for example because the disk is full.
     """
     try:
         yield
@@ -63,7 +63,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def copy_workload(file: Path, directory: Path) -> None:
-    """Keep what was played; nothing to do if that is its place already."""
+    """Copy the workload, unless it is in the directory already."""
     copy = directory / WORKLOAD
     with writing(copy):
         if not (copy.exists() and copy.samefile(file)):
@@ -80,7 +80,7 @@ def write_results(directory: Path, summary: Mapping[str, Any]) -> dict[str, Any]
     """Write `summary.json` and `report.html`.
 
     Returns:
-        The summary with the files that there are.
+        The summary, with the files of the directory.
     """
     written = {REPORT, SUMMARY}
     files = {name: what for name, what in _FILES.items() if name in written or (directory / name).exists()}
@@ -99,7 +99,7 @@ def _json(document: Mapping[str, Any]) -> str:
 
 
 def read_summary(directory: Path) -> dict[str, Any]:
-    """The summary of a run.
+    """Return the summary of a run.
 
     Raises:
         ConfigError: There is none, or one of another version.

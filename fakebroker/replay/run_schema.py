@@ -1,6 +1,6 @@
-"""What stands in the files of a run: each key of `summary.json` and each column of `events.parquet`, with its meaning.
+"""The schema of a run's files: each key of `summary.json` and each column of `events.parquet`, with its meaning.
 
-`scenarios/runs.md` is made of it. Knows the documents; not how their numbers come about.
+`scenarios/runs.md` is generated from it.
 """
 
 import re
@@ -15,8 +15,8 @@ class Key(NamedTuple):
     """One key, or one column.
 
     Attributes:
-        name: Where it stands: `apis[].p50_ms` is in each row of the list `apis`, `{}` stands for any name.
-        type: In JSON's words; in Spark's for columns.
+        name: Its path: `apis[].p50_ms` is in each row of the list `apis`, `{}` stands for any name.
+        type: In JSON's terms; in Spark's for columns.
         unit: Empty where there is none.
         meaning: A sentence.
     """
@@ -35,7 +35,7 @@ FREE = (
     "verdict.availability[].violations[]",
     "verdict.promises[].violations[]",
 )
-"""Keys under which anything may stand."""
+"""Keys with arbitrary contents."""
 
 _QUANTILES = {
     "p50_ms": "half of {} take no longer; null without any",
@@ -176,7 +176,7 @@ SUMMARY_KEYS = [
 
 
 def keys_of(value: Any, path: str = "", free: tuple[str, ...] = FREE) -> Iterator[str]:
-    """The names of the keys that a summary has, as in `SUMMARY_KEYS`."""
+    """Yield the names of the keys of a summary, as in `SUMMARY_KEYS`."""
     if path in free:
         yield path
     elif isinstance(value, Mapping):
@@ -191,11 +191,12 @@ def keys_of(value: Any, path: str = "", free: tuple[str, ...] = FREE) -> Iterato
 
 
 def event_columns() -> list[Key]:
-    """The columns of `events.parquet`: what they are is said where `Event` is."""
-    told = dict(re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", Event.__doc__ or "", re.MULTILINE))
+    """Return the columns of `events.parquet`, with their meanings from the docstring of `Event`."""
+    meanings = dict(re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", Event.__doc__ or "", re.MULTILINE))
     types = dict(re.findall(r"`(\w+)` (.+?)(?:, (?=`)|$)", DDL))
     return [
-        Key(field.name, types[field.name], _unit(field.name), re.sub(r"\s+", " ", told[field.name])) for field in SCHEMA
+        Key(field.name, types[field.name], _unit(field.name), re.sub(r"\s+", " ", meanings[field.name]))
+        for field in SCHEMA
     ]
 
 

@@ -1,4 +1,4 @@
-"""One replay from the workload file to the report: what is started, in which order, and stopped again."""
+"""Runs one replay from the workload file to the report: starts what it needs, in order, and stops it again."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -14,38 +14,39 @@ import trio
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
+from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.errors import ConfigError, FakebrokerError
-from fakebroker.replay.commands import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
-from fakebroker.replay.disk_space import check_room, watched_room
+from fakebroker.replay.disk_space import check_disk_space, watch_disk_space
 from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
-from fakebroker.replay.members.bootstrap import addresses
-from fakebroker.replay.preparation import USUAL_OFFSETS_PARTITIONS, check_answers, offsets_partitions, ready_topics
+from fakebroker.replay.members.connection import addresses
+from fakebroker.replay.options import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
 from fakebroker.replay.report.summarizing import summarized
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
-from fakebroker.replay.script.scripts import member_scripts
+from fakebroker.replay.script.generator import member_scripts
 from fakebroker.replay.simulation.rehearsal import rehearse
 from fakebroker.replay.spark.interruption import Interruption
-from fakebroker.replay.spark.live import live_view
-from fakebroker.replay.spark.memory import no_outcomes, simulate, simulating_tasks, timeline_of
+from fakebroker.replay.spark.live_view import live_view, status_line
 from fakebroker.replay.spark.progress import Receiver, receiving
-from fakebroker.replay.spark.session import SPARK_ERRORS, address_for, cause_of, spark_session
-from fakebroker.replay.spark.task import Plan, play_scripts
-from fakebroker.replay.workload.timeline import Timeline, Told, happening
+from fakebroker.replay.spark.session import address_for, spark_errors, spark_session
+from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate, simulating_tasks, timeline_of
+from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
+from fakebroker.replay.target_cluster import DEFAULT_OFFSETS_PARTITIONS, check_answers, offsets_partitions, ready_topics
+from fakebroker.replay.workload.timeline import EventOutcome, Timeline, performing
 from fakebroker.replay.workload.workload import Workload, load_workload
-from fakebroker.server.fake_cluster import KAFKA_DEFAULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a replay is of and about.
+    """One replay, ready to be played.
 
     Attributes:
         file: The workload's file, for the summary.
         bootstrap: Of the cluster, embedded or not; empty in memory.
-        cluster: The embedded one, if it is that.
-        out: Where the results go; it exists.
+        cluster: The embedded cluster, if there is one.
+        out: The directory for the results; it exists.
         partitions: How many partitions each topic has.
+        interruption: Ends the replay early.
     """
 
     file: Path
@@ -63,7 +64,7 @@ class Run:
 
 
 def play(options: ReplayOptions) -> int:
-    """Play what the options say and report on it.
+    """Play a workload and report on it.
 
     Returns:
         An exit status: whether the verdict is good, or it was interrupted.
@@ -78,15 +79,15 @@ def play(options: ReplayOptions) -> int:
     seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
     seed = next(seed for seed in seeds if seed is not None)
     out = new_directory(options.out, options.file.stem)
-    check_room(out)
+    check_disk_space(out)
     copy_workload(options.file, out)
     heading = f"Workload [bold]{options.file}[/bold], seed {seed}, results in {out}"
     console.print(heading, highlight=False, soft_wrap=True)
     with ExitStack() as stack:
-        # Python's main thread must be free for Ctrl-C; inside a call of Spark it would garble the conversation with it.
+        # The main thread must be free for Ctrl-C; inside a call of Spark it would corrupt the connection to Spark.
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
         run = _prepared(options, workload, seed, out, stack)
-        with stage(console, "Starting Spark"):
+        with status_line(console, "Starting Spark"):
             spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.member_count))
         playing = thread.submit(play_on, spark, run, console)
         try:
@@ -105,7 +106,7 @@ def play(options: ReplayOptions) -> int:
 
 
 def _check(options: ReplayOptions, workload: Workload) -> None:
-    """Look whether the options go together and with the workload."""
+    """Check that the options are consistent, and suit the workload."""
     if options.bootstrap is not None:
         addresses(options.bootstrap)
         for what, is_given in (
@@ -126,7 +127,7 @@ def _check(options: ReplayOptions, workload: Workload) -> None:
 
 
 def _prepared(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
-    """The run, with a cluster that has the topics if it needs one."""
+    """Return the run, with a cluster that has the topics if one is needed."""
     cluster, bootstrap, partitions = None, "", workload.topics
     if options.transport == "tcp":
         if options.bootstrap is None:
@@ -151,9 +152,11 @@ def _prepared(options: ReplayOptions, workload: Workload, seed: int, out: Path, 
 
 
 def play_on(spark: SparkSession, run: Run, console: Console) -> dict[str, Any]:
-    """Play on a Spark session against a cluster whose topics are there.
+    """Play on a Spark session, against a cluster that has the topics.
 
     Args:
+        spark: The session.
+        run: The replay.
         console: Shows live numbers.
 
     Returns:
@@ -164,23 +167,23 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> dict[str, Any]:
     """
     tasks = min(run.tasks or spark.sparkContext.defaultParallelism, run.workload.group_count)
     scripts = member_scripts(spark, run.workload, run.seed, tasks)
-    with spark_at(run.out):
+    with spark_errors(run.out / "spark.log"):
         scripts.write.mode("overwrite").parquet(str(run.out / MEMBERS))
         members = spark.read.parquet(str(run.out / MEMBERS)).count()
     head = _head(spark, run, scripts, tasks) | {"members": members}
-    write_head(run.out, head)  # without it nobody could make anything of the events
+    write_head(run.out, head)  # the events cannot be reported on without it
     timeline = _played(spark, run, scripts, members, console)
-    with stage(console, "Working out the summary"):
-        partitions, reachable = found_in_the_end(run)
+    with status_line(console, "Working out the summary"):
+        partitions, reachable = final_state(run)
         found = head["cluster"] | {"offsets_partitions": partitions, "reachable": reachable}
         head |= {"complete": not run.interruption.requested, "cluster": found, "timeline": timeline}
         write_head(run.out, head)
-        with spark_at(run.out):
+        with spark_errors(run.out / "spark.log"):
             return write_results(run.out, summarized(spark, run.out, head))
 
 
 def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int) -> dict[str, Any]:
-    """What the events do not tell, as it stands in `summary.json`: as far as it is known before they happen."""
+    """Return the keys of `summary.json` that do not follow from the events, as far as they are known beforehand."""
     partitions = run.workload.offsets_partitions
     return {
         "workload": {"file": str(run.file), **msgspec.to_builtins(run.workload)},
@@ -206,20 +209,20 @@ def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int) -> dict
     }
 
 
-def found_in_the_end(run: Run) -> tuple[int, bool]:
-    """How many partitions `__consumer_offsets` has, and whether the cluster still answers when all have played."""
+def final_state(run: Run) -> tuple[int, bool]:
+    """Return the partition count of `__consumer_offsets`, and whether the cluster answers after the replay."""
     if not run.bootstrap:
         return run.workload.offsets_partitions, True
-    if run.cluster is not None and not run.cluster.is_there:
+    if run.cluster is not None and not run.cluster.is_running:
         return run.workload.offsets_partitions, False
     found = trio.run(offsets_partitions, run.bootstrap)
     if run.cluster is not None:
         return run.workload.offsets_partitions, found is not None
-    return found or USUAL_OFFSETS_PARTITIONS, found is not None
+    return found or DEFAULT_OFFSETS_PARTITIONS, found is not None
 
 
-def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console) -> list[Told]:
-    """Let all members play; their events are written as they come.
+def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console) -> list[EventOutcome]:
+    """Let all members play, and write their events.
 
     Returns:
         What happened to the cluster meanwhile.
@@ -231,20 +234,20 @@ def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, con
         stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
         timeline = stack.enter_context(_events(run, receiver))
         stack.enter_context(run.interruption.ends(receiver.stop_tasks))
-        stack.enter_context(watched_room(run.out, spark.sparkContext.defaultParallelism, run.interruption.request))
+        stack.enter_context(watch_disk_space(run.out, spark.sparkContext.defaultParallelism, run.interruption.request))
         plan = plan_for(run, (driver, receiver.port))
         events = play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, run.tasks, outcomes)
-        with spark_at(run.out):
+        with spark_errors(run.out / "spark.log"):
             events.write.mode("overwrite").parquet(str(run.out / EVENTS))
     if outcomes is not None:
         return timeline_of(run.workload.events, outcomes.value, is_complete=not run.interruption.requested)
-    return timeline.told(run.cluster.outcomes() if run.cluster else [])
+    return timeline.with_outcomes(run.cluster.outcomes() if run.cluster else [])
 
 
-def plan_for(run: Run, report_to: tuple[str, int]) -> Plan:
-    """What each task of Spark is told."""
+def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
+    """Return what all Spark tasks have in common."""
     workload = run.workload
-    return Plan(
+    return TaskPlan(
         bootstrap=run.bootstrap,
         report_to=report_to,
         seed=run.seed,
@@ -262,31 +265,9 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> Plan:
 
 @contextmanager
 def _events(run: Run, receiver: Receiver) -> Iterator[Timeline]:
-    """What is to happen to the embedded cluster, while it is time; a simulation does it by itself."""
+    """Perform the events on the embedded cluster within the context; a simulation does so by itself."""
     if run.cluster is None:
         yield Timeline()
         return
-    with happening(run.workload.events, lambda: receiver.total().elapsed_ms, run.cluster.perform) as timeline:
+    with performing(run.workload.events, lambda: receiver.total().elapsed_ms, run.cluster.perform) as timeline:
         yield timeline
-
-
-@contextmanager
-def spark_at(directory: Path) -> Iterator[None]:
-    """Turn what Spark has to complain about into a sentence.
-
-    Raises:
-        FakebrokerError: Something went wrong.
-    """
-    try:
-        yield
-    except SPARK_ERRORS as error:
-        log = directory / "spark.log"
-        raise FakebrokerError(f"the replay broke off (see {log}): {cause_of(error)}") from None
-
-
-@contextmanager
-def stage(console: Console, what: str) -> Iterator[None]:
-    """Say what is being done; in a terminal something moves meanwhile."""
-    console.print(what)
-    with console.status(""):
-        yield

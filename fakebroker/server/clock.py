@@ -1,7 +1,4 @@
-"""What time it is for the brokers: real time, real time at another pace, or a time that only the test moves.
-
-Knows how to let time go by; not what happens then.
-"""
+"""The brokers' clock: real time, a multiple of real time, or a time that only the test advances."""
 
 import time
 from collections.abc import Callable
@@ -12,18 +9,18 @@ from typing import Literal, Protocol
 from fakebroker.errors import ConfigError
 
 MAX_ADVANCE_S = 1e9
-"""How far a clock can be advanced at once: about thirty years."""
+"""The longest advance, in seconds: about thirty years."""
 
 _LAST_MS = 253_402_300_799_000.0
-"""Where dates end: the last second of the year 9999."""
+"""The last second of the year 9999, where dates end, in milliseconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """For `FakeCluster(clock=Scaled(10))`: the brokers' time runs so many times as fast as real time.
+    """For `FakeCluster(clock=Scaled(10))`: the brokers' clock runs ten times as fast as real time.
 
-    A session of 45 s then ends after 4.5 s without a heartbeat. Clients know nothing of it: they wait, send heartbeats
-    and give up in real time.
+    A session of 45 s then ends after 4.5 s without a heartbeat. Clients are not affected: their timeouts and heartbeat
+    intervals are real time.
 
     Raises:
         ConfigError: The factor is not above 0.
@@ -41,17 +38,17 @@ class Clock(Protocol):
 
     @property
     def wire(self) -> "RealClock":
-        """The time by which clients wait."""
+        """The clients' clock."""
         ...
 
     def now_ms(self) -> float: ...
 
     def seconds_until(self, deadline_ms: float | None) -> float:
-        """How many real seconds it takes until then; infinite without a deadline, or if the time does not run."""
+        """Return the real seconds until a deadline; infinite without a deadline, or if the clock stands still."""
         ...
 
     def advance(self, seconds: float) -> None:
-        """Let time pass for the brokers.
+        """Advance the clock.
 
         Raises:
             ConfigError: This clock runs by itself.
@@ -60,7 +57,7 @@ class Clock(Protocol):
 
 
 class RealClock:
-    """Real time: it starts at the wall clock and then follows the monotonic one, or another."""
+    """Real time: starts at the wall clock and then follows the monotonic clock, or another one."""
 
     def __init__(self) -> None:
         self._read_s: Callable[[], float] = time.monotonic
@@ -71,7 +68,7 @@ class RealClock:
         return self
 
     def follow(self, read_s: Callable[[], float]) -> None:
-        """Go on from now as another clock does, which tells its time in seconds."""
+        """Continue from the present time with another clock, which returns seconds."""
         now_ms = self.now_ms()
         self._read_s = read_s
         self._offset_ms = now_ms - read_s() * 1000
@@ -87,7 +84,7 @@ class RealClock:
 
 
 class ScaledClock:
-    """Real time at another pace."""
+    """A multiple of real time."""
 
     def __init__(self, factor: float) -> None:
         self.wire = RealClock()
@@ -108,7 +105,7 @@ class ScaledClock:
 
 
 class ManualClock:
-    """A time that stands still until it is advanced. Clients' time runs on meanwhile, and so do their Fetch waits."""
+    """A clock that stands still until it is advanced. Clients' time, and the waits of their Fetch requests, go on."""
 
     def __init__(self) -> None:
         self.wire = RealClock()
@@ -122,14 +119,14 @@ class ManualClock:
         return 0.0 if deadline_ms is not None and deadline_ms <= self._now_ms else inf
 
     def advance(self, seconds: float) -> None:
-        """Let time pass for the brokers; what is due by then is done when this returns.
+        """Advance the clock; everything that is due by then is done when this returns.
 
-        It passes all at once. No client gets a word in: every session ends that is shorter than this, so advance in
-        steps, with a wait for heartbeats in between, where some are to go on. What is due happens in its order, but at
-        the new time, and timers that begin with it begin then; `FakeCluster.advance_to_next_deadline` is exact.
+        It advances at once, and no request is handled in between: all sessions shorter than this end. To keep some of
+        them, advance in steps and wait for heartbeats in between. What is due happens in its order, but at the new
+        time, and timers that it starts begin then; `FakeCluster.advance_to_next_deadline` is exact.
 
         Raises:
-            ConfigError: Time does not go back, nor further than `MAX_ADVANCE_S`, nor to where dates end.
+            ConfigError: The seconds are negative, or more than `MAX_ADVANCE_S`, or exceed the year 9999.
         """
         most_s = min(MAX_ADVANCE_S, (_LAST_MS - self._now_ms) // 1000)
         if not 0 <= seconds <= most_s:
@@ -141,15 +138,15 @@ class ManualClock:
         self._move(move)
 
     def moved_by(self, run: Callable[[Callable[[], None]], None]) -> None:
-        """Let `run` do each move: it knows where and when one may be done, and what follows from it."""
+        """Have `run` execute each advance: in the cluster's thread, between two requests."""
         self._move = run
 
 
 def clock_for(choice: Literal["real", "manual"] | Scaled) -> Clock:
-    """The clock that a test has asked for.
+    """Return the clock for an argument of `FakeCluster`.
 
     Raises:
-        ConfigError: There is none such.
+        ConfigError: The argument is invalid.
     """
     if isinstance(choice, Scaled):
         return ScaledClock(choice.factor)

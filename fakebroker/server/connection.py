@@ -1,4 +1,4 @@
-"""One client connection: its socket, the frames it has sent, the answer it is owed, the bytes it has not read yet."""
+"""One client connection: its socket, queued requests, the pending request, and unsent responses."""
 
 import socket
 from collections import deque
@@ -9,10 +9,10 @@ from fakebroker.cluster.call import Call, Peer
 from fakebroker.protocol.frames import FrameBuffer
 
 
-class Hold(Enum):
-    """Why a connection that is owed no answer has to wait all the same."""
+class Blocked(Enum):
+    """Why requests of a connection are not handled, although none of them is pending."""
 
-    NOT_TAKEN_UP = auto()
+    NOT_ACCEPTED = auto()
     HALF_OPEN = auto()
     THROTTLED = auto()
     HANGING_UP = auto()
@@ -22,25 +22,25 @@ class Connection(Peer):
     """One client connection.
 
     Attributes:
-        frames: Cuts what arrives into frames.
-        waiting: Frames that wait for the answer to an earlier one: Kafka answers a connection strictly in order.
-        owed: The call that is not answered yet, or why the connection has to wait without one.
-        unsent: Bytes of answers that the socket did not take yet.
-        is_dirty: Whether it stands in the reactor's list of connections with something new to send.
-        is_resumable: Whether it stands in the reactor's list of connections with frames to take up.
-        is_closed: Whether it is over.
-        interest: What the poller is asked to tell of it.
+        frames: Splits the received bytes into frames.
+        queued: Frames that wait for the response to an earlier one: Kafka handles a connection's requests in order.
+        pending: The call that has no response yet, or why the connection is blocked without one.
+        unsent: Bytes of responses that the socket has not accepted yet.
+        is_dirty: Whether it is in the reactor's list of connections with new bytes to send.
+        is_resumable: Whether it is in the reactor's list of connections whose queued frames can be handled.
+        is_closed: Whether it has been closed.
+        interest: The events that the poller watches for.
     """
 
-    __slots__ = ("frames", "interest", "is_closed", "is_dirty", "is_resumable", "owed", "socket", "unsent", "waiting")
+    __slots__ = ("frames", "interest", "is_closed", "is_dirty", "is_resumable", "pending", "queued", "socket", "unsent")
 
     def __init__(self, sock: socket.socket, broker: BrokerNode, connection_id: int, max_request_bytes: int) -> None:
         host = sock.getpeername()[0]
         super().__init__(broker, f"/{host}", connection_id)
         self.socket = sock
         self.frames = FrameBuffer(max_request_bytes)
-        self.waiting: deque[bytes] = deque()
-        self.owed: Call | Hold | None = None
+        self.queued: deque[bytes] = deque()
+        self.pending: Call | Blocked | None = None
         self.unsent = bytearray()
         self.is_dirty = False
         self.is_resumable = False

@@ -1,79 +1,93 @@
-"""FakeCluster: the public object. What a test sees of a cluster, and what it can do to it."""
+"""FakeCluster, the public class: a cluster over TCP, what can be seen of it and what can be done to it."""
 
 import random
-import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypedDict, Unpack
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from os import PathLike
+from types import TracebackType
+from typing import Literal, Self, TypeVar, Unpack
 
-from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.configs.settings import SETTINGS, Config
-from fakebroker.cluster.controller import Failover, check_flag, is_integer
-from fakebroker.cluster.emulation import Broker, EmulatedRelease, VersionCap, emulated_releases
+from fakebroker.cluster.command_types import FailoverOptions, FaultHandle, FaultOptions, Hold
+from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
+from fakebroker.cluster.emulation import Broker, VersionCap, emulated_releases
+from fakebroker.cluster.environment import Accept, random_uuids
+from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
+from fakebroker.cluster.inspect.explain import explain
+from fakebroker.cluster.inspect.journal_filters import Filters
+from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
+from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.views import (
+    BrokerView,
+    GroupView,
+    committed_offsets,
+    report,
+    timeline_of,
+    view_group,
+    view_groups,
+)
 from fakebroker.cluster.journal import JournalMode, new_journal
-from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName
+from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
 from fakebroker.server.clock import Scaled, clock_for
-from fakebroker.server.faulting import Faulting
-from fakebroker.server.journaling import Journaling
+from fakebroker.server.connection import Connection
+from fakebroker.server.journal_files import JournalExport
+from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
-from fakebroker.server.scripting import Scripting
-from fakebroker.server.seeding import Seeding
-from fakebroker.server.snapshots import Snapshots
-from fakebroker.server.timekeeping import Timekeeping
-from fakebroker.server.views import BrokerView, GroupView, report, timeline_of, view_group
-from fakebroker.server.waits import Waiting
+from fakebroker.server.seed_tables import Table, seeds_from
+from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
 
-DEFAULT_CONFIG: Mapping[str, object] = {"group.initial.rebalance.delay.ms": 0}
-"""Where a cluster for tests differs from Kafka's defaults: the first member does not wait for others."""
-
-KAFKA_DEFAULTS: Mapping[str, object] = {name: SETTINGS[name].default for name in DEFAULT_CONFIG}
-"""Where a cluster for people, in a process of its own or in a replay, differs from one for tests."""
+T = TypeVar("T")
 
 
-class FailoverOptions(TypedDict, total=False):
-    """How coordinators come up at another broker; see `fakebroker.cluster.controller.Failover`."""
-
-    load_ms: float | None
-    load_fails: bool
-    lose_tail: int
-    lose_all: bool
-    zombie: bool
-    stale_ms: float
-
-
-class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, Timekeeping):
+class FakeCluster(JournalExport):
     """A fake Kafka cluster that real clients connect to.
 
-    As a context manager it runs in a thread of its own; as an async one in the caller's trio task tree. Everything may
-    be called from any thread while it runs, and looked at afterwards.
+    As a context manager it runs in a thread of its own, as an asynchronous one in the caller's trio task tree. All
+    methods may be called from any thread while it runs; its state can be inspected afterwards, too.
+
+    Methods that change it are those of `fakebroker.cluster.commands.ClusterCommands`, which documents them in detail.
+    Members of groups are named by member id, by instance id, or by client id if only one member has it.
+
+    Waits are event-driven. A wait blocks its caller's thread, which must not be the one that the cluster runs in; what
+    ends in `_async` does the same in a trio task. Timeouts are wall-clock seconds, also with a manual clock;
+    `WaitTimeout` shows the state of the cluster instead.
 
     Args:
-        brokers: How many brokers; or a `Broker` for each, which says how it differs from the others. Their node ids are
-            1, 2, 3 ...
+        brokers: Number of brokers; or a `Broker` for each, with what differs from the others. Node ids are 1, 2, 3 ...
         topics: Topics that exist from the start, with their partition counts.
         config: Broker settings under Kafka's names; see `fakebroker.cluster.configs.settings.SETTINGS`.
-        seed: Makes member ids, topic ids and the cluster id repeat; drawn, and kept in `seed`, if not given.
-        as_version: The release of Kafka that the brokers pass for, from "0.10.0" to "4.2"; if not given they answer all
-            versions that there are, and behave as the newest.
-        api_versions: For some APIs by name the first and the last version to answer, or None to lack it.
-        proposals: What no Kafka has, and brokers of the newest release are to have: "batch-join" (KAFKA-8397).
+        seed: Seed for reproducible member ids, topic ids and cluster id; random if not given, and kept in `seed`.
+        as_version: The release of Kafka that the brokers emulate, from "0.10.0" to "4.2"; if not given they support all
+            versions that are implemented, and behave as the newest release.
+        api_versions: For some APIs by name the first and the last version to support, or None for no support.
+        proposals: Proposals for Kafka that brokers of the newest release implement: "batch-join" (KAFKA-8397).
         clock: "real"; or "manual": the brokers' time stands still until `cluster.clock.advance(seconds)`; or, such as
-            `Scaled(10)`, so many times as fast as real time. Clients' time is real whatever this is; inside of trio,
-            real time is trio's, so a `trio.testing.MockClock` moves it.
+            `Scaled(10)`, a multiple of real time. Clients' time is real in any case; inside of trio, real time is
+            trio's, so a `trio.testing.MockClock` moves it.
         host: The address to listen on.
         port: The port of the first broker, the others follow; 0 takes free ones.
-        advertised_host: The host that clients are told; `host` if not given.
-        journal: What is kept of requests and their responses: "full", all; "headers", all but the messages; "off".
-        journal_calls: How many requests the journal keeps.
-        journal_bytes: How many bytes of requests the journal keeps; with "headers", of the names in them.
-        max_unsent_bytes: A client that leaves this much unread is closed.
-        partial_frame_timeout_s: A client that stops in the middle of a request is closed after so long.
+        advertised_host: The host in responses; `host` if not given.
+        journal: What is kept of requests and their responses: "full"; "headers", without messages; "off".
+        journal_calls: Number of requests that the journal keeps.
+        journal_bytes: Bytes of requests that the journal keeps; with "headers", of the names in them.
+        max_unsent_bytes: A connection with more unsent bytes than this is closed.
+        partial_frame_timeout_s: A connection that stops in the middle of a request is closed after this time.
+
+    Attributes:
+        cluster: The state of the cluster; for the cluster's thread.
+        clock: The brokers' clock.
+        seed: The seed.
+        host: The address to listen on.
+        advertised_host: The host in responses.
 
     Raises:
-        ConfigError: A setting, topic, release, version, proposal or number of brokers cannot be.
-        ListenError: On entering: an address or port cannot be had.
+        ConfigError: A setting, topic, release, version, proposal or the number of brokers is out of range.
+        ListenError: On entering: an address or port is not available.
     """
 
     def __init__(
@@ -98,8 +112,7 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
-        self._like = Broker(as_version=as_version, api_versions=api_versions or {})
-        self._proposals = tuple(proposals)
+        self.host, self.advertised_host = host, advertised_host or host
         releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
 
@@ -108,28 +121,82 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
                 releases=releases,
                 topics=first_topics,
                 config=settings,
-                new_id=_id_maker(self.seed),
+                new_id=random_uuids(random.Random(self.seed).getrandbits),
                 random=random.Random(f"faults {self.seed}").random,
                 journal=new_journal(journal, journal_calls, journal_bytes),
                 now_ms=self.clock.now_ms(),
             )
 
-        self._new_cluster = new_cluster
-        super().__init__(
-            new_cluster(),
+        self.cluster = new_cluster()
+        self._server = ClusterServer(
+            self.cluster,
             self.clock,
             host=host,
             port=port,
-            advertised_host=advertised_host or host,
+            advertised_host=self.advertised_host,
             max_unsent_bytes=max_unsent_bytes,
             partial_frame_timeout_ms=partial_frame_timeout_s * 1000,
         )
+        self._commands = ClusterCommands(
+            self.cluster,
+            self._server,
+            new_cluster=new_cluster,
+            default_broker=Broker(as_version=as_version, api_versions=api_versions or {}),
+            proposals=proposals,
+        )
+        self._waits = Waits(self._server)
 
-    # Looking
+    def __enter__(self) -> Self:
+        self._server.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> Self:
+        await self._server.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.__aexit__(kind, error, trace)
+
+    # The cluster's thread
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run a function between two requests, in the cluster's thread, then everything that is due."""
+        return self._server.run(function)
+
+    async def call_async(self, function: Callable[[], T]) -> T:
+        """`call`, for a trio task of another thread."""
+        return await self._server.run_async(function)
+
+    @property
+    def is_cluster_thread(self) -> bool:
+        """Whether the caller's thread is the one that the cluster runs in."""
+        return self._server.is_cluster_thread
+
+    def start_task(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Start a task in the cluster's trio loop; it is canceled when the cluster stops. It must not block."""
+        self._server.start_task(task)
+
+    def watch(self, watcher: Callable[[], bool]) -> None:
+        """Call a function after each change, in the cluster's thread, until it returns True."""
+        self._server.watch(watcher)
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """The clients' connections; for the cluster's thread."""
+        return self._server.reactor.connections.values()
+
+    # Brokers and groups
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients call `bootstrap.servers`: host:port of every broker, comma-separated."""
+        """`bootstrap.servers` for clients: host:port of every broker, comma-separated."""
         return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
 
     @property
@@ -138,165 +205,116 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         return tuple(BrokerView.of(broker) for broker in self.cluster.brokers.values())
 
     def coordinator_of(self, group_id: str) -> BrokerView:
-        """The broker that coordinates a group.
+        """Return the broker that coordinates a group.
 
         Raises:
-            ConfigError: None does now.
+            ConfigError: There is none now.
         """
-        broker = self._call(lambda: self.cluster.coordinator_of(group_id))
+        broker = self.call(lambda: self.cluster.coordinator_of(group_id))
         if broker is None:
             raise ConfigError(f"group {group_id!r} has no coordinator now")
         return BrokerView.of(broker)
 
     def group(self, group_id: str) -> GroupView:
-        """A group as it is now; one that does not exist has the state Dead, as Kafka describes it."""
-        return self._call(lambda: view_group(self.cluster, group_id, self.clock.now_ms()))
+        """Return a group as it is now; one that does not exist has the state Dead, as Kafka describes it."""
+        return self.call(lambda: view_group(self.cluster, group_id, self.clock.now_ms()))
 
     def groups(self) -> list[GroupView]:
-        """All groups as they are now, broker by broker."""
-
-        def view() -> list[GroupView]:
-            return [
-                GroupView.of(group.group_id, group, timeline_of(self.cluster, group.group_id, self.clock.now_ms()))
-                for broker in self.cluster.brokers.values()
-                for group in broker.coordinator.groups()
-            ]
-
-        return self._call(view)
+        """Return all groups as they are now, broker by broker."""
+        return self.call(lambda: view_groups(self.cluster, self.clock.now_ms()))
 
     def offsets(self, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
-        """What a group has committed, by topic and partition."""
+        """Return the offsets that a group has committed, by topic and partition."""
+        return self.call(lambda: committed_offsets(self.cluster, group_id, self.clock.now_ms()))
 
-        def view() -> dict[tuple[str, int], CommittedOffset]:
-            broker = self.cluster.coordinator_of(group_id)
-            offsets = broker.coordinator.fetch_offsets(group_id, None, self.clock.now_ms())[1] if broker else []
-            return {(topic, partition): offset for topic, partition, offset in offsets if offset is not None}
+    def timeline(self, group_id: str) -> Timeline:
+        """Return the transitions of a group with their causes, also of one that is gone; `str()` draws it as text."""
+        return self.call(lambda: timeline_of(self.cluster, group_id, self.clock.now_ms()))
 
-        return self._call(view)
+    def explain(self, group_id: str) -> str:
+        """Explain in words the state of a group, its cause, which members it waits for, and until when."""
+        return self.call(lambda: explain(self.cluster, group_id, self.clock.now_ms()))
+
+    def pending_deadlines(self) -> list[Deadline]:
+        """Return everything that time alone will bring about, earliest first; each heartbeat changes it."""
+        return self.call(lambda: pending_deadlines(self.cluster, self.clock.now_ms()))
+
+    def journal_view(self) -> JournalView:
+        """Return the journal as it is now."""
+        return self.call(lambda: view_journal(self.cluster))
+
+    @property
+    def journal_dropped(self) -> int:
+        """Number of requests that the journal has dropped because of its limits."""
+        return self.cluster.journal.dropped
 
     def report(self) -> str:
-        """The groups' states and the last requests, for a person whose test has failed."""
+        """Return the seed, the groups' states and the last requests, as shown for failed tests."""
         return report(self.seed, self.groups(), self.journal_view())
 
     # Topics
 
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
-        """Create a topic.
-
-        Raises:
-            ConfigError: It is there already, or cannot be.
-        """
-        self._call(lambda: self.cluster.create_new_topic(name, partitions, replication_factor))
+        """Create a topic, spread evenly over the brokers."""
+        self._commands.create_topic(name, partitions, replication_factor)
 
     def create_partitions(self, name: str, total: int) -> None:
-        """Give a topic more partitions.
-
-        Raises:
-            ConfigError: There is no such topic, or it has as many already.
-        """
-        self._call(lambda: self.cluster.create_partitions(name, total))
+        """Add partitions to a topic until it has `total`."""
+        self._commands.create_partitions(name, total)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records, and what groups have committed to it.
-
-        Raises:
-            ConfigError: There is no such topic, or it is Kafka's own.
-        """
-        self._call(lambda: self.cluster.delete_named_topic(name))
+        """Delete a topic with its records and the offsets that groups have committed for it."""
+        self._commands.delete_topic(name)
 
     # Coordinators
 
     def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        """Let another broker coordinate a group, and all groups of its offsets partition.
-
-        The old one gives up: parked requests get NOT_COORDINATOR. The new one loads the partition's log and goes on
-        from there, as Kafka does.
+        """Let another broker coordinate a group, and all groups of its partition of __consumer_offsets.
 
         Args:
             group_id: The group.
             to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE) until the group is
                 moved again, or its last coordinator restarts.
-            how: What goes wrong, or takes its time: see `Failover`.
-
-        Raises:
-            ConfigError: There is no such broker, or it is down; or an option cannot be.
+            how: How the new coordinator starts; see `fakebroker.cluster.controller.Failover`.
         """
-        if not isinstance(group_id, str):
-            raise ConfigError(f"group_id={group_id!r}: expected a string")
-        self.move_offsets_partition(self.cluster.offsets_partition_of(group_id).index, to, **how)
+        self._commands.move_coordinator(group_id, to, **how)
 
     def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None:
         """Let another broker lead a partition of __consumer_offsets; see `move_coordinator`."""
-        options = Failover(**how)
-
-        def move() -> None:
-            count = self.cluster.config.number("offsets.topic.num.partitions")
-            if not is_integer(partition) or not 0 <= partition < count:
-                raise ConfigError(f"partition={partition!r}: expected 0 to {count - 1}")
-            leader_id = NO_LEADER if to is None else self._broker(to, up=True).node_id
-            target = self.cluster.offsets_partition(partition)
-            self.cluster.controller.set_leader(target, leader_id, self.clock.now_ms(), options)
-
-        self._call(move)
+        self._commands.move_offsets_partition(partition, to, **how)
 
     def finish_loading(self) -> None:
-        """Let every coordinator that is loading be done with it."""
-        self._call(lambda: self.cluster.controller.finish_loading(self.clock.now_ms()))
+        """Finish the load of every coordinator that is loading."""
+        self._commands.finish_loading()
 
     def stop_zombies(self) -> None:
-        """Let every old coordinator that still answers give up."""
-        self._call(lambda: self.cluster.controller.stop_zombies(self.clock.now_ms()))
+        """Make every zombie coordinator resign."""
+        self._commands.stop_zombies()
 
     # Brokers
 
     def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None:
-        """Take a broker down: its connections are cut, its port refuses.
+        """Stop a broker: its connections are closed, its port refuses.
 
         Args:
             node_id: The broker.
             elect: Whether the partitions that it leads get other leaders; else they have none until it is back, also if
-                other brokers start before. A move, an ElectLeaders request, or its removal gives them one earlier.
-            how: How coordinators come up elsewhere; see `Failover`.
-
-        Raises:
-            ConfigError: There is no such broker, or it is down already; or an option cannot be.
+                other brokers start before.
+            how: How coordinators start elsewhere; see `fakebroker.cluster.controller.Failover`.
         """
-        options = Failover(**how)
-        check_flag("elect", elect)
-
-        def stop() -> None:
-            broker = self._broker(node_id, up=True)
-            self._shut(broker, keep_port=True)
-            self.cluster.controller.stop_broker(broker, self.clock.now_ms(), options, elect=elect)
-
-        self._call(stop)
+        self._commands.stop_broker(node_id, elect=elect, **how)
 
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Bring a broker up again, at the port that it had.
-
-        Raises:
-            ConfigError: There is no such broker, or it is up already; or an option cannot be.
-        """
-        options = Failover(**how)
-
-        def start() -> None:
-            broker = self._broker(node_id, up=False)
-            self._open(broker)
-            self.cluster.controller.start_broker(broker, self.clock.now_ms(), options)
-
-        self._call(start)
+        """Start a broker again, at the port that it had."""
+        self._commands.start_broker(node_id, **how)
 
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Take a broker down, let others lead, and bring it up again."""
-        self.stop_broker(node_id, **how)
-        self.start_broker(node_id, **how)
+        """Stop a broker, let others lead its partitions, and start it again."""
+        self._commands.restart_broker(node_id, **how)
 
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
         """Restart every broker that is up, one after the other."""
-        Failover(**how)  # Raises ConfigError for invalid options also if no broker is up.
-        for broker in self.brokers:
-            if broker.up:
-                self.restart_broker(broker.node_id, **how)
+        self._commands.rolling_restart(**how)
 
     def upgrade_broker(
         self,
@@ -305,71 +323,307 @@ class FakeCluster(Scripting, Seeding, Snapshots, Faulting, Waiting, Journaling, 
         api_versions: Mapping[str, VersionCap] | None = None,
         **how: Unpack[FailoverOptions],
     ) -> None:
-        """Restart a broker as another release of Kafka, newer or older; one that is down stays down.
+        """Restart a broker as another release of Kafka, newer or older; one that is down stays down."""
+        self._commands.upgrade_broker(node_id, as_version, api_versions, **how)
+
+    def add_broker(self, like: Broker | None = None) -> BrokerView:
+        """Add a broker, at a free port. It leads nothing until a partition is moved to it or created."""
+        return self._commands.add_broker(like)
+
+    def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
+        """Remove a broker for good; its replicas move to others."""
+        self._commands.remove_broker(node_id, **how)
+
+    def set_broker(
+        self,
+        node_id: int,
+        *,
+        accept: Accept | None = None,
+        accept_delay_s: float | None = None,
+        round_trip_s: float | None = None,
+    ) -> None:
+        """Change the network conditions of a broker until it is stopped; what is not given stays as it is.
 
         Args:
             node_id: The broker.
-            as_version: The release; None is the newest behavior with every version that there is.
-            api_versions: For some APIs by name the first and the last version to answer, or None to lack it.
-            how: How coordinators come up elsewhere, and here again; see `Failover`.
-
-        Raises:
-            ConfigError: There is no such broker, release, API or version; or an option cannot be.
+            accept: How it takes new connections: "normal"; "slow", after `accept_delay_s` wall-clock seconds;
+                "half_open", requests are read and never answered; "refuse".
+            accept_delay_s: For "slow", more than 0.
+            round_trip_s: Latency added to each response, in wall-clock seconds.
         """
-        Failover(**how)  # Raises ConfigError for invalid options also if the broker is down.
-        release = EmulatedRelease.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
-        broker = self._call(lambda: self._broker(node_id))
-        if was_up := broker.up:
-            self.stop_broker(node_id, **how)
-        self._call(lambda: self.cluster.upgrade_broker(broker, release))
-        if was_up:
-            self.start_broker(node_id, **how)
+        self._commands.set_broker(node_id, accept=accept, accept_delay_s=accept_delay_s, round_trip_s=round_trip_s)
 
-    def add_broker(self, like: Broker | None = None) -> BrokerView:
-        """Add a broker, at a free port. It leads nothing until something is moved to it or created.
+    # Faults
+
+    def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> FaultHandle:
+        """Inject a fault: `cluster.fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
 
         Args:
-            like: How it is to be; as the cluster as a whole if not given.
+            api: The API by Kafka's name; None is any.
+            options: Which of its requests, and the effect; see `fakebroker.Fault`.
 
         Raises:
-            ConfigError: There is no such release, API or version.
+            ConfigError: The fault could never take effect.
         """
-        release = EmulatedRelease.of(like or self._like, self._proposals)
+        return self._commands.fail(api, **options)
 
-        def add() -> BrokerView:
-            broker = self.cluster.add_broker(release)
-            self._open(broker)
-            return BrokerView.of(broker)
+    def add_fault(self, fault: Fault) -> FaultHandle:
+        """Inject a fault; see `fail`."""
+        return self._commands.add_fault(fault)
 
-        return self._call(add)
+    @property
+    def faults(self) -> list[FaultHandle]:
+        """The faults in force, oldest first, including those that are used up."""
+        return self._commands.faults()
 
-    def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Take a broker away for good; its replicas move to others.
+    def remove_fault(self, handle: FaultHandle) -> None:
+        """Remove a fault, if it is still in force."""
+        self._commands.remove_fault(handle)
+
+    def clear_faults(self) -> None:
+        """Remove all faults; responses that they delay are still sent when they are due."""
+        self._commands.clear_faults()
+
+    # Rebalances
+
+    def hold(self, group_id: str, state: str) -> Hold:
+        """Keep a group in a state until `release`: from now on, or from when it enters it; it need not exist yet.
+
+        Args:
+            group_id: The group.
+            state: "PreparingRebalance", where the join phase does not end, or "CompletingRebalance", where the leader's
+                SyncGroup is parked.
+
+        Returns:
+            A context manager that releases it.
+        """
+        return self._commands.hold(group_id, state)
+
+    def release(self, group_id: str, state: str | None = None) -> None:
+        """Release a group that is held; by default in any state."""
+        self._commands.release(group_id, state)
+
+    def force_rebalance(self, group_id: str) -> None:
+        """Start a rebalance as the end of a session does, without removing a member: heartbeats tell all to rejoin."""
+        self._commands.force_rebalance(group_id)
+
+    def choose_leader(self, group_id: str, member: str) -> None:
+        """Make a member the leader of the next generation, if it has joined when the join phase ends."""
+        self._commands.choose_leader(group_id, member)
+
+    def evict(self, group_id: str, member: str) -> None:
+        """Remove a member, as an administrator does: its next response is UNKNOWN_MEMBER_ID; the others rebalance."""
+        self._commands.evict(group_id, member)
+
+    def expire(self, group_id: str, member: str) -> None:
+        """End a member's session now. While a response is pending for a member that has no effect."""
+        self._commands.expire(group_id, member)
+
+    def fence(self, group_id: str, instance_id: str) -> None:
+        """Replace a static member as another process with its instance id does: it gets FENCED_INSTANCE_ID."""
+        self._commands.fence(group_id, instance_id)
+
+    def delay_sync(self, group_id: str, member: str, seconds: float | None = None) -> None:
+        """Delay the response to a member's next SyncGroup, by the brokers' clock; None is until `release_sync`."""
+        self._commands.delay_sync(group_id, member, seconds)
+
+    def release_sync(self, group_id: str, member: str) -> None:
+        """Send the response that `delay_sync` delays, and delay no further ones."""
+        self._commands.release_sync(group_id, member)
+
+    # Seeding
+
+    def seed_group(
+        self,
+        group_id: str,
+        members: int | Sequence[MemberSeed | str] = 0,
+        *,
+        topics: Sequence[str] | None = None,
+        generation: int | None = None,
+        state: str | None = None,
+        offsets: Offsets | None = None,
+        lag: int | Offsets | None = None,
+        protocol: str = "range",
+        assignment: Mapping[str, Sequence[PartitionName]] | None = None,
+    ) -> None:
+        """Create a group as if clients had created it.
+
+        Args:
+            group_id: The group.
+            members: Their number; or a client id, a `MemberSeed` or a table of its fields for each, the leader first.
+            topics: Subscription of all members; by default the topics of `assignment` and of the offsets.
+            generation: The generation; 1 by default, 2 during a rebalance.
+            state: Kafka's name; by default Stable with members, Empty without.
+            offsets: Committed offsets, such as {"orders-0": 5}.
+            lag: Distance of the committed offsets to the ends of the logs, for all partitions or {"orders-0": 3}.
+            protocol: The assignor's name.
+            assignment: Partitions by client id, instance id or member id; by default all of `topics`, distributed.
+        """
+        self._commands.seed_group(
+            group_id,
+            members,
+            topics=topics,
+            generation=generation,
+            state=state,
+            offsets=offsets,
+            lag=lag,
+            protocol=protocol,
+            assignment=assignment,
+        )
+
+    def seed_groups(self, groups: "Iterable[GroupSeed] | Table | str | PathLike[str]") -> None:
+        """Create many groups at once; if one of them cannot be created, none is.
+
+        Args:
+            groups: Seeds; or a table (pandas.DataFrame, pyarrow.Table) or the path of a Parquet file with the columns
+                of `fakebroker.server.seed_tables`.
+        """
+        self._commands.seed_groups(seeds_from(groups))
+
+    # Snapshots
+
+    def snapshot(self) -> Snapshot:
+        """Return a snapshot of topics with their records, brokers, leaders, configs, groups and offsets."""
+        return self._commands.snapshot()
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore a snapshot: groups are loaded from their log; holds, delays and faults end; time and ids go on."""
+        self._commands.restore(snapshot)
+
+    def reset(self) -> None:
+        """Return the cluster to its start, ids included; connections are closed, ports and the time stay."""
+        self._commands.reset()
+
+    # Time
+
+    def advance(self, seconds: float) -> None:
+        """Advance the brokers' clock, which must be the manual one; see `fakebroker.server.clock.ManualClock`."""
+        self._commands.advance(seconds)
+
+    def advance_to_next_deadline(self) -> list[Deadline] | None:
+        """Advance the manual clock to the next deadline; return those that were reached, or None if none is pending."""
+        return self._commands.advance_to_next_deadline()
+
+    # Waits
+
+    def wait_until(
+        self, what: str, predicate: Callable[[Cluster], T | None], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> T:
+        """Wait until a predicate on the cluster holds.
+
+        Args:
+            what: The condition in words, for the error.
+            predicate: Evaluated in the cluster's thread after each change: it must be fast and change nothing.
+            timeout_s: How long to wait.
+
+        Returns:
+            The first true value that the predicate returned.
 
         Raises:
-            ConfigError: There is no such broker, or it is the last one; or an option cannot be.
+            WaitTimeout: It never held.
         """
-        options = Failover(**how)
+        return self._waits.wait(self._waits.holds(what, predicate), timeout_s)
 
-        def remove() -> None:
-            broker = self._broker(node_id)
-            if len(self.cluster.brokers) == 1:
-                raise ConfigError(f"broker {node_id} is the last one")
-            self._shut(broker, keep_port=False)
-            self.cluster.remove_broker(broker, self.clock.now_ms(), options)
+    async def wait_until_async(
+        self, what: str, predicate: Callable[[Cluster], T | None], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> T:
+        """`wait_until`, in a trio task."""
+        return await self._waits.wait_async(self._waits.holds(what, predicate), timeout_s)
 
-        self._call(remove)
+    def wait_for_state(
+        self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> GroupView:
+        """Wait until a group is in a state, such as "Stable" or "Dead", perhaps with a number of members.
 
-    def _broker(self, node_id: int, *, up: bool | None = None) -> BrokerNode:
-        broker = self.cluster.brokers.get(node_id) if is_integer(node_id) else None
-        if broker is None:
-            raise ConfigError(f"no broker {node_id!r}: expected one of {', '.join(map(str, self.cluster.brokers))}")
-        if up is not None and broker.up is not up:
-            raise ConfigError(f"broker {node_id} is {'up' if broker.up else 'down'} already")
-        return broker
+        Returns:
+            The group at that moment.
 
+        Raises:
+            WaitTimeout: It never was.
+            ConfigError: There is no such state.
+        """
+        return self._waits.wait(self._waits.group_in_state(group_id, state, members), timeout_s)
 
-def _id_maker(seed: int) -> Callable[[], bytes]:
-    """Makes the bytes of version 4 UUIDs that repeat with the seed."""
-    source = random.Random(seed)
-    return lambda: uuid.UUID(int=source.getrandbits(128), version=4).bytes
+    async def wait_for_state_async(
+        self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> GroupView:
+        """`wait_for_state`, in a trio task."""
+        return await self._waits.wait_async(self._waits.group_in_state(group_id, state, members), timeout_s)
+
+    def wait_for_generation(self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupView:
+        """Wait until a group's generation is above a number, in any state.
+
+        Returns:
+            The group at that moment.
+
+        Raises:
+            WaitTimeout: It never was.
+        """
+        return self._waits.wait(self._waits.group_past_generation(group_id, above), timeout_s)
+
+    async def wait_for_generation_async(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> GroupView:
+        """`wait_for_generation`, in a trio task."""
+        return await self._waits.wait_async(self._waits.group_past_generation(group_id, above), timeout_s)
+
+    def wait_for_commit(
+        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> CommittedOffset:
+        """Wait until a group has committed an offset, or a higher one, for a partition such as "orders-0".
+
+        Returns:
+            The committed offset at that moment.
+
+        Raises:
+            WaitTimeout: It never did.
+            ConfigError: The partition is malformed.
+        """
+        return self._waits.wait(self._waits.committed(group_id, partition, at_least), timeout_s)
+
+    async def wait_for_commit_async(
+        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> CommittedOffset:
+        """`wait_for_commit`, in a trio task."""
+        return await self._waits.wait_async(self._waits.committed(group_id, partition, at_least), timeout_s)
+
+    def wait_for_request(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **filters: Unpack[Filters],
+    ) -> list[Call]:
+        """Wait until requests have come. Those that the journal has already count as well.
+
+        Args:
+            api: Of this API, by Kafka's name, such as "JoinGroup".
+            client_id: Of this client.
+            count: How many; to wait for another one, `cluster.count(...) + 1`.
+            timeout_s: How long to wait.
+            filters: Only requests that match all of these filters; see `Filters`. `since` excludes older ones.
+
+        Returns:
+            All matching requests, oldest first; some may have no response yet.
+
+        Raises:
+            WaitTimeout: They never came.
+            ConfigError: There is no such API, broker, error or filter, or the count is below 1; or no journal is kept.
+        """
+        condition = self._waits.requested(api, {"client_id": client_id, **filters}, count)
+        return self._waits.wait(condition, timeout_s)
+
+    async def wait_for_request_async(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        **filters: Unpack[Filters],
+    ) -> list[Call]:
+        """`wait_for_request`, in a trio task."""
+        condition = self._waits.requested(api, {"client_id": client_id, **filters}, count)
+        return await self._waits.wait_async(condition, timeout_s)

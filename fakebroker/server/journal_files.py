@@ -1,20 +1,19 @@
-"""A journal in a file: a JSON object a line; the first says of what kind the journal is, each further one is a request.
+"""Journals as files: one JSON object per line, first the journal's properties, then one line per request.
 
-Messages are objects of their fields by name, those that the version carries: bytes in base64, error codes by Kafka's
-names. Knows no queries.
+Messages are objects with the fields that their version carries, by name: bytes in base64, error codes by Kafka's names.
 """
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from functools import lru_cache
 from os import PathLike
 from typing import Any, TypeVar
 
 from fakebroker.cluster.call import Call, CallSummary, Peer, is_error_code
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.journal import JournalMode
+from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.schema import Field, Struct
@@ -32,75 +31,89 @@ _Convert = Callable[[Any, int], Any]
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What the first line says.
+class JournalExport(JournalQueries):
+    """A journal that can be queried and written to a file."""
+
+    def export_journal(self, path: str | PathLike[str]) -> None:
+        """Write the journal to a file that `read_journal` reads: one JSON object per line, one line per request.
+
+        Raises:
+            ConfigError: No journal is kept.
+        """
+        view = self.journal_view()
+        view.check_kept()
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(journal_lines(view))
+
+
+class RecordedJournal(JournalExport):
+    """A journal that was read from a file: it has the queries and assertions of a running cluster.
 
     Attributes:
-        mode: Whether there are messages, or headers only.
-        dropped: How many older requests the journal has had.
-        node_ids: The brokers that the cluster has.
+        mode: "full", or "headers" (no messages).
+        dropped: Number of older calls that the journal had dropped.
+        node_ids: Node ids of the cluster's brokers.
+        calls: The calls, oldest first.
     """
 
-    mode: JournalMode
-    dropped: int
-    node_ids: tuple[int, ...]
+    def __init__(self, view: JournalView) -> None:
+        self.mode, self.dropped, self.node_ids, self.calls = view.mode, view.dropped, view.node_ids, view.calls
+        self._view = view
+
+    def journal_view(self) -> JournalView:
+        return self._view
 
 
-def write(path: str | PathLike[str], head: Head, calls: Sequence[Call]) -> None:
-    """Write a journal."""
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(lines(head, calls))
-
-
-def lines(head: Head, calls: Sequence[Call]) -> Iterator[str]:
-    """The lines of a journal."""
-    opening = {"format": _FORMAT, "mode": head.mode, "dropped": head.dropped, "brokers": head.node_ids}
-    for entry in (opening, *map(_plain_call, calls)):
-        yield json.dumps(entry, separators=(",", ":")) + "\n"
-
-
-def read(path: str | PathLike[str]) -> tuple[Head, list[Call]]:
-    """Read a journal.
+def read_journal(path: str | PathLike[str]) -> RecordedJournal:
+    """Read a journal that `export_journal` wrote.
 
     Raises:
-        ConfigError: The file is none; it says at which line.
+        ConfigError: The file is not a journal; the message names the line.
     """
     with open(path, "rb") as file:
-        return parse(file, str(path))
+        return parse_journal(file, str(path))
 
 
-def parse(entries: Iterable[bytes | str], source: str) -> tuple[Head, list[Call]]:
-    """Read the lines of a journal.
+def parse_journal(lines: Iterable[bytes | str], source: str) -> RecordedJournal:
+    """Read a journal from the lines of a file.
 
     Args:
-        entries: The lines.
-        source: Where they are from, in words.
+        lines: The lines.
+        source: Where they come from, for errors.
 
     Raises:
-        ConfigError: They are none; it says at which line.
+        ConfigError: They are not a journal; the message names the line.
     """
-    head, calls = None, list[Call]()
-    for number, line in enumerate(entries, 1):
+    properties: dict[str, Any] | None = None
+    calls: list[Call] = []
+    for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line)
-            if head is None:
-                head = _head(entry)
+            if properties is None:
+                properties = _properties(entry)
             else:
                 calls.append(_call(entry))
         except _MALFORMED as error:
             raise ConfigError(f"{source}, line {number}: not of a journal: {error!r}") from None
-    if head is None:
+    if properties is None:
         raise ConfigError(f"{source}: empty, expected a journal")
-    return head, calls
+    return RecordedJournal(JournalView(calls, **properties))
 
 
-def _head(entry: Any) -> Head:
+def journal_lines(view: JournalView) -> Iterator[str]:
+    """Yield the lines of a journal's file."""
+    first = {"format": _FORMAT, "mode": view.mode, "dropped": view.dropped, "brokers": view.node_ids}
+    for entry in (first, *map(_plain_call, view.calls)):
+        yield json.dumps(entry, separators=(",", ":")) + "\n"
+
+
+def _properties(entry: Any) -> dict[str, Any]:
+    """Return what the first line says of a journal, as `JournalView` takes it."""
     if entry["format"] != _FORMAT:
         raise ValueError(f"format {entry['format']!r}, expected {_FORMAT}")
     if entry["mode"] not in _MODES:
         raise ValueError(f"mode {entry['mode']!r}, expected one of {', '.join(_MODES)}")
-    return Head(entry["mode"], entry["dropped"], tuple(entry["brokers"]))
+    return {"mode": entry["mode"], "dropped": entry["dropped"], "node_ids": tuple(entry["brokers"])}
 
 
 def _plain_call(call: Call) -> dict[str, object]:
@@ -150,22 +163,22 @@ def _call(entry: Any) -> Call:
 
 
 def plain_fault(fault: Fault) -> dict[str, object]:
-    """What of a fault is not as by default."""
+    """Return the fields of a fault that differ from their defaults, as plain values."""
     given = ((field.name, getattr(fault, field.name)) for field in fields(fault) if field.name != "error")
     made = {name: value for name, value in given if value != _DEFAULTS[name]}
     return made if fault.code is None else {**made, "error": fault.code.name}
 
 
 def restored_fault(made: dict[str, Any]) -> Fault:
-    """The fault that `plain_fault` made this of."""
+    """Return the fault that `plain_fault` converted."""
     delay_s = made.get("delay_s")
     return Fault(**{**made, "delay_s": tuple(delay_s) if isinstance(delay_s, list) else delay_s})
 
 
 def plain(value: Struct, version: int) -> dict[str, object]:
-    """A message, or a struct in it, as plain values: its fields by name, those that the version carries."""
+    """Convert a message, or a struct in it, to plain values: the fields that the version carries, by name."""
     made: dict[str, object] = {}
-    for name, convert in _carried(type(value), version):  # type: ignore[arg-type]  # Classes have hashes, whatever their instances have.
+    for name, convert in _carried(type(value), version):  # type: ignore[arg-type]  # Classes are hashable, even if their instances are not.
         held = getattr(value, name)
         made[name] = held if convert is None or held is None else convert(held, version)
     if value.unknown_tags:
@@ -175,7 +188,7 @@ def plain(value: Struct, version: int) -> dict[str, object]:
 
 @lru_cache(_SHAPES_KEPT)
 def _carried(cls: type[Struct], version: int) -> tuple[tuple[str, _Convert | None], ...]:
-    """The fields that a version carries: by name, and what makes them plain if they are not so already."""
+    """Return the names of the fields that a version carries, with their converters to plain values, if needed."""
     return tuple((field.name, _convert(field)) for field in cls.FIELDS if version in field.versions)
 
 
@@ -201,10 +214,10 @@ def _plain_error(value: int, version: int) -> str:
 
 
 def restored(cls: type[S], made: dict[str, Any], version: int) -> S:
-    """The message, or struct, that `plain` made this of.
+    """Return the message, or struct, that `plain` converted.
 
     Raises:
-        ValueError: The fields are not those that the version carries, or one holds what it cannot.
+        ValueError: The fields are not those that the version carries, or the value of one is malformed.
     """
     carried = {field.name: field for field in cls.FIELDS if version in field.versions}
     values = {name: value for name, value in made.items() if name != _UNKNOWN_TAGS}

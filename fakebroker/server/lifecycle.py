@@ -1,11 +1,11 @@
-"""Running a cluster: its ports, and the thread or nursery that its reactor lives in."""
+"""Starting and stopping a cluster: its listeners, and the thread or nursery in which its reactor runs."""
 
 import errno
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -13,32 +13,37 @@ import trio
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.errors import ConfigError, ListenError
 from fakebroker.server.clock import Clock, ManualClock
-from fakebroker.server.connection import Connection
 from fakebroker.server.reactor import Reactor
 
 T = TypeVar("T")
 
 _BACKLOG = 4096
 _LINGER_S = 0.0005
-"""In a thread of its own the reactor has nobody to make way for; going to sleep and waking up cost more than this."""
+"""In a thread of its own the reactor has no other tasks to wait for; sleeping and waking up costs more than this."""
 
 
-class RunningCluster:
-    """A cluster that can be entered: with a thread of its own, or as a part of the caller's trio tasks.
+class ClusterServer:
+    """Runs a cluster: as a context manager in a thread of its own, as an asynchronous one in the caller's task tree.
+
+    It is the `fakebroker.cluster.environment.Environment` of the cluster's commands.
 
     Args:
-        cluster: What runs.
-        clock: The brokers' time.
-        host: The address to listen on; it and `advertised_host` are kept as attributes.
-        port: The port of the first broker, the others follow; 0 takes free ones.
-        advertised_host: The host that clients are told.
-        max_unsent_bytes: A client that leaves this much unread is closed.
-        partial_frame_timeout_ms: A client that stops in the middle of a request is closed after so long.
+        cluster: The cluster.
+        clock: The brokers' clock.
+        host: The address to listen on.
+        port: The port of the first broker, the others follow; 0 is any.
+        advertised_host: The host in Metadata and FindCoordinator responses.
+        max_unsent_bytes: A connection with more unsent bytes than this is closed.
+        partial_frame_timeout_ms: A connection that stops in the middle of a frame is closed after this time.
+
+    Attributes:
+        reactor: Serves the connections; there is none before the first start.
 
     Raises:
-        ConfigError: The ports are none.
+        ConfigError: The ports are out of range.
     """
 
     def __init__(
@@ -58,24 +63,28 @@ class RunningCluster:
         self.cluster = cluster
         self.clock = clock
         self.host, self.advertised_host, self._first_port = host, advertised_host, port
+        self.reactor: Reactor
         self._reactor_limits = (max_unsent_bytes, partial_frame_timeout_ms)
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread: threading.Thread | None = None
-        self._home: int | None = None
+        self._thread_id: int | None = None
         self._stack: AsyncExitStack | None = None
         self._scope = trio.CancelScope()
-        self._held_ports: dict[int, socket.socket] = {}
-        self._ports: dict[int, int] = {}  # The last one of each node id, of brokers that have been removed, too.
-        self._reactor: Reactor
-        self._beside: trio.Nursery
+        self._reserved_ports: dict[int, socket.socket] = {}
+        self._ports: dict[int, int] = {}  # The last port of each node id, also of brokers that have been removed.
+        self._nursery: trio.Nursery
         if isinstance(clock, ManualClock):
-            clock.moved_by(self._call)
+            clock.moved_by(self.run)
+
+    # Start and stop
 
     def __enter__(self) -> Self:
         self._listen()
-        self._reactor.linger_s = _LINGER_S
+        self.reactor.linger_s = _LINGER_S
         started = threading.Event()
-        self._thread = threading.Thread(target=trio.run, args=(self._run, started.set), name="fakebroker", daemon=True)
+        self._thread = threading.Thread(
+            target=trio.run, args=(self._serve, started.set), name="fakebroker", daemon=True
+        )
         self._thread.start()
         started.wait()
         return self
@@ -92,7 +101,7 @@ class RunningCluster:
         self._listen()
         self._stack = AsyncExitStack()
         nursery = await self._stack.enter_async_context(trio.open_nursery())
-        await nursery.start(self._run_in_nursery)
+        await nursery.start(self._serve_in_nursery)
         return self
 
     async def __aexit__(
@@ -102,127 +111,179 @@ class RunningCluster:
         self._scope.cancel()
         await self._stack.__aexit__(kind, error, trace)
 
-    async def _run_in_nursery(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        # trio's clock may be one of a test, such as trio.testing.MockClock: real time is what trio takes for it.
+    async def _serve_in_nursery(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        # trio's clock may be a test's, such as trio.testing.MockClock: it counts as real time then.
         self.clock.wire.follow(trio.lowlevel.current_clock().current_time)
-        await self._run(task_status.started)
+        await self._serve(task_status.started)
 
-    async def _run(self, started: Callable[[], None]) -> None:
-        self._token, self._home = trio.lowlevel.current_trio_token(), threading.get_ident()
+    async def _serve(self, started: Callable[[], None]) -> None:
+        self._token, self._thread_id = trio.lowlevel.current_trio_token(), threading.get_ident()
         try:
             with self._scope:
-                async with trio.open_nursery() as self._beside:
+                async with trio.open_nursery() as self._nursery:
                     started()
-                    await self._reactor.run()
+                    await self.reactor.run()
         finally:
             self._token = None
-            for held in self._held_ports.values():
-                held.close()
+            for reserved in self._reserved_ports.values():
+                reserved.close()
 
     def _listen(self) -> None:
-        """Bind every broker's port, before anything runs: clients can connect from here on."""
+        """Bind every broker's port, before anything runs: clients can connect from then on."""
         unsent, partial = self._reactor_limits
-        self._reactor = Reactor(self.cluster, self.clock, max_unsent_bytes=unsent, partial_frame_timeout_ms=partial)
+        self.reactor = Reactor(self.cluster, self.clock, max_unsent_bytes=unsent, partial_frame_timeout_ms=partial)
         try:
             for index, broker in enumerate(self.cluster.brokers.values()):
                 self._open(broker, self._first_port + index if self._first_port else 0)
         except ListenError:
-            self._reactor.stop()
+            self.reactor.stop()
             raise
 
-    def _open(self, broker: BrokerNode, port: int = 0) -> None:
-        """Let a broker listen: at the port that it had, or else at this one; 0 is any."""
-        held = self._held_ports.pop(broker.node_id, None)
-        listener = held or bound(self.host, port)
-        listener.listen(_BACKLOG)
-        broker.host, broker.port = self.advertised_host, listener.getsockname()[1]
-        self._ports[broker.node_id] = broker.port
-        self._reactor.listen(broker, listener)
+    # Calls into the cluster's thread
 
-    def _shut(self, broker: BrokerNode, *, keep_port: bool) -> None:
-        """Close a broker's port and connections; a port that is kept refuses connections until it opens again."""
-        self._reactor.cut_off(broker)
-        if keep_port:
-            self._hold_port(broker)
+    @property
+    def is_running(self) -> bool:
+        """Whether it has been started and not stopped."""
+        return self._token is not None
 
-    def _refuse(self, broker: BrokerNode, refuses: bool) -> None:
-        """Close a broker's port, or open it again; its connections remain."""
-        if refuses:
-            self._reactor.close_port(broker)
-            self._hold_port(broker)
-        elif broker.node_id in self._held_ports:
-            self._open(broker)
+    @property
+    def is_cluster_thread(self) -> bool:
+        """Whether the caller's thread is the one that the cluster runs in."""
+        return self._thread_id == threading.get_ident()
 
-    def _hold_port(self, broker: BrokerNode) -> None:
-        if broker.node_id not in self._held_ports:
-            self._held_ports[broker.node_id] = bound(self.host, broker.port)
+    def run(self, step: Callable[[], T]) -> T:
+        """Run a function between two requests, in the cluster's thread, then everything that is due.
 
-    def _call(self, function: Callable[[], T]) -> T:
-        """Run something between two requests, in the thread that the cluster runs in."""
+        Callable from any thread. If the cluster is not running, the function runs in the caller's.
+        """
         token = self._token
         if token is None:
-            return function()
-        if self._home == threading.get_ident():
-            return self._reactor.apply(function)
+            return step()
+        if self.is_cluster_thread:
+            return self.reactor.apply(step)
         try:
-            return self._send(token, function).result()
+            return self._send(token, step).result()
         except trio.RunFinishedError:
-            return function()
+            return step()
 
-    async def call_async(self, function: Callable[[], T]) -> T:
-        """Run something between two requests, for a trio task of another thread."""
+    async def run_async(self, step: Callable[[], T]) -> T:
+        """`run` for a trio task of another thread."""
         token = self._token
-        if token is None or self._home == threading.get_ident():
-            return self._call(function)
-        done, home = trio.Event(), trio.lowlevel.current_trio_token()
+        if token is None or self.is_cluster_thread:
+            return self.run(step)
+        done, caller = trio.Event(), trio.lowlevel.current_trio_token()
         try:
-            future = self._send(token, function)
+            future = self._send(token, step)
         except trio.RunFinishedError:
-            return function()
-        future.add_done_callback(lambda _: home.run_sync_soon(done.set))
+            return step()
+        future.add_done_callback(lambda _: caller.run_sync_soon(done.set))
         await done.wait()
         return future.result()
 
-    def _send(self, token: trio.lowlevel.TrioToken, function: Callable[[], T]) -> "Future[T]":
+    def _send(self, token: trio.lowlevel.TrioToken, step: Callable[[], T]) -> "Future[T]":
         future: Future[T] = Future()
 
         def run() -> None:
             try:
-                future.set_result(self._reactor.apply(function))
+                future.set_result(self.reactor.apply(step))
             except BaseException as error:
                 future.set_exception(error)
 
         token.run_sync_soon(run)
         return future
 
-    def call(self, function: Callable[[], T]) -> T:
-        """Run something between two requests, in the thread that the cluster runs in."""
-        return self._call(function)
+    def start_task(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Start a task in the cluster's trio loop; it is canceled when the cluster stops. It must not block."""
+        self.run(lambda: self._nursery.start_soon(task))
 
-    @property
-    def is_at_home(self) -> bool:
-        """Whether the caller's thread is the one that the cluster runs in."""
-        return self._home == threading.get_ident()
+    def watch(self, watcher: Callable[[], bool]) -> None:
+        """Call a function after each change, in the cluster's thread, until it returns True."""
+        self.run(lambda: self.reactor.watchers.append(watcher))
 
-    def run_beside(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task in the trio loop of the cluster, until the cluster ends; it has to make way."""
-        self._call(lambda: self._beside.start_soon(task))
+    # The environment of commands
 
-    def watch(self, look: Callable[[], bool]) -> None:
-        """Let something look each time that something has happened, in the cluster's thread, until it returns True."""
-        self._call(lambda: self._reactor.watchers.append(look))
+    def now_ms(self) -> float:
+        """Return the brokers' time: milliseconds since the Unix epoch."""
+        return self.clock.now_ms()
 
-    @property
-    def connections(self) -> Collection[Connection]:
-        """The clients' connections; for the cluster's thread."""
-        return self._reactor.connections.values()
+    def advance(self, seconds: float) -> None:
+        """Advance the brokers' clock; see `fakebroker.server.clock`."""
+        self.clock.advance(seconds)
+
+    def open_listener(self, broker: BrokerNode) -> None:
+        """Listen for a broker at the port that is reserved for it, or at any."""
+        self._open(broker, 0)
+
+    def _open(self, broker: BrokerNode, port: int) -> None:
+        """Listen for a broker at the port that is reserved for it, or else at this one; 0 is any."""
+        reserved = self._reserved_ports.pop(broker.node_id, None)
+        listener = reserved or bound(self.host, port)
+        listener.listen(_BACKLOG)
+        broker.host, broker.port = self.advertised_host, listener.getsockname()[1]
+        self._ports[broker.node_id] = broker.port
+        self.reactor.listen(broker, listener)
+
+    def close_listener(self, broker: BrokerNode, *, keep_port: bool) -> None:
+        """Close a broker's listener and connections, and perhaps reserve its port."""
+        self.reactor.disconnect(broker)
+        if keep_port:
+            self._reserve_port(broker)
+
+    def _reserve_port(self, broker: BrokerNode) -> None:
+        """Bind a broker's port without listening: connections are refused, and no other process gets the port."""
+        if broker.node_id not in self._reserved_ports:
+            self._reserved_ports[broker.node_id] = bound(self.host, broker.port)
+
+    def network_conditions(self, broker: BrokerNode) -> NetworkConditions:
+        """Return the network conditions of a broker."""
+        return self.reactor.network_faults.conditions.get(broker.node_id, NetworkConditions())
+
+    def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
+        """Change the network conditions of a broker that is up."""
+        self._refuse(broker, conditions.accept == "refuse")
+        self.reactor.network_faults.conditions[broker.node_id] = conditions
+
+    def _refuse(self, broker: BrokerNode, refuses: bool) -> None:
+        """Close a broker's listener, or open it again; its connections remain."""
+        if refuses:
+            self.reactor.close_listener(broker)
+            self._reserve_port(broker)
+        elif broker.node_id in self._reserved_ports:
+            self.open_listener(broker)
+
+    @contextmanager
+    def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> Iterator[None]:
+        """Close listeners before the brokers of the cluster are replaced, and open the others' afterwards."""
+        if not self.is_running:
+            yield
+            return
+        kept = []
+        for node_id, broker in self.cluster.brokers.items():
+            if node_id not in brokers:
+                self._release_port(broker)
+            elif broker.up and (cut_all or not brokers[node_id].up):
+                self.close_listener(broker, keep_port=True)
+            elif broker.up:
+                self._refuse(broker, False)
+                kept.append(node_id)
+        self.reactor.network_faults.conditions.clear()
+        yield
+        for node_id, broker in self.cluster.brokers.items():
+            if broker.up and node_id not in kept:
+                self._open(broker, self._ports.get(node_id, 0))
+
+    def _release_port(self, broker: BrokerNode) -> None:
+        self.close_listener(broker, keep_port=False)
+        reserved = self._reserved_ports.pop(broker.node_id, None)
+        if reserved is not None:
+            reserved.close()
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that is to listen there; port 0 is any.
+    """Return a bound socket that does not listen yet; port 0 is any.
 
     Raises:
-        ListenError: The address or port cannot be had.
+        ListenError: The address or port is not available.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -1,110 +1,82 @@
-"""Where answers and connections do not take the straight way: brokers hard to reach, and faults on the wire.
+"""Injected latency, throttling and disconnects: decides what happens to connections, and when.
 
-All of it goes by the clients' time. Knows connections and frames; not what any request means.
+The reactor calls it and carries out its decisions. All times are wall-clock time. Does not depend on sockets.
 """
 
 import heapq
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Iterator
+from enum import Enum, auto
 
+from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.server.connection import Connection, Hold
-
-if TYPE_CHECKING:
-    from fakebroker.server.reactor import Reactor
-
-Accept = Literal["normal", "slow", "half_open", "refuse"]
-ACCEPTS: tuple[Accept, ...] = get_args(Accept)
+from fakebroker.server.connection import Blocked, Connection
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """How clients reach one broker.
+class Action(Enum):
+    """What the reactor has to do to a connection."""
 
-    Attributes:
-        accept: How it takes new connections; see `Faulting.set_broker`.
-        accept_delay_ms: How late it takes them up, if it is slow.
-        round_trip_ms: How much later its answers come.
-    """
-
-    accept: Accept = "normal"
-    accept_delay_ms: float = 0.0
-    round_trip_ms: float = 0.0
+    SEND = auto()
+    UNBLOCK = auto()
+    HANG_UP = auto()
+    """Send what is pending, as far as the client takes it, and close."""
 
 
-class Detours:
-    """What is to happen later to the connections of a reactor.
+class NetworkFaults:
+    """Delayed actions on the connections of one cluster.
 
-    What is put off for one connection is done in that order, even if what comes later would be due earlier. What is due
-    at the same time is done in the order in which it was put off.
-
-    Args:
-        reactor: Has the connections.
+    Actions on one connection keep their order, even if a later one would be due earlier. Actions that are due at the
+    same time are returned in the order in which they were scheduled.
 
     Attributes:
-        reach: How clients reach brokers, by their node ids, where that is out of the ordinary.
+        conditions: Network conditions of brokers by node id; brokers that are not in it have normal ones.
     """
 
-    def __init__(self, reactor: "Reactor") -> None:
-        self.reach: dict[int, Reach] = {}
-        self._reactor = reactor
-        self._heap: list[tuple[float, int, Connection, Callable[[Connection], None]]] = []
+    def __init__(self) -> None:
+        self.conditions: dict[int, NetworkConditions] = {}
+        self._heap: list[tuple[float, int, Connection, Action, bytearray]] = []
         self._last_due_ms: dict[Connection, float] = {}
-        self._added = 0
+        self._scheduled = 0
 
-    def greet(self, connection: Connection) -> None:
-        """Take a new connection as its broker does now."""
-        reach = self.reach.get(connection.broker.node_id, Reach())
-        if reach.accept == "half_open":
-            connection.owed = Hold.HALF_OPEN
-        elif reach.accept == "slow":
-            connection.owed = Hold.NOT_TAKEN_UP
-            self._put_off(connection, reach.accept_delay_ms, self._free)
+    def accept(self, connection: Connection, now_ms: float) -> None:
+        """Block a new connection as the conditions of its broker require."""
+        conditions = self.conditions.get(connection.broker.node_id)
+        if conditions is None:
+            return
+        if conditions.accept == "half_open":
+            connection.pending = Blocked.HALF_OPEN
+        elif conditions.accept == "slow":
+            connection.pending = Blocked.NOT_ACCEPTED
+            self._schedule(connection, now_ms + conditions.accept_delay_ms, Action.UNBLOCK)
 
-    def carry(self, connection: Connection, frame: bytearray) -> None:
-        """Send an answer of a broker that is, or was, far away."""
+    def delay(self, connection: Connection, frame: bytearray, now_ms: float) -> None:
+        """Delay a response by the round trip of its broker, which must have conditions."""
+        round_trip_ms = self.conditions[connection.broker.node_id].round_trip_ms
+        self._schedule(connection, now_ms + round_trip_ms, Action.SEND, frame)
 
-        def arrive(connection: Connection) -> None:
-            connection.unsent += frame
-            self._reactor.send(connection)
-
-        self._put_off(connection, self.reach[connection.broker.node_id].round_trip_ms, arrive)
-
-    def follow_up(self, connection: Connection, fault: Fault) -> None:
-        """Do to a connection what a fault does after an answer, or in place of it."""
+    def after_response(self, connection: Connection, fault: Fault, now_ms: float) -> None:
+        """Block a connection as a fault requires after a response, or in place of it."""
         if fault.drop or fault.cut_bytes is not None:
-            connection.owed = Hold.HANGING_UP
-            self._put_off(connection, 0.0, self._hang_up)
+            connection.pending = Blocked.HANGING_UP
+            self._schedule(connection, now_ms, Action.HANG_UP)
         elif fault.throttle_time_ms is not None:
-            connection.owed = Hold.THROTTLED
-            self._put_off(connection, fault.throttle_time_ms, self._free)
+            connection.pending = Blocked.THROTTLED
+            self._schedule(connection, now_ms + fault.throttle_time_ms, Action.UNBLOCK)
 
-    def _put_off(self, connection: Connection, by_ms: float, action: Callable[[Connection], None]) -> None:
-        due_ms = max(self._reactor.wire_clock.now_ms() + by_ms, self._last_due_ms.get(connection, 0.0))
+    def _schedule(self, connection: Connection, due_ms: float, action: Action, frame: bytearray | None = None) -> None:
+        due_ms = max(due_ms, self._last_due_ms.get(connection, 0.0))
         self._last_due_ms[connection] = due_ms
-        self._added += 1
-        heapq.heappush(self._heap, (due_ms, self._added, connection, action))
+        self._scheduled += 1
+        heapq.heappush(self._heap, (due_ms, self._scheduled, connection, action, frame or bytearray()))
 
-    def _hang_up(self, connection: Connection) -> None:
-        """Close a connection behind what it was sent so far, as far as the client takes that."""
-        self._reactor.send(connection)
-        self._reactor.close(connection)
-
-    def _free(self, connection: Connection) -> None:
-        """Take up what a connection has asked meanwhile."""
-        connection.owed = None
-        self._reactor.take_later(connection)
-
-    def run(self, now_ms: float) -> None:
-        """Do what is due."""
+    def due(self, now_ms: float) -> Iterator[tuple[Connection, Action, bytearray]]:
+        """Yield the actions that are due, with the response to send, if any. Closed connections are skipped."""
         while self._heap and self._heap[0][0] <= now_ms:
-            due_ms, _, connection, action = heapq.heappop(self._heap)
+            due_ms, _, connection, action, frame = heapq.heappop(self._heap)
             if self._last_due_ms.get(connection) == due_ms:
                 del self._last_due_ms[connection]
             if not connection.is_closed:
-                action(connection)
+                yield connection, action, frame
 
     def next_deadline(self) -> float | None:
-        """When something is due next."""
+        """Return when the next action is due, if any is scheduled."""
         return self._heap[0][0] if self._heap else None

@@ -1,11 +1,11 @@
-"""Which sockets are ready: epoll where there is one, else what `selectors` finds best (kqueue)."""
+"""Readiness of many sockets: epoll where available, else the best of `selectors` (kqueue)."""
 
 import select
 import selectors
 from typing import Protocol
 
 READ, WRITE = 1, 4
-"""What can be asked and told of a socket; the numbers are those of epoll's EPOLLIN and EPOLLOUT."""
+"""Readiness flags; the numbers are those of EPOLLIN and EPOLLOUT."""
 
 
 class Poller(Protocol):
@@ -20,7 +20,7 @@ class Poller(Protocol):
     def unregister(self, fd: int) -> None: ...
 
     def poll(self, timeout: float, max_events: int) -> list[tuple[int, int]]:
-        """The ready ones, as (file descriptor, what they are ready for); at once where the timeout is 0."""
+        """Return ready sockets as (file descriptor, readiness flags); do not wait if the timeout is 0 seconds."""
         ...
 
     def close(self) -> None: ...
@@ -61,5 +61,5 @@ def _events(interest: int) -> int:
 
 
 def best_poller() -> Poller:
-    """The poller for this system."""
+    """Return the fastest poller that this system has."""
     return select.epoll() if hasattr(select, "epoll") else SelectorPoller()

@@ -1,10 +1,10 @@
-"""Sockets: one readiness loop for all listeners and connections of a cluster.
+"""The readiness loop for all listeners and connections of a cluster.
 
-trio owns start, stop, timers and cancellation; this loop owns the bytes. One task waits until the poller has something,
-then reads, handles and writes every ready socket without awaiting: a task per connection would cost more than all the
-rest. Nothing awaits between reading a frame and changing the state, so there is no lock.
+trio owns start, stop, timers and cancellation; this loop owns the sockets. One task waits until the poller reports
+ready sockets, then reads, handles and writes all of them without awaiting: a task per connection would cost more than
+all the rest. Nothing awaits between reading a frame and changing the state, so there is no lock.
 
-Knows frames and calls; not what any request means.
+Does not depend on what requests mean.
 """
 
 import errno
@@ -23,7 +23,7 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import response_frame
 from fakebroker.server.clock import Clock
 from fakebroker.server.connection import Connection
-from fakebroker.server.network_faults import Detours
+from fakebroker.server.network_faults import Action, NetworkFaults
 from fakebroker.server.poller import READ, WRITE, best_poller
 
 T = TypeVar("T")
@@ -35,26 +35,26 @@ MAX_EVENTS = 256
 MAX_TURNS = 32
 MAX_FRAMES_AT_ONCE = 32
 _AT_ONCE = range(MAX_FRAMES_AT_ONCE)
-MAX_WAITING_FRAMES = 100
+MAX_QUEUED_FRAMES = 100
 
 DEFAULT_MAX_UNSENT_BYTES = 64 * 1024 * 1024
 DEFAULT_PARTIAL_FRAME_TIMEOUT_MS = 30_000
 
 
 class Reactor:
-    """The server of one cluster.
+    """Serves the brokers of one cluster.
 
     Args:
-        cluster: What answers.
-        clock: The brokers' time. Clients' waits are measured in real time, whatever this is.
-        max_unsent_bytes: A client that has this much left unread is closed.
-        partial_frame_timeout_ms: A client that stops in the middle of a frame is closed after so long.
+        cluster: Handles the requests.
+        clock: The brokers' clock. Timeouts of connections are wall-clock time.
+        max_unsent_bytes: A connection with more unsent bytes than this is closed.
+        partial_frame_timeout_ms: A connection that stops in the middle of a frame is closed after this time.
 
     Attributes:
-        wire_clock: The clients' time.
-        detours: What connections and answers that do not take the straight way go through.
-        linger_s: How long to wait for the next request, after one, before other tasks of the thread have their turn.
-        watchers: Are called each time that something has happened, until they return True.
+        wire_clock: The clients' clock.
+        network_faults: Injected latency, throttling and disconnects.
+        linger_s: How long to poll for the next request, after one, before other tasks of the thread may run.
+        watchers: Called after each change until they return True.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Reactor:
         self.wire_clock = clock.wire
         self.max_unsent_bytes = max_unsent_bytes
         self.partial_frame_timeout_ms = partial_frame_timeout_ms
-        self.detours = Detours(self)
+        self.network_faults = NetworkFaults()
         self.linger_s = 0.0
         self.watchers: list[Callable[[], bool]] = []
         self.connections: dict[int, Connection] = {}
@@ -85,20 +85,20 @@ class Reactor:
         self._sleep = trio.CancelScope()
 
     def listen(self, broker: BrokerNode, listener: socket.socket) -> None:
-        """Take connections for a broker from a bound and listening socket."""
+        """Accept connections for a broker from a bound and listening socket."""
         listener.setblocking(False)
         self._listeners[listener.fileno()] = (listener, broker)
         self._poller.register(listener.fileno(), READ)
 
-    def cut_off(self, broker: BrokerNode) -> None:
-        """Close a broker's port and every connection to it."""
-        self.close_port(broker)
-        self.detours.reach.pop(broker.node_id, None)
+    def disconnect(self, broker: BrokerNode) -> None:
+        """Close a broker's listener and every connection to it, and reset its network conditions."""
+        self.close_listener(broker)
+        self.network_faults.conditions.pop(broker.node_id, None)
         for connection in [each for each in self.connections.values() if each.broker is broker]:
             self.close(connection)
 
-    def close_port(self, broker: BrokerNode) -> None:
-        """Take no further connections for a broker."""
+    def close_listener(self, broker: BrokerNode) -> None:
+        """Accept no further connections for a broker."""
         for fd, (listener, owner) in list(self._listeners.items()):
             if owner is broker:
                 self._poller.unregister(fd)
@@ -106,7 +106,7 @@ class Reactor:
                 del self._listeners[fd]
 
     async def run(self) -> None:
-        """Serve until cancelled; then close every socket."""
+        """Serve until canceled; then close every socket."""
         try:
             while True:
                 with trio.move_on_after(self._seconds_to_sleep()) as self._sleep:
@@ -119,26 +119,26 @@ class Reactor:
             self.stop()
 
     def apply(self, function: Callable[[], T]) -> T:
-        """Run something between two requests that may change the cluster, then do what follows from it."""
+        """Run a function that may change the cluster between two requests, then everything that is due."""
         result = function()
         self._tick()
-        # What is due may be due sooner now. Where it is not, nobody is woken: there is more asking than changing.
+        # The next deadline may be earlier now. Otherwise the loop is not woken: most calls change nothing.
         due_at = trio.current_time() + (0 if self._resumable else self._seconds_to_sleep())
         if due_at < self._sleep.deadline:
             self._sleep.deadline = due_at
         return result
 
     def _seconds_to_sleep(self) -> float:
-        """Until something is due: for the brokers by their clock, on the wire by real time."""
+        """Return the time to the next deadline: those of brokers by their clock, those of connections by real time."""
         waits = [self.clock.seconds_until(self.cluster.next_deadline())]
         waits.append(self.wire_clock.seconds_until(self.cluster.purgatory.next_deadline()))
-        waits.append(self.wire_clock.seconds_until(self.detours.next_deadline()))
+        waits.append(self.wire_clock.seconds_until(self.network_faults.next_deadline()))
         if self._partial:
             waits.append(self.wire_clock.seconds_until(next(iter(self._partial.values()))))
         return min(waits)
 
     def _turn(self) -> None:
-        """Handle what is ready, a bounded number of times, and what is due."""
+        """Handle ready sockets, a bounded number of times, and everything that is due."""
         for turn in range(MAX_TURNS):
             events = self._poller.poll(self.linger_s if turn else 0, MAX_EVENTS)
             if not events and not self._resumable:
@@ -147,15 +147,16 @@ class Reactor:
             if self._resumable:
                 self._resume()
             if self.watchers:
-                self._look()
+                self._call_watchers()
         if self._seconds_to_sleep() <= 0:
             self._tick()
 
     def _tick(self) -> None:
-        """Do what is due."""
+        """Run everything that is due."""
         now_ms = self.wire_clock.now_ms()
         self.cluster.tick(self.clock.now_ms(), now_ms)
-        self.detours.run(now_ms)
+        for connection, action, frame in self.network_faults.due(now_ms):
+            self._perform(connection, action, frame)
         self._deliver()
         self._flush()
         while self._partial:
@@ -164,11 +165,21 @@ class Reactor:
                 break
             self.close(connection, f"stopped for {self.partial_frame_timeout_ms / 1000:g} s in the middle of a request")
         if self.watchers:
-            self._look()
+            self._call_watchers()
 
-    def _look(self) -> None:
-        """Let those look who wait for something."""
-        # None of them looks while another does, even if that one asks the cluster something.
+    def _perform(self, connection: Connection, action: Action, frame: bytearray) -> None:
+        """Carry out a delayed action of the network faults."""
+        if action is Action.UNBLOCK:
+            connection.pending = None
+            self._handle_later(connection)
+            return
+        connection.unsent += frame
+        self._send(connection)
+        if action is Action.HANG_UP:
+            self.close(connection)
+
+    def _call_watchers(self) -> None:
+        # They are not called recursively if one of them calls into the cluster.
         watchers, self.watchers = self.watchers, []
         self.watchers += [watcher for watcher in watchers if not watcher()]
 
@@ -183,8 +194,8 @@ class Reactor:
             if event & ~WRITE:
                 self._read(connection, now_ms, wire_ms)
             if event & WRITE and not connection.is_closed:
-                self.send(connection)
-        # Together: a client that is busy with the first answer need not be woken for the next.
+                self._send(connection)
+        # All at once: a client that is busy with the first response need not be woken for the next.
         self._flush()
 
     def _accept(self, listener: socket.socket, broker: BrokerNode) -> None:
@@ -201,14 +212,15 @@ class Reactor:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 connection = Connection(sock, broker, self._connections_made, self._max_request_bytes)
-            except OSError:  # It is gone again already.
+            except OSError:  # The client has closed it already.
                 sock.close()
                 continue
             self._connections_made += 1
             self.connections[sock.fileno()] = connection
             connection.interest = READ
             self._poller.register(sock.fileno(), READ)
-            self.detours.greet(connection)
+            if self.network_faults.conditions:
+                self.network_faults.accept(connection, self.wire_clock.now_ms())
 
     def _pause_accepting(self, error: OSError) -> None:
         logger.warning("no further connections until one closes: %s (raise the limit of open files)", error.strerror)
@@ -238,11 +250,11 @@ class Reactor:
             return
         if connection.frames.held_bytes or self._partial:
             self._watch_partial(connection, wire_ms)
-        if len(frames) == 1 and connection.owed is None and not connection.waiting:
+        if len(frames) == 1 and connection.pending is None and not connection.queued:
             self._handle(connection, frames[0], now_ms, wire_ms)
         elif frames:
-            connection.waiting.extend(frames)
-            self._take(connection, now_ms, wire_ms)
+            connection.queued.extend(frames)
+            self._handle_queued(connection, now_ms, wire_ms)
 
     def _watch_partial(self, connection: Connection, wire_ms: float) -> None:
         self._partial.pop(connection, None)
@@ -250,28 +262,28 @@ class Reactor:
             self._partial[connection] = wire_ms + self.partial_frame_timeout_ms
 
     def _resume(self) -> None:
-        """Take up what connections have asked before: they were owed an answer, or had had their share of the time."""
+        """Handle queued frames of connections that are no longer blocked, or have used up their share of a turn."""
         now_ms, wire_ms = self.clock.now_ms(), self.wire_clock.now_ms()
         for _ in range(len(self._resumable)):
             connection = self._resumable.popleft()
             connection.is_resumable = False
-            self._take(connection, now_ms, wire_ms)
+            self._handle_queued(connection, now_ms, wire_ms)
         self._flush()
 
-    def _take(self, connection: Connection, now_ms: float, wire_ms: float) -> None:
-        """Handle the frames of a connection, until it is owed an answer, or others should have their share."""
-        waiting = connection.waiting
+    def _handle_queued(self, connection: Connection, now_ms: float, wire_ms: float) -> None:
+        """Handle queued frames of a connection until one is pending, or its share of the turn is used up."""
+        queued = connection.queued
         for _ in _AT_ONCE:
-            if not waiting or connection.owed is not None or connection.is_closed:
+            if not queued or connection.pending is not None or connection.is_closed:
                 break
-            self._handle(connection, waiting.popleft(), now_ms, wire_ms)
-        if waiting or not connection.interest & READ:
+            self._handle(connection, queued.popleft(), now_ms, wire_ms)
+        if queued or not connection.interest & READ:
             self._set_interest(connection)
-            if connection.owed is None:
-                self.take_later(connection)
+            if connection.pending is None:
+                self._handle_later(connection)
 
     def _handle(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> None:
-        """Handle one request, and send what it sets free."""
+        """Handle one request, and deliver the responses that it completes."""
         try:
             call = read_call(connection, frame)
         except ProtocolError as error:
@@ -281,20 +293,20 @@ class Reactor:
             if self.cluster.handle(call, now_ms, wire_ms):
                 self._write(connection, call)
             else:
-                connection.owed = call
-        except Exception:  # A fault of ours costs the connection that met it, nothing else.
+                connection.pending = call
+        except Exception:  # A bug in a handler costs only the connection of the request.
             logger.exception("%r failed", call)
             self.close(connection, "of an error in fakebroker, shown above")
         if self.cluster.answered:
             self._deliver()
 
-    def take_later(self, connection: Connection) -> None:
+    def _handle_later(self, connection: Connection) -> None:
         if not connection.is_resumable and not connection.is_closed:
             connection.is_resumable = True
             self._resumable.append(connection)
 
     def _deliver(self) -> None:
-        """Hand the answers that are known to their connections; those may then have more to ask."""
+        """Write the completed responses to their connections, whose queued frames can then be handled."""
         cluster = self.cluster
         answered, cluster.answered = cluster.answered, []
         for call in answered:
@@ -305,13 +317,13 @@ class Reactor:
             if call.closes_connection:
                 self.close(connection, f"{call!r} failed, and it asked for no answer")
                 continue
-            connection.owed = None
+            connection.pending = None
             if call.response is not None:
                 self._write(connection, call)
             if call.fault is not None:
-                self.detours.follow_up(connection, call.fault)
-            if connection.waiting:
-                self.take_later(connection)
+                self.network_faults.after_response(connection, call.fault, self.wire_clock.now_ms())
+            if connection.queued:
+                self._handle_later(connection)
 
     def _write(self, connection: Connection, call: Call) -> None:
         try:
@@ -322,8 +334,9 @@ class Reactor:
             return
         if call.fault is not None:
             frame = self.cluster.faults.corrupted(call.fault, frame)
-        if self.detours.reach and connection.broker.node_id in self.detours.reach:
-            self.detours.carry(connection, frame)
+        conditions = self.network_faults.conditions
+        if conditions and connection.broker.node_id in conditions:
+            self.network_faults.delay(connection, frame, self.wire_clock.now_ms())
             return
         if connection.unsent:
             connection.unsent += frame
@@ -334,14 +347,14 @@ class Reactor:
             self._dirty.append(connection)
 
     def _flush(self) -> None:
-        """Send what is new."""
+        """Send new responses."""
         while self._dirty:
             connection = self._dirty.pop()
             connection.is_dirty = False
             if not connection.is_closed:
-                self.send(connection)
+                self._send(connection)
 
-    def send(self, connection: Connection) -> None:
+    def _send(self, connection: Connection) -> None:
         unsent = connection.unsent
         try:
             sent = connection.socket.send(unsent)
@@ -365,14 +378,14 @@ class Reactor:
         if connection.is_closed:
             return
         interest = WRITE if connection.unsent else 0
-        if len(connection.waiting) < MAX_WAITING_FRAMES:
+        if len(connection.queued) < MAX_QUEUED_FRAMES:
             interest |= READ
         if interest != connection.interest:
             connection.interest = interest
             self._poller.modify(connection.socket.fileno(), interest)
 
     def close(self, connection: Connection, why: str | None = None) -> None:
-        """End a connection; what the cluster still has of it is answered into the void."""
+        """Close a connection. Responses to requests that are still parked in the cluster are dropped."""
         if connection.is_closed:
             return
         if why is not None:
@@ -389,7 +402,7 @@ class Reactor:
             self._resume_accepting()
 
     def stop(self) -> None:
-        """Close every connection and every port."""
+        """Close every connection and every listener."""
         for connection in list(self.connections.values()):
             self.close(connection)
         for listener, _ in self._listeners.values():

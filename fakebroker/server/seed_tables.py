@@ -1,13 +1,13 @@
-"""Tables of groups: a row for each committed offset, or for each group without any.
+"""Groups to seed from tables: a row for each committed offset, or for each group without any.
 
 Columns:
     group: The group's id.
-    topic, partition: A partition; both empty in a row that has no offset.
-    offset: What is committed for it.
-    lag: In its place, how far that is behind the end of the partition's log.
-    members, generation, state, protocol: As in `GroupSeed`; they say the same in all rows of a group, or nothing.
+    topic, partition: A partition; both empty in a row without an offset.
+    offset: The offset that is committed for it.
+    lag: Instead of the offset, its distance to the end of the partition's log.
+    members, generation, state, protocol: As in `GroupSeed`; the same in all rows of a group, or empty.
 
-Only `group` has to be there. Knows of pandas and pyarrow no more than how their tables become plain columns.
+Only `group` is required. Depends on pandas and pyarrow only by the methods that return plain columns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,10 +40,10 @@ Table = PandasTable | ArrowTable
 
 
 def seeds_from(source: Iterable[GroupSeed] | Table | str | PathLike[str]) -> list[GroupSeed]:
-    """The groups that somebody means: with seeds, with a table, or with the path of a Parquet file.
+    """Return the seeds in a sequence, in a table, or in a Parquet file given by its path.
 
     Raises:
-        ConfigError: There is no such file, or pyarrow is not installed; or a column or a value cannot be.
+        ConfigError: There is no such file, or pyarrow is not installed; or a column or a value is invalid.
     """
     if isinstance(source, str | PathLike):
         source = _read_parquet(source)
@@ -56,7 +56,7 @@ def seeds_from(source: Iterable[GroupSeed] | Table | str | PathLike[str]) -> lis
 
 def _read_parquet(path: str | PathLike[str]) -> ArrowTable:
     try:
-        # By its name, when it is needed: everything else works without it.
+        # Imported when it is needed: everything else works without it.
         parquet = import_module("pyarrow.parquet")
     except ImportError:
         raise ConfigError("reading Parquet needs pyarrow: pip install pyarrow") from None
@@ -68,7 +68,7 @@ def _read_parquet(path: str | PathLike[str]) -> ArrowTable:
 
 
 def _seeds_of(columns: Mapping[str, Sequence[Any]]) -> list[GroupSeed]:
-    """The groups of a table, in the order in which they come up."""
+    """Return the groups of a table, in the order of their first rows."""
     unknown = [name for name in columns if name not in _COLUMNS]
     if unknown or "group" not in columns:
         what = f"column {unknown[0]!r}" if unknown else "no column 'group'"
@@ -83,12 +83,12 @@ def _seeds_of(columns: Mapping[str, Sequence[Any]]) -> list[GroupSeed]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a table has no value here: pandas says so with NaN, which is not equal to itself."""
+    """Whether a table has no value here: pandas has NaN then, which is not equal to itself."""
     return value is None or bool(value != value)
 
 
 class _Draft:
-    """What the rows of one group have said of it so far."""
+    """The values of one group in the rows so far."""
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, int], int] = {}
@@ -96,7 +96,7 @@ class _Draft:
         self._group: dict[str, Any] = {}
 
     def add(self, row: Mapping[str, Any], number: int) -> None:
-        """Take a row in; its number is for whom it is wrong."""
+        """Add a row; its number is for errors."""
         for name, kind in _OF_GROUP.items():
             if name in row:
                 value = _whole(row, name, number) if kind is int else str(row[name])
@@ -117,7 +117,7 @@ class _Draft:
 
 
 def _whole(row: Mapping[str, Any], name: str, number: int) -> int:
-    """A number of a row; pandas has fractions where a column has gaps."""
+    """Return an integer of a row; pandas has floats where a column has gaps."""
     try:
         value = int(row[name])
         is_whole = value == float(row[name])

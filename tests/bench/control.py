@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from fakebroker.server.views import BrokerView
 from tests.bench.bench import CONNECTIONS, OURS, pin
 from tests.bench.load import Load
 from tests.server.wire import Wire

@@ -19,12 +19,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from fakebroker.replay.members.bootstrap import addresses
-from fakebroker.replay.members.swarm import Manner, Swarm
+from fakebroker.replay.members.connection import addresses
+from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
 from fakebroker.replay.script.script import Act, Script
-from fakebroker.replay.simulation.simulation import Simulation, World
+from fakebroker.replay.simulation.simulation import Simulation, SimulationSettings
+from fakebroker.replay.spark.event_stream import EventStream
 from fakebroker.replay.spark.progress import Tally
-from fakebroker.replay.spark.stream import EventStream
 from fakebroker.replay.workload.workload import Cluster
 
 TOPIC = "orders"
@@ -103,8 +103,8 @@ def swarm(task: Task) -> dict[str, float]:
         last = tally
 
     stream = EventStream()
-    manner = Manner(lanes=task.lanes, closed_loop=task.closed_loop, duration_s=task.seconds + task.ramp_s)
-    players = Swarm(task.scripts(), addresses(task.bootstrap), stream.add, report, manner)
+    manner = LoopSettings(lanes=task.lanes, closed_loop=task.closed_loop, duration_s=task.seconds + task.ramp_s)
+    players = MemberLoop(task.scripts(), addresses(task.bootstrap), stream.add, report, manner)
     players.connect()
     if task.waits:
         print("ready", flush=True)
@@ -116,12 +116,12 @@ def swarm(task: Task) -> dict[str, float]:
 
 def simulation(task: Task) -> dict[str, float]:
     """This project's members in memory."""
-    world = World(
+    world = SimulationSettings(
         seed=1, cluster=Cluster(), topics={TOPIC: GROUP_SIZE}, duration_s=task.seconds + task.ramp_s, folds=True
     )
     played = Simulation(task.scripts(), 0, world)
     rows = sum(batch.num_rows for batches in played.run() for batch in batches)
-    return {"requests": played.rows.requests, "errors": played.rows.errors, "rows": rows}
+    return {"requests": played.recorder.requests, "errors": played.recorder.errors, "rows": rows}
 
 
 def confluent(task: Task) -> dict[str, float]:

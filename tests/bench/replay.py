@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fakebroker.replay.embedded_cluster import embedded_cluster
-from fakebroker.replay.preparation import ready_topics
+from fakebroker.replay.target_cluster import ready_topics
 from fakebroker.replay.workload.workload import Cluster
 from tests.bench.players import COMMIT_MS, GROUP_SIZE, HEAD_START_S, HEARTBEAT_MS, TOPIC
 

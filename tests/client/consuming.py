@@ -44,7 +44,7 @@ def append(cluster: FakeCluster, place: TopicPartition, batch: bytes) -> None:
         partition.log.append(batch, partition.leader_epoch)
         fetch.wake(cluster.cluster, partition, len(batch), cluster.clock.now_ms())
 
-    cluster._call(put)
+    cluster.call(put)
 
 
 def produce(cluster: FakeCluster, place: TopicPartition, *values: bytes, **how: Any) -> None:

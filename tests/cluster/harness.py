@@ -3,15 +3,18 @@
 Each request and response takes the way through the bytes of its version, so a field that it cannot carry is seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.emulation import emulated_releases
+from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.protocol.codec import decode, encode
@@ -19,6 +22,8 @@ from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.protocol.registry import API_BY_NAME, api_of
 from fakebroker.protocol.schema import Message
+
+T = TypeVar("T")
 
 START_MS = 1_700_000_000_000.0
 
@@ -109,6 +114,43 @@ class Harness:
 
     def partition(self, index: int = 0, topic: str = "news") -> Partition:
         return self.topic(topic).partitions[index]
+
+
+class HarnessEnvironment:
+    """The `fakebroker.cluster.environment.Environment` of a harness: it has no connections.
+
+    Attributes:
+        calls: The changes of listeners and network conditions, with node ids.
+    """
+
+    def __init__(self, harness: Harness) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self._harness = harness
+
+    def run(self, step: Callable[[], T]) -> T:
+        return step()
+
+    def now_ms(self) -> float:
+        return self._harness.now_ms
+
+    def advance(self, seconds: float) -> None:
+        self._harness.advance(seconds * 1000)
+
+    def open_listener(self, broker: BrokerNode) -> None:
+        self.calls.append(("open", broker.node_id))
+
+    def close_listener(self, broker: BrokerNode, *, keep_port: bool) -> None:
+        self.calls.append(("close", broker.node_id, keep_port))
+
+    def network_conditions(self, broker: BrokerNode) -> NetworkConditions:
+        return NetworkConditions()
+
+    def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
+        self.calls.append(("network", broker.node_id, conditions))
+
+    def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> AbstractContextManager[None]:
+        self.calls.append(("replace", tuple(brokers), cut_all))
+        return nullcontext()
 
 
 def response(call: Call) -> Any:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from fakebroker import FakeCluster, ListenError
+from fakebroker.cluster.events import EVENTS
 from fakebroker.control import extra
 from fakebroker.control.routes.operations import OPERATIONS
 from fakebroker.control.server import ControlServer
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.server.events import EVENTS
-from fakebroker.server.journaling import parse_journal
+from fakebroker.server.journal_files import parse_journal
 from tests.control.asking import BASE, TIMEOUT_S, Asking, asking
 from tests.server.wire import Wire, find_coordinator
 
@@ -278,13 +278,13 @@ def test_waiting(control: Asking) -> None:
 def test_what_is_waited_for_comes_meanwhile(
     control: Asking, kind: str, wish: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    watchers = control.cluster.call(lambda: len(control.cluster._reactor.watchers))
+    watchers = control.cluster.call(lambda: len(control.cluster._server.reactor.watchers))
     found: list[Any] = []
     waiter = threading.Thread(
         target=lambda: found.append(control.post(f"/wait/{kind}", {**wish, "timeout_s": 30})), daemon=True
     )
     waiter.start()
-    while control.cluster.call(lambda: len(control.cluster._reactor.watchers)) == watchers:
+    while control.cluster.call(lambda: len(control.cluster._server.reactor.watchers)) == watchers:
         assert waiter.is_alive()
     seed = {"members": 1, "topics": ["orders"], "generation": 5, "offsets": {"orders-0": 7}}
     control.post("/groups/g/seed", seed, 201)

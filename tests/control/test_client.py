@@ -33,8 +33,8 @@ def client(control: Asking) -> Client:
 
 NOT_FOR_CLIENTS = {
     # These are the process's own, or would be several requests under a name that promises one.
-    "call", "call_async", "clock", "cluster", "connections", "is_at_home", "journal_dropped", "report", "run_beside",
-    "wait_until", "watch",
+    "call", "call_async", "clock", "cluster", "connections", "is_cluster_thread", "journal_dropped", "report",
+    "start_task", "wait_until", "watch",
 }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ async def test_nobody_looks_any_more_when_control_has_ended() -> None:
             assert meter.changes > 0
         assert cluster.cluster.history.listeners == []
         cluster.seed_group("h", 1, topics=["orders"])
-        assert cluster._reactor.watchers == []
+        assert cluster._server.reactor.watchers == []
 
 
 @in_trio_with_sockets

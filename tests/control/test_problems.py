@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from fakebroker.cluster.events import EVENTS
 from fakebroker.control.problems import problem_of
 from fakebroker.errors import ConfigError
-from fakebroker.server.events import EVENTS
 from tests.control.asking import BASE, Asking, asking
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.errors import ErrorCode
-from fakebroker.server.views import GroupView
 
 NEWCOMER = "newcomer"
 

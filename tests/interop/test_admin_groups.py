@@ -10,7 +10,7 @@ from kafka.admin import MemberToRemove
 from kafka.errors import NoError, UnknownMemberIdError
 
 from fakebroker import FakeCluster
-from fakebroker.server.views import MemberView
+from fakebroker.cluster.inspect.views import MemberView
 from tests.interop.aio import AIO, aio_admin
 from tests.interop.clients import CALL_TIMEOUT_S, StartAdmin, StartConsumer
 from tests.interop.confluent import confluent_admin, outcomes

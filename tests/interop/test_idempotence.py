@@ -143,7 +143,7 @@ class WireCutter:
             self._handle(call, now_ms, wire_ms)
         self.cuts[is_handled] += 1
         assert isinstance(call.peer, Connection)
-        self._cluster._reactor.close(call.peer)
+        self._cluster._server.reactor.close(call.peer)
         return False
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.members.events import SCHEMA, Event, Recorder
+from fakebroker.replay.members.event_recorder import EventRecorder
+from fakebroker.replay.members.events import SCHEMA, Event
 from fakebroker.replay.script.script import DDL, Act, Script
 
 PARTITIONS = {"orders": 2}
@@ -114,10 +115,10 @@ MEMBERS = [member("g-0"), member("g-1"), member("g-2")]
 
 def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
     """The events as Spark gets them: in Arrow batches."""
-    recorder = Recorder()
+    recorder = EventRecorder()
     for each in events:
         recorder.add(each)
-    return spark.createDataFrame(pa.Table.from_batches(recorder.batches(), SCHEMA))
+    return spark.createDataFrame(pa.Table.from_batches(recorder.take(), SCHEMA))
 
 
 def scripts(spark: SparkSession, members: Sequence[Script] = MEMBERS) -> DataFrame:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fakebroker.replay.script.script import Act, Script
-from fakebroker.replay.simulation.simulation import Simulation, World
+from fakebroker.replay.simulation.simulation import Simulation, SimulationSettings
 from fakebroker.replay.workload.workload import Cluster
 
 Row = dict[str, Any]
@@ -29,13 +29,15 @@ def script(group: str, number: int, *acts: Act, **changes: Any) -> Script:
     return plain._replace(**changes)
 
 
-def world(duration_s: float = 30.0, **changes: Any) -> World:
+def world(duration_s: float = 30.0, **changes: Any) -> SimulationSettings:
     """Two brokers, one topic of four partitions."""
     settings: Mapping[str, Any] = {"seed": 7, "cluster": Cluster(brokers=2), "topics": {"orders": 4}} | changes
-    return World(duration_s=duration_s, **settings)
+    return SimulationSettings(duration_s=duration_s, **settings)
 
 
-def played(scripts: Sequence[Script], where: World, *, is_fast: bool = True) -> tuple[Simulation, list[Row]]:
+def played(
+    scripts: Sequence[Script], where: SimulationSettings, *, is_fast: bool = True
+) -> tuple[Simulation, list[Row]]:
     """A replay of one offsets partition, and its events in the order of their sending."""
     simulation = Simulation(scripts, 0, where, is_fast=is_fast)
     rows = [row for batches in simulation.run() for batch in batches for row in batch.to_pylist()]

@@ -24,9 +24,9 @@ from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGro
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from fakebroker.replay.members.actor import Actor
 from fakebroker.replay.members.events import Event
-from fakebroker.replay.script.script import Act, Deed, Script
+from fakebroker.replay.members.scripted_member import ScriptedMember
+from fakebroker.replay.script.script import Act, Action, Script
 from tests.client.bench import committed, fetched, refusal
 from tests.coordinator import spoken
 from tests.coordinator.driver import result_of
@@ -38,7 +38,7 @@ _PARTITION = 0  # the one of __consumer_offsets
 _BROKERS = (1, 2)
 
 
-def script(name: str, *acts: tuple[float, Deed] | tuple[float, Deed, float], **more: Any) -> Script:
+def script(name: str, *acts: tuple[float, Action] | tuple[float, Action, float], **more: Any) -> Script:
     """What a member does: seconds, deed and for how many seconds; it starts at once unless that says otherwise."""
     deeds = tuple(Act(each[0] * 1000.0, each[1], each[2] * 1000.0 if len(each) > 2 else 0.0) for each in acts)
     if not deeds or deeds[0].deed != "start":
@@ -53,7 +53,7 @@ def script(name: str, *acts: tuple[float, Deed] | tuple[float, Deed, float], **m
 class _Seat:
     """A member and its connection: what was sent over an older one is not answered any more."""
 
-    actor: Actor
+    actor: ScriptedMember
     connection: int = 0
     arrivals: int = 0
 
@@ -95,7 +95,7 @@ class Stage:
         self._coordinators[1].lead(_PARTITION, START_MS)
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
-        self._seats = [_Seat(Actor(each, START_MS, self._record)) for each in scripts]
+        self._seats = [_Seat(ScriptedMember(each, START_MS, self._record)) for each in scripts]
 
     def _record(self, event: Event) -> None:
         """Of a request that was lost, `until_us` says when."""
@@ -159,7 +159,7 @@ class Stage:
 
     def _carry_out(self, seat: _Seat) -> None:
         actor = seat.actor
-        if actor.take_hang_up():
+        if actor.take_disconnect():
             seat.connection += 1
         if (since_ms := actor.take_discovery()) is not None:
             self._look_up(seat, since_ms)
@@ -176,7 +176,7 @@ class Stage:
 
         def answer() -> None:
             node_id = self.named()
-            seeks_again = seat.actor.seeks_again
+            seeks_again = seat.actor.is_rejoining
             self.events.append(
                 Event(
                     scheduled_us=round(since_ms * 1000),

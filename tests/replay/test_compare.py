@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fakebroker.replay import commands
+from fakebroker.replay import commands, options
 from fakebroker.replay.compare import Difference, _beyond_repeats, compare, other_workload
 from fakebroker.replay.report.compare_report import comparison_page, print_comparison
 from tests.replay.made_up_summary import made_up_summary
@@ -108,7 +108,7 @@ def written(directory: Path, summary: dict[str, Any]) -> Path:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = written(tmp_path / "before", made_up_summary(1))
     after = written(tmp_path / "after", made_up_summary(2, slower=2.0))
-    assert commands.compare(before, after, [], tmp_path / "page.html") == commands.PASSED
+    assert commands.compare(before, after, [], tmp_path / "page.html") == options.PASSED
     printed = capsys.readouterr().out
     assert [line.split()[0:2] for line in printed.splitlines() if line.rstrip().endswith("differs")] == [
         ["Heartbeat", "p50_ms"],
@@ -131,9 +131,9 @@ def test_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         (half, "seed is missing; `fakebroker report"),
         (broken, "expected JSON: "),
     ):
-        assert commands.compare(good, bad, [], None) == commands.BAD_INPUT
+        assert commands.compare(good, bad, [], None) == options.BAD_INPUT
         told = capsys.readouterr().err
         assert told.startswith(f"fakebroker: {bad}")
         assert sentence in told
-    assert commands.compare(good, good, [], tmp_path / "no" / "page.html") == commands.COULD_NOT_RUN
+    assert commands.compare(good, good, [], tmp_path / "no" / "page.html") == options.COULD_NOT_RUN
     assert capsys.readouterr().err.endswith("page.html: cannot be written: No such file or directory\n")

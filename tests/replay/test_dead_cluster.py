@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fakebroker.replay.commands import FAILED
+from fakebroker.replay.options import FAILED
 
 _TIMEOUT_S = 240
 """For what takes 70 seconds on a machine that has nothing else to do."""

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 from rich.console import Console
 
-from fakebroker.replay.spark import live
-from fakebroker.replay.spark.live import Pace, line, live_view, render
+from fakebroker.replay.spark import live_view as live_view_module
+from fakebroker.replay.spark.live_view import Pace, line, live_view, render
 from fakebroker.replay.spark.progress import Receiver, Sender, Tally, receiving
 
 
@@ -69,7 +69,7 @@ def test_the_pace_is_that_of_the_last_seconds() -> None:
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_LINE_EVERY_S", 0.001)
+    monkeypatch.setattr(live_view_module, "_LINE_EVERY_S", 0.001)
     text, told = io.StringIO(), threading.Event()
 
     def total() -> Tally:

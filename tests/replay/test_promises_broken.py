@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.replay.members.events import Event
-from fakebroker.replay.script.script import Act, Deed, Script
+from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.verify.promises import check_promises
 from tests.replay import broken
 from tests.replay.made_up import frame, scripts
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 Run = tuple[list[Script], list[Event]]
 
 SEEDS = range(24)
-DEEDS: tuple[Deed, ...] = ("crash", "leave", "pause", "slow", "zombie")
+DEEDS: tuple[Action, ...] = ("crash", "leave", "pause", "slow", "zombie")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 TWO = (script("a"), script("b", (4, "start")))
 THREE = (*TWO, script("c", (18, "start")))

@@ -19,18 +19,19 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay.commands import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOptions, replay, report
+from fakebroker.replay.commands import replay, report
 from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
-from fakebroker.replay.preparation import offsets_partitions, ready_topics
+from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOptions
 from fakebroker.replay.rebuild import HEAD_KEYS
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_schema import SUMMARY_KEYS, keys_of
-from fakebroker.replay.runner import Run, found_in_the_end, plan_for, play_on
+from fakebroker.replay.runner import Run, final_state, plan_for, play_on
+from fakebroker.replay.target_cluster import offsets_partitions, ready_topics
 from fakebroker.replay.workload.expectations import Expectation
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Workload
 from tests.replay.made_up_summary import made_up_summary
-from tests.replay.test_wire import listening, tell_versions
+from tests.replay.test_sockets import listening, tell_versions
 
 SMALL = Workload(
     duration_s=3,
@@ -183,13 +184,13 @@ def test_a_cluster_that_does_not_talk_in_the_clear_is_one_sentence(
 
 
 def test_a_cluster_that_is_gone_in_the_end_is_found_out(tmp_path: Path) -> None:
-    assert found_in_the_end(small_run("127.0.0.1:1", tmp_path)) == (50, False)
-    assert found_in_the_end(small_run("", tmp_path, transport="memory")) == (50, True)
+    assert final_state(small_run("127.0.0.1:1", tmp_path)) == (50, False)
+    assert final_state(small_run("", tmp_path, transport="memory")) == (50, True)
     with embedded_cluster(Cluster(brokers=1), 1, tmp_path) as cluster:
         run = small_run(cluster.bootstrap, tmp_path)
-        assert found_in_the_end(run)[1]
-        assert found_in_the_end(replace(run, cluster=cluster))[1]
-    assert not found_in_the_end(replace(run, cluster=cluster))[1]
+        assert final_state(run)[1]
+        assert final_state(replace(run, cluster=cluster))[1]
+    assert not final_state(replace(run, cluster=cluster))[1]
 
 
 def test_memory_has_the_settings_that_a_served_cluster_has(tmp_path: Path) -> None:

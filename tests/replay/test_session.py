@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay.run_directory import write_results
-from fakebroker.replay.runner import spark_at
-from fakebroker.replay.spark.session import address_for, cause_of, is_local
+from fakebroker.replay.spark.session import address_for, cause_of, is_local, spark_errors
 from tests.replay.made_up_summary import made_up_summary
 
 WORKLOAD = """\
@@ -55,7 +54,10 @@ def test_what_other_tasks_have_written_stays_when_one_fails(spark: SparkSession,
             Path("/dev/full").write_text("x")
 
     rows = spark.range(0, 40, 1, 4).mapInArrow(write, "id long")
-    with pytest.raises(FakebrokerError, match=r"the replay broke off .*No space left on device"), spark_at(tmp_path):
+    with (
+        pytest.raises(FakebrokerError, match=r"the replay broke off .*No space left on device"),
+        spark_errors(tmp_path / "spark.log"),
+    ):
         rows.write.parquet(str(tmp_path / "events.parquet"))
     kept = spark.read.schema("id long").parquet(str(tmp_path / "events.parquet")).collect()
     assert len(kept) in (20, 30)

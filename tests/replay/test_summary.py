@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.members.events import SCHEMA, Event, Recorder
+from fakebroker.replay.members.event_recorder import EventRecorder
+from fakebroker.replay.members.events import SCHEMA, Event
 from fakebroker.replay.report.numbers import error_name
 from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
 from fakebroker.replay.report.summary import summarize
@@ -54,10 +55,10 @@ EVENTS = [
 
 def frame(spark: SparkSession, events: list[Event], directory: Path) -> DataFrame:
     """The events as Spark gets them: in Arrow batches, by way of a file."""
-    recorder = Recorder()
+    recorder = EventRecorder()
     for event in events:
         recorder.add(event)
-    pq.write_table(pa.Table.from_batches(recorder.batches(), SCHEMA), directory / "events.parquet")
+    pq.write_table(pa.Table.from_batches(recorder.take(), SCHEMA), directory / "events.parquet")
     return spark.read.parquet(str(directory / "events.parquet"))
 
 

@@ -8,8 +8,8 @@ import pytest
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.embedded_cluster import embedded_cluster
 from fakebroker.replay.script.script import Act
-from fakebroker.replay.spark.memory import timeline_of
-from fakebroker.replay.workload.timeline import OVER, happening
+from fakebroker.replay.spark.simulation_tasks import timeline_of
+from fakebroker.replay.workload.timeline import OVER, performing
 from fakebroker.replay.workload.workload import Cluster
 from tests.replay.simulated import Row, played, script, world
 
@@ -21,14 +21,14 @@ HERE, OTHER = [name for name in map("g{}".format, range(500)) if partition_for(n
 def test_events_that_are_still_to_come_in_the_end_are_told() -> None:
     first, second, third = ({"at_s": at_s, "do": "clear_faults"} for at_s in (1, 2, 3))
     is_done = threading.Event()
-    with happening([third, second, first], lambda: 1_500.0, lambda event: is_done.set()) as timeline:
+    with performing([third, second, first], lambda: 1_500.0, lambda event: is_done.set()) as timeline:
         assert is_done.wait(TIMEOUT_S)
-    assert timeline.told([None]) == [
+    assert timeline.with_outcomes([None]) == [
         {"at_s": 1.5, "do": "clear_faults", "done": True, "why": None},
         {"at_s": 2, "do": "clear_faults", "done": False, "why": OVER},
         {"at_s": 3, "do": "clear_faults", "done": False, "why": OVER},
     ]
-    assert [event["why"] for event in timeline.told([])] == ["no word from the cluster", OVER, OVER]
+    assert [event["why"] for event in timeline.with_outcomes([])] == ["no word from the cluster", OVER, OVER]
 
 
 def test_an_embedded_cluster_tells_what_came_of_events(tmp_path: Path) -> None:

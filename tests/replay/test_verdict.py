@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.replay.verify.verdict import SOMEBODY, events_done, expectations, judge, with_somebody
-from fakebroker.replay.workload.workload import Expectation
+from fakebroker.replay.workload.expectations import Expectation
 from tests.replay.made_up import HEALTHY, PARTITIONS, beat, frame, lost, scripts
 
 SUMMARY: dict[str, Any] = {

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from fakebroker.cluster.command_types import FailoverOptions
+from fakebroker.cluster.events import EVENTS
 from fakebroker.errors import ConfigError
 from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import FAILOVERS, Cluster, Pacing, load_workload
-from fakebroker.server.events import EVENTS
-from fakebroker.server.fake_cluster import FailoverOptions, FakeCluster
+from fakebroker.server.fake_cluster import FakeCluster
 from tests.replay.wrong_workloads import LEAST, WRONG
 
 WORKLOADS = sorted(Path("scenarios/workloads").glob("*.toml"))
@@ -137,7 +138,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     shops, tills = workload.groups
     assert shops.members == Sizes(zipf=1.2, max=50)
     assert shops.arrival == Arrival(at_s=1, bursts=3, every_s=2, by="group")
-    assert (shops.arrived_s, shops.most_members, tills.most_members, tills.member_count) == (5, 50, 5, 2)
+    assert (shops.arrived_s, shops.max_members, tills.max_members, tills.member_count) == (5, 50, 5, 2)
     assert shops.behaviors == {
         "leave": Leave(share=0.1, at_s=(10, 20), return_after_s=3),
         "crash": Crash(share=0.1, at_s=10),

@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from fakebroker import FakeCluster
+from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -17,7 +18,6 @@ from fakebroker.protocol.messages.join_group import (
     JoinGroupResponse,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from fakebroker.server.views import BrokerView
 from tests.server.wire import TIMEOUT_S, Wire, until
 
 RANGE = [JoinGroupRequestProtocol(name="range", metadata=b"")]

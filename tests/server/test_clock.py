@@ -262,7 +262,7 @@ def test_who_only_looks_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
             connection = await async_stable(cluster, nursery)
             await trio.testing.wait_all_tasks_blocked()
             with monkeypatch.context() as patch:
-                patch.setattr(cluster._reactor, "_turn", lambda: turns.append("turn"))
+                patch.setattr(cluster._server.reactor, "_turn", lambda: turns.append("turn"))
                 assert cluster.group("g").state == "Stable"
                 await trio.testing.wait_all_tasks_blocked()
             assert turns == []

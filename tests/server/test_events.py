@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fakebroker import Broker, ConfigError, FakeCluster
+from fakebroker.cluster.events import EVENTS, checked, event_of, perform
 from fakebroker.errors import ErrorCode
-from fakebroker.server.events import EVENTS, checked, event_of, perform
 
 
 def test_every_event_is_a_method_with_a_docstring() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from fakebroker import ConfigError, FakeCluster
+from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.cluster.seed import GroupSeed
 from fakebroker.cluster.topics import Topic
 from fakebroker.coordinator.group.invariants import check
@@ -12,7 +13,6 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from fakebroker.server.views import GroupView
 from tests.cluster.harness import batch
 from tests.coordinator.driver import result_of
 from tests.server.test_fake_cluster import stable_group

@@ -7,11 +7,11 @@ import pytest
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.inspect.timeline import Timeline, short_names
+from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from fakebroker.server.views import BrokerView
 from tests.server.test_fake_cluster import stable_group
 from tests.server.test_reactor import join
 from tests.server.wire import Wire, until

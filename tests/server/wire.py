@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from fakebroker import FakeCluster
+from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.frames import read_response, request_frame
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message
-from fakebroker.server.views import BrokerView
 
 M = TypeVar("M", bound=Message)
 

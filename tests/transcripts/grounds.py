@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.command_types import FailoverOptions
+from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.events import perform
+from fakebroker.cluster.inspect.views import BrokerView, GroupView
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
-from fakebroker.server.events import perform
-from fakebroker.server.fake_cluster import FailoverOptions, FakeCluster
-from fakebroker.server.views import BrokerView, GroupView
-from tests.cluster.harness import Harness, response
+from fakebroker.server.fake_cluster import FakeCluster
+from tests.cluster.harness import Harness, HarnessEnvironment, response
 from tests.server.wire import Wire, until
 from tests.transcripts.language import Transcript
 
@@ -90,17 +92,6 @@ class CoreExchange:
         return not self.call.broker.up
 
 
-class CoreClock(ManualClock):
-    """The virtual time of a core."""
-
-    def __init__(self, harness: Harness) -> None:
-        super().__init__()
-        self._harness = harness
-
-    def now_ms(self) -> float:
-        return self._harness.now_ms
-
-
 class Core:
     """The pure core in virtual time, without sockets and threads."""
 
@@ -114,10 +105,8 @@ class Core:
         )
         self._cluster = self._harness.cluster
         self._controller = self._cluster.controller
-        # Never entered: what does not need a socket can be done to a cluster that does not run.
-        self._idle = FakeCluster(seed=1)
-        self._idle.cluster = self._cluster
-        self._idle.clock = CoreClock(self._harness)
+        environment = HarnessEnvironment(self._harness)
+        self._commands = ClusterCommands(self._cluster, environment, new_cluster=lambda: self._cluster)
 
     def brokers(self) -> tuple[BrokerView, ...]:
         return tuple(BrokerView.of(broker) for broker in self._cluster.brokers.values())
@@ -156,7 +145,7 @@ class Core:
         self._cluster.delete_named_topic(name)
 
     def perform(self, event: Mapping[str, Any]) -> None:
-        perform(self._idle, event)
+        perform(self._commands, event)
         self._harness.advance(0)
 
     def group(self, group_id: str) -> GroupView:

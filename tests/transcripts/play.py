@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from fakebroker.cluster.command_types import FailoverOptions
+from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.schema import Message
-from fakebroker.server.fake_cluster import FailoverOptions
-from fakebroker.server.views import BrokerView
 from tests.transcripts.cast import Cast, Member
 from tests.transcripts.grounds import Exchange, Ground
 from tests.transcripts.language import Step, Transcript, TranscriptError, duration_ms, each_of

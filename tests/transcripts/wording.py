@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -22,7 +23,6 @@ from fakebroker.protocol.messages.offset_fetch import (
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from fakebroker.protocol.schema import Message
-from fakebroker.server.views import GroupView
 from tests.transcripts.cast import Cast, Member
 
 _NOT_ASKED = -(2**31)

@@ -1,7 +1,7 @@
 """Changes of configs, for AlterConfigs and IncrementalAlterConfigs: checks in Kafka's order, and the change itself.
 
 The broker checks first (ConfigAdminManager.preprocess), then the controller (ConfigurationControlManager). Each
-resource is changed as a whole or not at all, whatever the results of the others.
+resource is changed as a whole or not at all, independently of the others.
 """
 
 from collections import Counter

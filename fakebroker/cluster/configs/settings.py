@@ -135,3 +135,10 @@ def _number(name: str, value: object) -> int:
         return int(str(value))
     except ValueError:
         raise ConfigError(f"{name}={value!r}: expected a whole number") from None
+
+
+DEFAULT_CONFIG: Mapping[str, object] = {"group.initial.rebalance.delay.ms": 0}
+"""Defaults of clusters in tests that differ from Kafka's: the first member does not wait for others."""
+
+KAFKA_DEFAULTS: Mapping[str, object] = {name: SETTINGS[name].default for name in DEFAULT_CONFIG}
+"""Kafka's defaults of the same settings, for clusters in a process of their own or in a replay."""

@@ -271,7 +271,7 @@ def fetched_parts(call: Call, topic_name: TopicName) -> list[Part]:
     """Return the partitions that a Fetch asks for, those of its fetch session included (KIP-227)."""
     return [
         {"topic": topic or topic_name(topic_id), "partition": index}
-        for topic, topic_id, index in call.broker.fetch_sessions.asked(call.request)
+        for topic, topic_id, index in call.broker.fetch_sessions.requested(call.request)
     ]
 
 
@@ -280,7 +280,7 @@ def _add_omitted_partitions(error: InjectedError, response: FetchResponse, call:
     present = {
         (each.topic, each.topic_id, data.partition_index) for each in response.responses for data in each.partitions
     }
-    keys = call.broker.fetch_sessions.asked(call.request)
+    keys = call.broker.fetch_sessions.requested(call.request)
     for (topic, topic_id, index), part in zip(keys, fetched_parts(call, error.topic_name), strict=True):
         if error.covers(part) and (topic, topic_id, index) not in present:
             data = error_struct(error, PartitionData, index)

@@ -1,7 +1,6 @@
-"""What time alone will bring about in a cluster.
+"""Pending deadlines of a cluster: everything that the brokers' time alone will bring about.
 
-Knows where the parts of a cluster keep their timers; changes none of them. What Fetch requests wait for is not here:
-clients' time is not the brokers'.
+The waits of Fetch requests are not included: they go by the clients' time.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,27 +31,27 @@ DeadlineKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """Something that will happen unless something else happens before.
+    """An event that will happen at a time unless another event prevents it.
 
     Attributes:
-        at_ms: When, in the brokers' time: milliseconds since the Unix epoch.
-        in_s: How many seconds of the brokers' time are left until then.
+        at_ms: The time by the brokers' clock, in milliseconds since the Unix epoch.
+        in_s: Seconds until then, by the brokers' clock.
         kind: What happens.
-            load: A coordinator is done with reading its log, or fails to.
-            stale_lookup: FindCoordinator no longer names the old coordinator.
-            session: A member is removed, for it has sent no heartbeat; or a new one, for it has waited for too long.
-            pending_member: A member id is forgotten that was told with MEMBER_ID_REQUIRED and has not joined.
-            initial_delay: The first round of a group ends, or goes on for members that keep coming.
-            join: The join phase ends; who has not joined is removed.
-            sync: Who has not sent its SyncGroup is removed.
-            expected: Joins that wait for instances that are expected do so no longer; or, while none waits, an instance
-                is not expected any more (KAFKA-8397).
-            offsets_expiry: A coordinator looks for offsets and groups that nobody has needed for too long.
-            late_answer: An answer comes that a test has delayed. Of those that wait for the same reason the next one.
-        node_id: The broker where it happens; of a stale look-up the one that is named. Not told of a late answer.
-        group_id: The group, if it is one group's.
-        member_ids: Whom it waits for. Of an initial delay nobody, if all members are in.
-        partition: The partition of __consumer_offsets, if it is one partition's.
+            load: A coordinator finishes reading its log, or fails to.
+            stale_lookup: FindCoordinator stops returning the old coordinator.
+            session: A member is removed because it has sent no heartbeat; or a new one, because it has waited too long.
+            pending_member: A member id returned with MEMBER_ID_REQUIRED is removed because no join has used it.
+            initial_delay: The first rebalance of a group completes, or is extended while members keep joining.
+            join: The join phase ends; members that have not joined are removed.
+            sync: Members that have not sent a SyncGroup are removed.
+            expected: Joins stop waiting for expected instances; or, if none waits, an instance is no longer expected
+                (KAFKA-8397).
+            offsets_expiry: A coordinator checks for expired offsets and groups.
+            late_answer: A delayed response is sent; only the next one of those delayed for the same reason.
+        node_id: The broker where it happens; for a stale lookup the broker returned. None for late answers.
+        group_id: The group, if it affects one group.
+        member_ids: The members that the deadline is for. Empty for an initial delay if all members have joined.
+        partition: The partition of __consumer_offsets, if it affects one partition.
     """
 
     at_ms: float
@@ -65,7 +64,7 @@ class Deadline:
 
 
 def pending_deadlines(cluster: "Cluster", now_ms: float) -> list[Deadline]:
-    """All that is pending, the earliest first; what is due at the same time is in the order of `SOURCES`."""
+    """Return all pending deadlines, earliest first; those of the same time are in the order of `SOURCES`."""
     found = [
         replace(deadline, in_s=max(0.0, (deadline.at_ms - now_ms) / 1000))
         for source in SOURCES
@@ -74,7 +73,7 @@ def pending_deadlines(cluster: "Cluster", now_ms: float) -> list[Deadline]:
     return sorted(found, key=lambda deadline: deadline.at_ms)
 
 
-# Sources: what has deadlines
+# Sources of deadlines
 
 
 def _loads(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
@@ -121,7 +120,7 @@ def _timers_of(group: Group) -> Iterator[tuple[DeadlineKind, float, tuple[str, .
 
 
 def _outlives_its_session(group: Group, member: Member) -> bool:
-    """Whether the end of its session changes nothing: it is owed an answer (`rebalance.expire_session`)."""
+    """Whether the end of its session has no effect, as a response to it is pending (`rebalance.expire_session`)."""
     is_parked = member.member_id in group.parked_joins or member.member_id in group.parked_syncs
     return group.is_sync_held(member.member_id) or (is_parked and not member.is_new)
 
@@ -147,4 +146,4 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _expiry_looks,
     _late_answers,
 )
-"""Which parts of a cluster have deadlines; another part that gets some gets a function here."""
+"""The parts of a cluster that have deadlines: a function for each."""

@@ -1,4 +1,4 @@
-"""Which requests of a journal are meant: filters by plain values, checked before they are used. Reads no journal."""
+"""Filters on the requests of a journal, validated before they are used."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
@@ -9,15 +9,15 @@ from fakebroker.protocol.registry import API_BY_NAME
 
 
 class Filters(TypedDict, total=False):
-    """Which requests are meant, beside their API and client: those that are all of this.
+    """Filters besides the API and the client id; a request must match all of them.
 
     Attributes:
-        group: They name this group.
-        member: They name this member id, or a JoinGroup was given it.
-        broker: They were sent to the broker with this node id.
-        connection: They came on the connection with this number.
-        error: Their response tells this error somewhere, by Kafka's name; "NONE": it tells none.
-        since: They came at this time or later: milliseconds since the epoch, by the brokers' clock.
+        group: The request names this group.
+        member: The request names this member id, or it is a JoinGroup whose response does.
+        broker: The request was sent to the broker with this node id.
+        connection: The request came on the connection with this number.
+        error: The response contains this error, by Kafka's name; "NONE": it contains none.
+        since: The request came at this time or later: milliseconds since the epoch, by the brokers' clock.
     """
 
     group: str
@@ -29,13 +29,13 @@ class Filters(TypedDict, total=False):
 
 
 class StepFilters(Filters, total=False):
-    """Which requests are meant, beside their API; `client_id` is what the client calls itself."""
+    """Filters besides the API."""
 
     client_id: str
 
 
 Step = str | tuple[str, StepFilters]
-"""One step of an order: the name of an API, or that and which of its requests are meant."""
+"""One step of `assert_order`: the name of an API, or a pair of it and filters."""
 
 _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
     "client_id": lambda call, client_id: call.client_id == client_id,
@@ -49,12 +49,12 @@ _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
 
 
 def matcher(api: str | None, filters: Mapping[str, object], node_ids: Iterable[int]) -> Callable[[Call], bool]:
-    """What tells whether a request is meant.
+    """Return a function that tests whether a request matches.
 
     Args:
         api: The API by name; None is any.
-        filters: What else holds; None is any.
-        node_ids: The brokers that there are, or were.
+        filters: The other filters by name; None is any.
+        node_ids: The brokers that exist, or did.
 
     Raises:
         ConfigError: There is no such API, broker, error or filter.
@@ -75,10 +75,10 @@ def matcher(api: str | None, filters: Mapping[str, object], node_ids: Iterable[i
 
 
 def pair(step: Step) -> tuple[str, StepFilters]:
-    """A step as the name of an API, and what else holds.
+    """Return a step as the name of an API and filters.
 
     Raises:
-        ConfigError: It is no step.
+        ConfigError: It is malformed.
     """
     if isinstance(step, str):
         return step, {}
@@ -88,7 +88,7 @@ def pair(step: Step) -> tuple[str, StepFilters]:
 
 
 def described(api: str | None, filters: Mapping[str, object]) -> str:
-    """Which requests are meant, in words."""
+    """Describe filters in words."""
     named = ", ".join(f"{name}={value!r}" for name, value in filters.items() if value is not None)
     return (api or "request") + (f" with {named}" if named else "")
 

@@ -1,4 +1,4 @@
-"""Requests as the lines of a table, for a person whose test has failed. Judges nothing."""
+"""Requests as a table in text, for failed assertions and reports."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,15 +11,15 @@ _HEAD = ("", "#", "api", "client", "connection", "broker", "error", "came", "ans
 _GAP = "  ..."
 
 Numbered = tuple[int, Call]
-"""A call and its number: the first that came has 1."""
+"""A call and its sequence number, which starts at 1."""
 
 
 def table(calls: Sequence[Numbered], marks: Mapping[int, str]) -> str:
-    """The calls that are marked, with their neighbors.
+    """Return a table of marked calls and their neighbors.
 
     Args:
-        calls: The calls to choose from, with their numbers.
-        marks: What stands in front of some of them, by their index in `calls`.
+        calls: All calls, with their numbers.
+        marks: Marks in the first column, by index in `calls`.
     """
     shown = sorted({near for index in marks for near in range(index - NEIGHBORS, index + NEIGHBORS + 1)})
     shown = [index for index in shown if 0 <= index < len(calls)]
@@ -28,7 +28,7 @@ def table(calls: Sequence[Numbered], marks: Mapping[int, str]) -> str:
 
 
 def tail(calls: Sequence[Numbered], count: int) -> str:
-    """The last so many calls."""
+    """Return a table of the last `count` calls."""
     return "\n".join(_lines(calls, range(max(0, len(calls) - count), len(calls)), {}))
 
 

@@ -1,4 +1,4 @@
-"""The timeline of one group: its moments as data, and as a picture in text. Taken at one moment; knows no cluster."""
+"""The timeline of one group: its transitions as data, drawn as text, and as SVG."""
 
 import re
 import textwrap
@@ -26,11 +26,11 @@ _NAME_LENGTHS = (0, 5, 9, 37)
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What a group went through, as far as it is remembered.
+    """The history of a group, as far as it is kept.
 
     Attributes:
-        moments: Oldest first: each change of its state, and of its members alone.
-        taken_ms: When this was taken, by the brokers' clock.
+        moments: Changes of its state and of its members, oldest first.
+        taken_ms: When this was taken, by the brokers' clock, in milliseconds since the Unix epoch.
     """
 
     group_id: str
@@ -43,7 +43,7 @@ class Timeline:
         return tuple(moment for moment in self.moments if moment.is_transition)
 
     def text(self) -> str:
-        """A picture in text of 100 columns at most, a row for each moment; times are in seconds since the first."""
+        """Draw the timeline as text, at most 100 columns, a row per moment; times are seconds since the first."""
         if not self.moments:
             return f"group {self.group_id}: nothing has happened to it"
         start_ms = self.moments[0].at_ms
@@ -64,14 +64,14 @@ class Timeline:
         return self.text()
 
     def svg(self) -> str:
-        """An SVG picture: the state as a band, a row for each member. Times are not to scale, zombies are left out."""
+        """Draw the timeline as SVG: the state as a band, a row per member. Not to scale; zombies are omitted."""
         moments = without_zombies(self.moments)
         names = names_in(moments)
         return draw(self.group_id, moments, self.taken_ms, names, [with_names(each.cause, names) for each in moments])
 
 
 def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
-    """Only what befell the group at its coordinator: at an old one, which does not know, it may go on for a time."""
+    """Return only the moments of a group at its coordinator, without those at a zombie."""
     served: list[Moment] = []
     coordinator_id: int | None = None
     for moment in moments:
@@ -83,14 +83,14 @@ def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
 
 
 def _row(moment: Moment, seconds: float, cause: str, names: Mapping[str, str]) -> Iterator[str]:
-    """The lines of one moment; only the first has more than what had no room in it."""
+    """Yield the lines of one moment; those after the first have only the text that did not fit."""
     changes = [
         sign + names[member_id]
         for sign, ids in (("+", moment.joined), ("*", moment.rejoined), ("-", moment.left))
         for member_id in ids
     ]
     more = [f"and {len(changes) - _MOST_CHANGES} more"] if len(changes) > _MOST_CHANGES else []
-    # Lines are broken between names alone, as no other space is one to the wrapping.
+    # Lines are broken between names only: other spaces become non-breaking.
     unbroken = [change.replace(" ", "\N{NO-BREAK SPACE}") for change in (*changes[:_MOST_CHANGES], *more)]
     in_out = _wrapped(" ".join(unbroken), _IN_OUT_WIDTH)
     time, state = f"{seconds:9.3f}", _arrow(moment.state_from, moment.state_to)
@@ -109,7 +109,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _arrow(before: str, after: str, mark: str = "") -> str:
-    """The states' initials, each in its lane, and an arrow from one to the other."""
+    """Draw an arrow between two states, with their initials, each in its lane."""
     start, end = 2 * _LANES.index(before), 2 * _LANES.index(after)
     lanes = [" "] * (2 * len(_LANES) - 1)
     for between in range(min(start, end) + 1, max(start, end)):
@@ -125,12 +125,12 @@ def _arrow(before: str, after: str, mark: str = "") -> str:
 
 
 def names_in(moments: Iterable[Moment]) -> dict[str, str]:
-    """A name for each member that some moments tell of."""
+    """Return a short name for each member in some moments."""
     return short_names(member_id for moment in moments for member_id in (*moment.members, *moment.left))
 
 
 def short_names(member_ids: Iterable[str]) -> dict[str, str]:
-    """A name for each member id: what stands before its UUID, and only so much of that as tells them apart."""
+    """Return a short name for each member id: the part before its UUID, and as much of the UUID as is needed."""
     ids = list(dict.fromkeys(member_ids))
     for length in _NAME_LENGTHS:
         names = {member_id: _short(member_id, length) for member_id in ids}
@@ -151,7 +151,7 @@ def _uuid_start(member_id: str) -> int | None:
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
-    """The text with names in place of member ids."""
+    """Replace member ids in a text by names."""
     for member_id, name in names.items():
         text = text.replace(member_id, name)
     return text

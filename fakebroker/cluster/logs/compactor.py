@@ -33,8 +33,8 @@ class Compactor:
 
     Args:
         window_records: How many of the newest records are in the window, at least 1; up to `STEP_RECORDS` more may be.
-        window_bytes: The size, at least 1, at which the window is full even with fewer records. The newest batch is in
-            it whatever its size.
+        window_bytes: The size, at least 1, at which the window is full even with fewer records. The newest batch is
+            always in it.
     """
 
     __slots__ = (

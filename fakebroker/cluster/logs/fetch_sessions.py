@@ -165,7 +165,7 @@ class FetchSessions:
             return FetchContext(asked)
         return FullFetchContext(asked, self, uses_topic_ids=version >= 13)
 
-    def asked(self, request: FetchRequest) -> list[Key]:
+    def requested(self, request: FetchRequest) -> list[Key]:
         """Return the partitions that a request names, and the others of its session."""
         named = [
             (topic.topic, topic.topic_id, partition.partition)

@@ -96,8 +96,8 @@ class PartitionLog:
         before_read: Called before batches are read or truncated. A writer that postpones appends performs them here.
 
     Args:
-        retention_bytes: How many bytes to keep (Kafka's `retention.bytes`); -1 is all. The newest batch is kept
-            whatever its size.
+        retention_bytes: How many bytes to keep (Kafka's `retention.bytes`); -1 is all. The newest batch is
+            always kept.
         compactor: Compacts the log, which then keeps its start offset and has no retention.
     """
 

@@ -11,11 +11,15 @@ from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.command_types import FailoverOptions, FaultOptions, Hold
 from fakebroker.cluster.emulation import Broker, VersionCap
+from fakebroker.cluster.environment import Accept
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_filters import Filters
+from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.views import BrokerView, GroupView
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName
 from fakebroker.control.client.http import Http, NotThere
 from fakebroker.control.client.json_views import (
@@ -29,13 +33,7 @@ from fakebroker.control.client.json_views import (
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout
-from fakebroker.server.fake_cluster import FailoverOptions
-from fakebroker.server.faulting import FaultOptions
-from fakebroker.server.journal_files import restored_fault
-from fakebroker.server.journaling import JournalQueries, JournalView, parse_journal
-from fakebroker.server.network_faults import Accept
-from fakebroker.server.scripting import Hold
-from fakebroker.server.views import BrokerView, GroupView
+from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
 
 TIMEOUT_S = 10.0
 
@@ -104,7 +102,7 @@ def _check_about_fault(error: NotThere) -> None:
         raise error
 
 
-class Client(JournalQueries):
+class Client(JournalExport):
     """A cluster in another process.
 
     Methods that query requests (`requests`, `count`, `assert_order` and so on) fetch the whole journal each time and
@@ -203,7 +201,8 @@ class Client(JournalQueries):
         return text
 
     def journal_view(self) -> JournalView:
-        return parse_journal(self._http.text(f"{self._base}/journal.jsonl").splitlines(), f"{self.url}, journal")
+        lines = self._http.text(f"{self._base}/journal.jsonl").splitlines()
+        return parse_journal(lines, f"{self.url}, journal").journal_view()
 
     def _about(self, group_id: str, what: str) -> Any:
         """GET a path below a group's; None if the group is unknown."""

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
 from fakebroker.cluster.seed import GroupSeed, PartitionName
 from fakebroker.coordinator.group.history import Moment, Timer
 from fakebroker.errors import ErrorCode
-from fakebroker.server.views import BrokerView, GroupView, MemberView
 
 
 def group_path(group_id: str) -> str:

@@ -5,14 +5,13 @@ from typing import Any, TypedDict, Union
 import msgspec
 import trio
 
+from fakebroker.cluster.command_types import FaultHandle, Hold
+from fakebroker.cluster.events import EVENTS
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.control.clusters import DEFAULT, Clusters, Served
 from fakebroker.control.routes.operations import CLUSTER, V1, Arguments, arguments_of, operation
 from fakebroker.control.routes.views import ClockView, Overview, clock_view, overview
-from fakebroker.server.events import EVENTS
 from fakebroker.server.fake_cluster import FakeCluster
-from fakebroker.server.faulting import FaultHandle
-from fakebroker.server.scripting import Hold
 
 
 class ClusterRow(TypedDict):

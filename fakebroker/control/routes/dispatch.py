@@ -44,7 +44,7 @@ class Dispatcher:
         """The answer, if nobody else has to have a turn before; else None. To be called in a cluster's thread."""
         try:
             operation, subject, arguments = self._understood(ask)
-            if operation.is_async or not isinstance(subject, Served) or not subject.cluster.is_at_home:
+            if operation.is_async or not isinstance(subject, Served) or not subject.cluster.is_cluster_thread:
                 return None
             if operation.changes_nothing:
                 return _reply(ask, operation, operation.run(subject, **arguments))

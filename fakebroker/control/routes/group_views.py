@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from typing import TypedDict
 
+from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.timeline import short_names, with_names, without_zombies
+from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, view_group
 from fakebroker.control.clusters import Served
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.history import DEAD, Moment
-from fakebroker.server.explaining import explain
-from fakebroker.server.views import GroupView, MemberView, find_group, view_group
 
 _NAMED_AT_MOST = 3
 

@@ -7,6 +7,7 @@ from typing import Literal, TypedDict
 import msgspec
 
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.views import find_group
 from fakebroker.cluster.seed import GroupSeed
 from fakebroker.control.clusters import Served
 from fakebroker.control.problems import Problem, not_found
@@ -26,7 +27,6 @@ from fakebroker.control.routes.operations import CLUSTER, Arguments, arguments_o
 from fakebroker.coordinator.group.history import MAX_MOMENTS_OF_A_GROUP
 from fakebroker.errors import ErrorCode
 from fakebroker.server.fake_cluster import FakeCluster
-from fakebroker.server.views import find_group
 
 GROUP = f"{CLUSTER}/groups/{{group_id}}"
 

@@ -9,15 +9,14 @@ import trio
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.inspect.journal_filters import matcher
+from fakebroker.cluster.inspect.journal_queries import check_kept
 from fakebroker.control.clusters import Served
 from fakebroker.control.problems import Problem
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.group_views import GroupDetail, detail
 from fakebroker.control.routes.operations import CLUSTER, Arguments, Text, arguments_of, operation
-from fakebroker.server import journal_files
 from fakebroker.server.fake_cluster import FakeCluster
-from fakebroker.server.journal_files import plain
-from fakebroker.server.journaling import check_kept
+from fakebroker.server.journal_files import journal_lines, plain
 
 MAX_LISTED = 1_000
 MAX_WAIT_S = 60
@@ -124,12 +123,11 @@ def request_row(number: int, call: Call) -> RequestRow:
 
 @operation("GET", f"{CLUSTER}/journal.jsonl")
 async def export_journal(served: Served) -> Text:
-    """The journal as a file that `fakebroker.server.journaling.read_journal` reads: a JSON object a line."""
+    """The journal as a file that `fakebroker.read_journal` reads: a JSON object a line."""
     view = await served.look(served.cluster.journal_view)
     view.check_kept()
-    head = journal_files.Head(view.mode, view.dropped, view.node_ids)
     lines: list[str] = []
-    for line in journal_files.lines(head, view.calls):
+    for line in journal_lines(view):
         lines.append(line)
         if len(lines) % _LINES_AT_ONCE == 0:
             await trio.lowlevel.checkpoint()  # The brokers have a turn.

@@ -1,4 +1,4 @@
-"""How far a member has come in its partitions, at a steady rate. Knows positions and times; no member, no clock."""
+"""How far a member has consumed its partitions, at a steady rate. Does not depend on members or clocks."""
 
 from collections.abc import Iterable
 
@@ -10,10 +10,10 @@ Positions = dict[TopicPartition, int]
 
 
 class Consumption:
-    """What a member consumes: nothing happens record by record, positions move on when somebody wants to know them.
+    """Simulated consumption: nothing happens record by record, positions are computed when they are needed.
 
     Args:
-        per_s: By how many records the position of each partition moves on in a second.
+        per_s: By how many records the position of each partition advances in a second.
     """
 
     __slots__ = ("_began", "_is_stopped", "_per_ms")
@@ -29,15 +29,15 @@ class Consumption:
             for partition, position in positions.items():
                 self._began.setdefault(partition, (position, now_ms))
 
-    def move_on(self, positions: Positions, now_ms: float) -> None:
-        """Let the positions be what they are now."""
+    def advance(self, positions: Positions, now_ms: float) -> None:
+        """Update positions to the present."""
         for partition, (position, since_ms) in self._began.items():
             if partition in positions:
                 positions[partition] = position + int((now_ms - since_ms) * self._per_ms)
 
-    def move_on_in(self, commit: OffsetCommitRequest, positions: Positions, now_ms: float) -> None:
-        """The same, and let a commit that was made of them say so; the member may have given them up with it."""
-        self.move_on(positions, now_ms)
+    def advance_commit(self, commit: OffsetCommitRequest, positions: Positions, now_ms: float) -> None:
+        """Update positions and the offsets of a commit; the member may have given up the partitions with it."""
+        self.advance(positions, now_ms)
         for topic in commit.topics:
             for asked in topic.partitions:
                 began = self._began.get((topic.name, asked.partition_index))
@@ -45,18 +45,18 @@ class Consumption:
                     asked.committed_offset = began[0] + int((now_ms - began[1]) * self._per_ms)
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are not consumed any more."""
+        """Stop consuming some partitions."""
         for partition in partitions:
             self._began.pop(partition, None)
 
     def stop(self, positions: Positions, now_ms: float) -> None:
-        """Stay where it is."""
-        self.move_on(positions, now_ms)
+        """Stop consuming all partitions."""
+        self.advance(positions, now_ms)
         self._began.clear()
         self._is_stopped = True
 
     def resume(self, positions: Positions, now_ms: float) -> None:
-        """Go on from there."""
+        """Continue after `stop`."""
         if self._is_stopped:
             self._is_stopped = False
             self.begin(positions, now_ms)

@@ -1,6 +1,6 @@
-"""One row a request: what the members asked, when, of whom, and what came of it. Arrow batches of such rows.
+"""The rows of `events.parquet`: one request and its answer each, as a tuple, an Arrow schema and Spark's DDL.
 
-Knows nothing of Spark; the one thing both sides of a replay share.
+Shared by the playing and the reporting side of a replay. Does not depend on Spark.
 """
 
 from typing import NamedTuple
@@ -10,9 +10,7 @@ import pyarrow as pa
 from fakebroker.errors import ErrorCode
 
 ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED)
-"""What members meet in a healthy cluster: that a rebalance is on, and that they are to come back with the id given."""
-
-BATCH_ROWS = 16_384
+"""Answers of a healthy cluster: a rebalance is in progress, or the member is to join again with the id it was given."""
 
 OFFSET = pa.struct([pa.field("partition", pa.string()), pa.field("offset", pa.int64())])
 FOUND = pa.struct(
@@ -64,7 +62,7 @@ _SPARK_TYPES = {
 }
 
 DDL = ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in SCHEMA)
-"""The same schema in Spark's words."""
+"""The same schema for Spark."""
 
 
 class Event(NamedTuple):
@@ -123,29 +121,3 @@ class Event(NamedTuple):
     members: int | None = None
     offsets: list[tuple[str, int]] | None = None
     found: list[tuple[str, int, int, bool]] | None = None
-
-
-class Recorder:
-    """Takes events and packs them into Arrow batches as it goes."""
-
-    def __init__(self) -> None:
-        self._rows: list[Event] = []
-        self._full: list[pa.RecordBatch] = []
-
-    def add(self, event: Event) -> None:
-        self._rows.append(event)
-        if len(self._rows) == BATCH_ROWS:
-            self._pack()
-
-    def batches(self) -> list[pa.RecordBatch]:
-        """All that was recorded, in order."""
-        if self._rows:
-            self._pack()
-        return self._full
-
-    def _pack(self) -> None:
-        columns = [
-            pa.array(column, field.type) for column, field in zip(zip(*self._rows, strict=True), SCHEMA, strict=True)
-        ]
-        self._full.append(pa.record_batch(columns, schema=SCHEMA))
-        self._rows = []

@@ -14,7 +14,7 @@ from fakebroker.replay.report.numbers import summary_of
 from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
 from fakebroker.replay.report.states import create_states, drop_states
-from fakebroker.replay.spark.tuning import as_for, settings
+from fakebroker.replay.spark.query_settings import settings_for_rows, temporary_settings
 
 SLOWEST_GROUPS = 10
 _ACCURACY = 10_000
@@ -145,7 +145,7 @@ def summarize(spark: SparkSession, events: DataFrame, members: DataFrame, offset
         members: Rows as in `script.Script`.
         offsets_partitions: How many partitions `__consumer_offsets` has.
     """
-    with settings(spark, as_for(events)):
+    with temporary_settings(spark, settings_for_rows(events)):
         return _summarized(spark, events, members, offsets_partitions)
 
 

@@ -1,22 +1,58 @@
-"""What members of a population do and when, as expressions of Spark SQL.
+"""What the members of a population do and when, drawn at random, as expressions of Spark SQL.
 
 Each row has `group`, `member`, `size` (members of the group to begin with) and `index` (of the member; from `size` on
-for those who come later).
+for members by which the group grows later).
 """
 
 from pyspark.sql import Column, functions as f
 
-from fakebroker.replay.script.choices import Choices
 from fakebroker.replay.workload.behavior import Behavior, Grow, Restart
 from fakebroker.replay.workload.checks import LEAVING
 from fakebroker.replay.workload.population import Groups
+from fakebroker.replay.workload.table import Span, ends
 from fakebroker.replay.workload.workload import Workload
 
 _NO_ACTS = "cast(array() as array<struct<at_ms: double, deed: string, for_ms: double>>)"
 
+_STEPS = 1 << 53
+"""How many numbers of [0, 1) may be drawn: as many as doubles can distinguish."""
 
-def acts_of(population: Groups, workload: Workload, choose: Choices) -> Column:
-    """All acts of the member of a row, in the order of their times."""
+
+class RandomChoices:
+    """Random numbers in Spark SQL that repeat with their seed: hashes of the seed, the choice, and the row it is for.
+
+    Args:
+        seed: Of all choices.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = str(seed)
+
+    def share(self, choice: str, *row: Column) -> Column:
+        """Return a uniform number in [0, 1)."""
+        return f.pmod(f.xxhash64(f.lit(self._seed), f.lit(choice), *row), f.lit(_STEPS)) / f.lit(float(_STEPS))
+
+    def of_group(self, choice: str) -> Column:
+        """Return the number of the row's group."""
+        return self.share(choice, f.col("group"))
+
+    def of_member(self, choice: str) -> Column:
+        """Return the number of the row's member."""
+        return self.share(choice, f.col("group"), f.col("member"))
+
+    def within_ms(self, span: Span, drawn: Column) -> Column:
+        """Return a time of a span of seconds, in milliseconds.
+
+        Args:
+            span: Seconds.
+            drawn: Chooses the time: a number in [0, 1).
+        """
+        fewest, most = ends(span)
+        return f.lit(1000.0 * fewest) + drawn * (1000.0 * (most - fewest))
+
+
+def acts_of(population: Groups, workload: Workload, choose: RandomChoices) -> Column:
+    """Return the acts of the row's member, ordered by time."""
     to_begin_with = [_act(_arrival_ms(population, choose), "start"), *_behaviors(population, choose)]
     if population.restart:
         to_begin_with.append(_restart(population.restart, choose))
@@ -28,57 +64,57 @@ def acts_of(population: Groups, workload: Workload, choose: Choices) -> Column:
     return f.array_sort(f.concat(acts, _act(end_ms, "leave")))
 
 
-def is_static(population: Groups, choose: Choices) -> Column:
-    """Whether the member of a row has an instance id."""
+def is_static(population: Groups, choose: RandomChoices) -> Column:
+    """Return whether the row's member has an instance id."""
     drawn = choose.of_member("static") < population.static
     if population.grow is None:
         return drawn
     return f.when(f.col("index") < f.col("size"), drawn).otherwise(f.lit(population.grow.how == "static"))
 
 
-def _act(at_ms: Column, deed: str, for_ms: Column | None = None) -> Column:
-    """One act, as an array."""
+def _act(at_ms: Column, action: str, for_ms: Column | None = None) -> Column:
+    """Return an array of one act."""
     lasting_ms = f.lit(0.0) if for_ms is None else f.round(for_ms, 3)
-    return f.array(f.struct(f.round(at_ms, 3).alias("at_ms"), f.lit(deed).alias("deed"), lasting_ms.alias("for_ms")))
+    return f.array(f.struct(f.round(at_ms, 3).alias("at_ms"), f.lit(action).alias("deed"), lasting_ms.alias("for_ms")))
 
 
-def _arrival_ms(population: Groups, choose: Choices) -> Column:
+def _arrival_ms(population: Groups, choose: RandomChoices) -> Column:
     arrival = population.arrival
     drawn = choose.of_group("arrival") if arrival.by == "group" else choose.of_member("arrival")
     if arrival.bursts and arrival.every_s:
         return f.lit(1000.0 * arrival.at_s) + f.floor(drawn * arrival.bursts) * (1000.0 * arrival.every_s)
-    # The moments of a Poisson process, given how many there are, are drawn evenly and independently.
+    # Given their number, the times of a Poisson process are uniform and independent.
     spread_s = arrival.spread_s(population.member_count, population.group_count)
     return choose.within_ms((arrival.at_s, arrival.at_s + spread_s), drawn)
 
 
-def _behaviors(population: Groups, choose: Choices) -> list[Column]:
-    """What shares of the members do; one number drawn decides, so that nobody is in two of them."""
+def _behaviors(population: Groups, choose: RandomChoices) -> list[Column]:
+    """Return the acts of the behaviors; one number is drawn for all, so that no member has two of them."""
     drawn, begins, acts = choose.of_member("behavior"), 0.0, []
-    for deed, behavior in population.behaviors.items():
+    for action, behavior in population.behaviors.items():
         is_one = (drawn >= begins) & (drawn < begins + behavior.share)
-        acts.append(f.when(is_one, _behavior(deed, behavior, choose)).otherwise(f.expr(_NO_ACTS)))
+        acts.append(f.when(is_one, _behavior(action, behavior, choose)).otherwise(f.expr(_NO_ACTS)))
         begins += behavior.share
     return acts
 
 
-def _behavior(deed: str, behavior: Behavior, choose: Choices) -> Column:
-    at_ms = choose.within_ms(behavior.at_s, choose.of_member(f"{deed} at"))
+def _behavior(action: str, behavior: Behavior, choose: RandomChoices) -> Column:
+    at_ms = choose.within_ms(behavior.at_s, choose.of_member(f"{action} at"))
     if (for_s := getattr(behavior, "for_s", None)) is not None:
-        return _act(at_ms, deed, choose.within_ms(for_s, choose.of_member(f"{deed} for")))
+        return _act(at_ms, action, choose.within_ms(for_s, choose.of_member(f"{action} for")))
     if (return_after_s := getattr(behavior, "return_after_s", None)) is None:
-        return _act(at_ms, deed)
-    return_ms = at_ms + choose.within_ms(return_after_s, choose.of_member(f"{deed} return"))
-    return f.concat(_act(at_ms, deed), _act(return_ms, "start"))
+        return _act(at_ms, action)
+    return_ms = at_ms + choose.within_ms(return_after_s, choose.of_member(f"{action} return"))
+    return f.concat(_act(at_ms, action), _act(return_ms, "start"))
 
 
-def _restart(restart: Restart, choose: Choices) -> Column:
+def _restart(restart: Restart, choose: RandomChoices) -> Column:
     first_ms = choose.within_ms(restart.at_s, choose.of_group("restart at"))
     at_ms = first_ms + f.col("index") * (1000.0 * restart.every_s)
     return_ms = at_ms + choose.within_ms(restart.return_after_s, choose.of_member("restart return"))
     return f.concat(_act(at_ms, "leave"), _act(return_ms, "start"))
 
 
-def _grown_ms(grow: Grow, choose: Choices) -> Column:
+def _grown_ms(grow: Grow, choose: RandomChoices) -> Column:
     first_ms = choose.within_ms(grow.at_s, choose.of_group("grow at"))
     return first_ms + (f.col("index") - f.col("size")) * (1000.0 * grow.every_s)

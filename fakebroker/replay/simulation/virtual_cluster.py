@@ -1,37 +1,37 @@
-"""A fake cluster without sockets, in a time that somebody else sets. The same events happen to it as to a served one.
+"""A cluster without sockets, in virtual time. The same commands work on it as on one over TCP.
 
-Knows no members; of connections only that those to a broker are cut.
+Does not depend on members; of connections it knows only that those to a broker are closed.
 """
 
+import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar, cast
 
 from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
+from fakebroker.cluster.emulation import Broker, emulated_releases
+from fakebroker.cluster.environment import NetworkConditions, random_uuids
+from fakebroker.cluster.events import perform
+from fakebroker.cluster.journal import NoJournal
 from fakebroker.cluster.topics import Partition
-from fakebroker.coordinator.group.history import ChangedGroup, History
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
-from fakebroker.replay.simulation.late_log import PostponedAppends
+from fakebroker.replay.simulation.postponed_appends import PostponedAppends
 from fakebroker.replay.workload.timeline import Outcome
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
-from fakebroker.server.clock import RealClock
-from fakebroker.server.events import perform
-from fakebroker.server.fake_cluster import FakeCluster
+
+T = TypeVar("T")
 
 HOST = "memory"
-"""In place of the name of a machine; a broker's port is its node id."""
-
-
-class _NoHistory(History):
-    """Keeps nothing: nobody looks at the timelines of a million groups."""
-
-    def record(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
-        group.change.clear()
+"""Host name of all brokers; a broker's port is its node id."""
 
 
 class VirtualClock:
-    """A time that is set.
+    """Virtual time.
 
     Attributes:
         moment_ms: The time.
@@ -40,62 +40,96 @@ class VirtualClock:
     def __init__(self, start_ms: float) -> None:
         self.moment_ms = start_ms
 
-    @property
-    def wire(self) -> RealClock:
-        """Nobody waits on a wire here."""
-        return RealClock()
-
     def now_ms(self) -> float:
         return self.moment_ms
 
-    def seconds_until(self, deadline_ms: float | None) -> float:
-        """Nobody waits here, so nobody asks."""
-        return 0.0
+
+class VirtualEnvironment:
+    """The `fakebroker.cluster.environment.Environment` of a cluster in virtual time.
+
+    Args:
+        clock: The time.
+        disconnect: Called with each broker whose connections are closed.
+
+    Attributes:
+        skips_steps: Whether commands only validate their arguments.
+    """
+
+    def __init__(self, clock: VirtualClock, disconnect: Callable[[BrokerNode], None]) -> None:
+        self.skips_steps = False
+        self._clock = clock
+        self._disconnect = disconnect
+
+    def run(self, step: Callable[[], T]) -> T:
+        return cast(T, None) if self.skips_steps else step()
+
+    def now_ms(self) -> float:
+        return self._clock.moment_ms
 
     def advance(self, seconds: float) -> None:
         raise ConfigError("advance: the time of a cluster in memory runs by itself")
 
+    def open_listener(self, broker: BrokerNode) -> None:
+        broker.host, broker.port = HOST, broker.node_id
 
-class VirtualCluster(FakeCluster):
-    """A cluster in virtual time.
+    def close_listener(self, broker: BrokerNode, *, keep_port: bool) -> None:
+        self._disconnect(broker)
+
+    def network_conditions(self, broker: BrokerNode) -> NetworkConditions:
+        return NetworkConditions()
+
+    def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
+        """Ignored: there is no network."""
+
+    def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class VirtualCluster:
+    """A cluster in virtual time, as a workload describes it. It keeps no journal and no history.
 
     Args:
-        settings: What the workload says of it.
+        settings: The cluster's settings.
         topics: Names and partition counts.
-        seed: Makes its ids repeat.
-        clock: Its time.
-        cut: Is told of each broker whose connections are cut.
+        seed: Seed of its ids.
+        environment: Where it runs.
+
+    Attributes:
+        cluster: The cluster.
+        commands: What can be done to it.
     """
 
     def __init__(
-        self,
-        settings: ClusterSettings,
-        topics: Mapping[str, int],
-        seed: int,
-        clock: VirtualClock,
-        cut: Callable[[BrokerNode], None],
+        self, settings: ClusterSettings, topics: Mapping[str, int], seed: int, environment: VirtualEnvironment
     ) -> None:
-        proposals: dict[str, Any] = {"proposals": settings.proposals} if settings.proposals else {}
-        super().__init__(
-            settings.brokers,
-            topics,
-            settings.config,
-            seed,
-            as_version=settings.as_version,
-            clock="manual",
-            journal="off",
-            **proposals,
-        )
-        self.clock = clock
-        self.cluster = self._new_cluster()
-        self.cluster.history = _NoHistory()
-        self._cut = cut
-        for broker in self.cluster.brokers.values():
-            self._open(broker)
-        self._keep_records()
+        releases = emulated_releases(settings.brokers, settings.as_version, {}, settings.proposals)
+        config = Config({**DEFAULT_CONFIG, **settings.config})
 
-    def _keep_records(self) -> None:
-        """Postpone the appends to all offsets partitions until their logs are read."""
+        def new_cluster() -> Cluster:
+            return Cluster(
+                releases=releases,
+                topics=topics,
+                config=config,
+                new_id=random_uuids(random.Random(seed).getrandbits),
+                random=random.Random(f"faults {seed}").random,
+                journal=NoJournal(),
+                now_ms=environment.now_ms(),
+                keeps_history=False,
+            )
+
+        self.cluster = new_cluster()
+        self.commands = ClusterCommands(
+            self.cluster,
+            environment,
+            new_cluster=new_cluster,
+            default_broker=Broker(as_version=settings.as_version),
+            proposals=settings.proposals,
+        )
+        for broker in self.cluster.brokers.values():
+            environment.open_listener(broker)
+
+    def postpone_appends(self) -> None:
+        """Postpone the appends to all partitions of __consumer_offsets until their logs are read."""
         cluster = self.cluster
         count = cluster.config.number("offsets.topic.num.partitions")
         postponed = [PostponedAppends(cluster.offsets_partition(index).log) for index in range(count)]
@@ -105,16 +139,10 @@ class VirtualCluster(FakeCluster):
             assert appends.log is partition.log
             appends.add(records, partition.leader_epoch, cluster.now_ms)
 
-        cluster.append_records = append  # type: ignore[method-assign]  # nobody fetches these records
-
-    def _open(self, broker: BrokerNode, port: int = 0) -> None:
-        broker.host, broker.port = HOST, broker.node_id
-
-    def _shut(self, broker: BrokerNode, *, keep_port: bool) -> None:
-        self._cut(broker)
+        cluster.append_records = append  # type: ignore[method-assign]  # these records are never fetched
 
     def is_about(self, event: Mapping[str, Any], partition: int) -> bool:
-        """Whether an event is about groups of an offsets partition, if not about them alone."""
+        """Whether an event affects groups of an offsets partition, if not these alone."""
         group_id = event.get("group_id")
         if group_id is not None:
             count = self.cluster.config.number("offsets.topic.num.partitions")
@@ -122,9 +150,9 @@ class VirtualCluster(FakeCluster):
         return bool(event["do"] != "move_offsets_partition" or event["partition"] == partition)
 
     def happen(self, event: Mapping[str, Any]) -> Outcome:
-        """Let an event happen; see `fakebroker.server.events.perform`."""
+        """Run an event; see `fakebroker.cluster.events.perform`."""
         try:
-            perform(self, event)
+            perform(self.commands, event)
         except ConfigError as error:
             return str(error)
         return None

@@ -1,4 +1,4 @@
-"""An end in the middle of a replay: the members stop, and what they recorded is kept. Knows no signals and no disks."""
+"""Ends a replay early: the members stop, and what they recorded is kept."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 
 class Interruption:
-    """A way to end what another thread does, while it does it.
+    """A way to end early what another thread does.
 
     Attributes:
         requested: Whether it was ended early.
-        why: In a sentence, unless the user wanted it.
+        why: The reason as a sentence; empty if the user requested it.
     """
 
     def __init__(self) -> None:
@@ -20,13 +20,13 @@ class Interruption:
         self._lock = threading.Lock()
 
     def request(self, why: str = "") -> bool:
-        """End it.
+        """Request the end.
 
         Args:
-            why: In a sentence, unless the user wants it.
+            why: The reason as a sentence; empty if the user requests it.
 
         Returns:
-            Whether there was anything to end.
+            Whether anything was running.
         """
         with self._lock:
             if self._end is None:
@@ -38,7 +38,7 @@ class Interruption:
 
     @contextmanager
     def ends(self, end: Callable[[], None]) -> Iterator[None]:
-        """While this lasts, `end` ends it."""
+        """Call `end` for requests within the context."""
         with self._lock:
             self._end = end
         try:

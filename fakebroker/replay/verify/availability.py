@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
-from fakebroker.replay.spark.tuning import as_for, settings
+from fakebroker.replay.spark.query_settings import settings_for_rows, temporary_settings
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 
 SILENCE_US = 10_000_000
@@ -278,7 +278,7 @@ def check_availability(
         the first `violations`: `group` and `members` where it is about some, `at_us`, `until_us` and `what`.
     """
     pause_us = round(SILENCE_US * (1.0 if is_simulated else max(1.0, speed)))
-    with settings(spark, as_for(events)):
+    with temporary_settings(spark, settings_for_rows(events)):
         events.createOrReplaceTempView("events")
         members.createOrReplaceTempView("members")
         (bounds,) = spark.sql(_BOUNDS).collect()

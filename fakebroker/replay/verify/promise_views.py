@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.spark.tuning import as_for, settings
+from fakebroker.replay.spark.query_settings import settings_for_rows, temporary_settings
 
 CLOCK_SKEW_US = 100_000
 """How far the clocks of the machines that members play on may be apart."""
@@ -170,7 +170,7 @@ def promise_views(
     members.createOrReplaceTempView("members")
     spark.createDataFrame(list(partitions.items()), "topic string, partitions int").createOrReplaceTempView("topics")
     kept = []
-    with settings(spark, {**as_for(events), **_IN_PLACE}):
+    with temporary_settings(spark, {**settings_for_rows(events), **_IN_PLACE}):
         try:
             for name, query in (("calls", CALLS), ("scripts", SCRIPTS), ("lookups", LOOKUPS)):
                 kept.append(spark.sql(query).persist(StorageLevel.MEMORY_AND_DISK))

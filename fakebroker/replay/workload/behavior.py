@@ -1,6 +1,6 @@
-"""What members do that is out of the ordinary, as tables of a population: `leave = { share = 0.2, at_s = [5, 20] }`.
+"""Unusual behaviors of members, as tables of a population: `leave = { share = 0.2, at_s = [5, 20] }`.
 
-Plain data; what becomes of it in a member's script is worked out in scripts.py.
+Plain data; `replay.script.acts` turns it into the acts of members.
 """
 
 from typing import Annotated, Literal
@@ -19,19 +19,19 @@ class _Timed(Table, frozen=True):
 
 
 class Behavior(_Timed, frozen=True):
-    """What a share of the members does once."""
+    """A behavior that a share of the members has once."""
 
     share: Share
     at_s: Span
 
     @property
     def lasts_s(self) -> float:
-        """How long it takes at most."""
+        """The maximum duration in seconds."""
         return ends(getattr(self, "for_s", None) or getattr(self, "return_after_s", None) or 0.0)[1]
 
 
 class Leave(Behavior, frozen=True):
-    """Members say good-bye and stop; a static member just stops (KIP-345).
+    """Members leave the group and stop; a static member just stops (KIP-345).
 
     Attributes:
         share: Of the population's members.
@@ -43,7 +43,7 @@ class Leave(Behavior, frozen=True):
 
 
 class Crash(Behavior, frozen=True):
-    """Members stop without a word; their connections are closed.
+    """Members stop without leaving; their connections are closed.
 
     Attributes:
         share: Of the population's members.
@@ -55,7 +55,7 @@ class Crash(Behavior, frozen=True):
 
 
 class Pause(Behavior, frozen=True):
-    """Members do nothing at all for a while, not even send heartbeats, and go on: a long collection of garbage.
+    """Members do nothing at all for a while, not even send heartbeats, and go on, as in a long garbage collection.
 
     Attributes:
         share: Of the population's members.
@@ -67,7 +67,7 @@ class Pause(Behavior, frozen=True):
 
 
 class Slow(Behavior, frozen=True):
-    """Members poll nothing for a while: heartbeats go on, joins do not.
+    """Members do not poll for a while: heartbeats go on, joins do not.
 
     Attributes:
         share: Of the population's members.
@@ -79,7 +79,7 @@ class Slow(Behavior, frozen=True):
 
 
 class Zombie(Behavior, frozen=True):
-    """Members are silent until their session is over, then send heartbeats and commits as the members they were.
+    """Members send nothing until their session is over, then heartbeats and commits under their old member ids.
 
     Attributes:
         share: Of the population's members.
@@ -91,7 +91,7 @@ class Zombie(Behavior, frozen=True):
 
 
 class Restart(_Timed, frozen=True):
-    """A deployment: the members of each group leave and come back one after the other, in the order of their numbers.
+    """A rolling restart: the members of each group leave and come back one after the other, ordered by number.
 
     Attributes:
         at_s: When the first member of a group leaves.
@@ -105,7 +105,7 @@ class Restart(_Timed, frozen=True):
 
 
 class Grow(_Timed, frozen=True):
-    """Members that each group gets later on. They do nothing out of the ordinary.
+    """Members that join each group later, without behaviors.
 
     Attributes:
         instances: How many.

@@ -1,6 +1,6 @@
-"""What the tables of a workload must not say together, though each of them may say it alone.
+"""Checks of tables against each other, each of which is valid by itself.
 
-Each function raises a ValueError whose sentence begins with the path of the key. Knows no files.
+Each function raises a ValueError whose sentence begins with the path of the key.
 """
 
 import re
@@ -15,16 +15,16 @@ from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import Span, ends
 
-_MOST_PER_MEMBER_S = 100
+_MAX_PER_MEMBER_S = 100
 _STATIC_MEMBERS = Release(2, 3)
-"""Since when there are any (KIP-345)."""
+"""The first release with them (KIP-345)."""
 
 LEAVING = 0.1
-"""In which share of the duration, its last, the groups leave one after the other; a group leaves as one."""
+"""The last share of the duration, in which the groups leave one after the other, each with all its members at once."""
 
 
 def check_names(populations: Sequence[Groups]) -> None:
-    """There is a population, and no two have the same name or take the names of their groups from the same place."""
+    """Check that there is a population, and that no two have the same name or the same source of group names."""
     if not populations:
         raise ValueError("groups: expected at least one [[groups]] table")
     seen: set[tuple[str, str]] = set()
@@ -46,7 +46,7 @@ def check_names(populations: Sequence[Groups]) -> None:
 
 
 def _may_meet(one: Groups, other: Groups) -> bool:
-    """Whether a number makes a name of one pattern that another number makes of the other."""
+    """Return whether some number gives a name by one pattern that some number gives by the other."""
     if one.from_file or other.from_file:
         return False
     number = _number(one, other)
@@ -58,24 +58,29 @@ def _may_meet(one: Groups, other: Groups) -> bool:
 
 
 def _number(*populations: Groups) -> str:
-    """What may stand for a number in names of groups."""
-    # A number is appended to the name's own number where a hot partition is wanted.
+    """Return a regular expression for the number in names of groups."""
+    # For hot partitions, another number is appended.
     return "[0-9-]+" if any(population.hot_partitions for population in populations) else "[0-9]+"
 
 
 def _made_by(pattern: str, number: str) -> re.Pattern[str]:
-    """The names that a pattern makes of such numbers."""
+    """Return a regular expression for the names that a pattern gives."""
     return re.compile(number.join(map(re.escape, pattern.split("{}"))))
 
 
 def _differ_by(number: str, one: str, other: str) -> bool:
-    """Whether texts are the same, or one goes on where the other ends, with a part of a number."""
+    """Return whether the texts are equal, or one continues the other with what may be part of a number."""
     short, long = sorted((one, other), key=len)
     return long.startswith(short) and re.fullmatch(f"({number})?", long.removeprefix(short)) is not None
 
 
 def check_listed_names(listed: Mapping[int, Sequence[str]], populations: Sequence[Groups]) -> None:
-    """No name that a population has from a file, by its index, is another's or can be made of another's pattern."""
+    """Check that no name from a file is in another population's file, or is given by another's pattern.
+
+    Args:
+        listed: Names from files, by the index of their population.
+        populations: All of them.
+    """
     for index, names in listed.items():
         for other, population in enumerate(populations):
             if other in listed:
@@ -91,21 +96,23 @@ def check_listed_names(listed: Mapping[int, Sequence[str]], populations: Sequenc
 
 
 def check_rate(rate_per_s: float | None, populations: Sequence[Groups]) -> None:
-    """Members can send at the rate; their intervals are whole milliseconds."""
+    """Check that members can send at the rate; their intervals are whole milliseconds."""
     members = sum(population.member_count for population in populations)
-    if rate_per_s is not None and rate_per_s > members * _MOST_PER_MEMBER_S:
+    if rate_per_s is not None and rate_per_s > members * _MAX_PER_MEMBER_S:
         raise ValueError(
-            f"pacing.rate_per_s: expected {_MOST_PER_MEMBER_S} for each of {members:,.0f} members at most, got "
+            f"pacing.rate_per_s: expected {_MAX_PER_MEMBER_S} for each of {members:,.0f} members at most, got "
             f"{rate_per_s:g}"
         )
 
 
 def check_population(where: str, population: Groups, duration_s: float, heartbeat_interval_ms: float) -> None:
-    """All that a population does happens while the workload lasts, and its heartbeats are fast enough.
+    """Check that all behaviors end before the groups leave, and that heartbeats are fast enough.
 
     Args:
         where: Path of the population, for the sentence.
-        heartbeat_interval_ms: As it really is: the pacing may set it.
+        population: The population.
+        duration_s: Of the workload.
+        heartbeat_interval_ms: The actual interval, which the pacing may set.
     """
     quiet_s = duration_s * (1 - LEAVING)
     if population.arrived_s >= quiet_s:
@@ -113,7 +120,7 @@ def check_population(where: str, population: Groups, duration_s: float, heartbea
             f"{where}.arrival: expected all members to start before the groups leave ({quiet_s:g} s), "
             f"got {population.arrived_s:g} s for the last one"
         )
-    for key, at_s, over_s in _happenings(population):
+    for key, at_s, over_s in _periods(population):
         if ends(at_s)[0] < population.arrived_s and key != "grow":
             raise ValueError(
                 f"{where}.{key}.at_s: expected {population.arrived_s:g} or more, when all members have started, "
@@ -130,13 +137,13 @@ def check_population(where: str, population: Groups, duration_s: float, heartbea
         )
 
 
-def _happenings(population: Groups) -> Iterator[tuple[str, Span, float]]:
-    """What is out of the ordinary: its key, when it begins, and when the last of it is over."""
-    for deed, behavior in population.behaviors.items():
-        silent_s = population.session_timeouts_ms[1] / 1000 if deed == "zombie" else 0.0
-        yield deed, behavior.at_s, ends(behavior.at_s)[1] + behavior.lasts_s + silent_s
+def _periods(population: Groups) -> Iterator[tuple[str, Span, float]]:
+    """Yield the behaviors: the key, when it begins, and when the last member is done."""
+    for action, behavior in population.behaviors.items():
+        silent_s = population.session_timeouts_ms[1] / 1000 if action == "zombie" else 0.0
+        yield action, behavior.at_s, ends(behavior.at_s)[1] + behavior.lasts_s + silent_s
     if restart := population.restart:
-        yield "restart", restart.at_s, _last_s(restart, population.most_members) + ends(restart.return_after_s)[1]
+        yield "restart", restart.at_s, _last_s(restart, population.max_members) + ends(restart.return_after_s)[1]
     if grow := population.grow:
         yield "grow", grow.at_s, _last_s(grow, grow.instances)
 
@@ -146,7 +153,7 @@ def _last_s(series: Restart | Grow, members: int) -> float:
 
 
 def check_topic_names(topics: Iterable[str]) -> None:
-    """Kafka takes the names."""
+    """Check that the names are legal in Kafka."""
     for name in topics:
         if not is_legal_name(name) or name in INTERNAL_TOPICS:
             expected = f"names other than {', '.join(INTERNAL_TOPICS)}, of {LEGAL_NAME}"
@@ -154,21 +161,21 @@ def check_topic_names(topics: Iterable[str]) -> None:
 
 
 def check_topics(where: str, population: Groups, topics: Mapping[str, int]) -> None:
-    """What the members subscribe to is there."""
+    """Check that the topics of a population exist."""
     for topic in population.topics:
         if topic not in topics:
             raise ValueError(f"{where}.topics: expected names out of {list(topics)}, got {topic!r}")
 
 
 def check_hot_partitions(where: str, population: Groups, offsets_partitions: int) -> None:
-    """The hot partitions are there."""
+    """Check that the hot partitions exist."""
     for partition in population.hot_partitions:
         if partition >= offsets_partitions:
             raise ValueError(f"{where}.hot_partitions: expected partitions under {offsets_partitions}, got {partition}")
 
 
 def check_session(where: str, population: Groups, least_ms: int, most_ms: int) -> None:
-    """The cluster takes the session timeouts."""
+    """Check that the cluster accepts the session timeouts."""
     for timeout_ms in population.session_timeouts_ms:
         if not least_ms <= timeout_ms <= most_ms:
             raise ValueError(
@@ -178,7 +185,7 @@ def check_session(where: str, population: Groups, least_ms: int, most_ms: int) -
 
 
 def check_static(where: str, population: Groups, release: Release) -> None:
-    """The cluster knows static members if there are any."""
+    """Check that the cluster supports static members, if there are any."""
     grows = population.grow is not None and population.grow.how == "static"
     if release < _STATIC_MEMBERS and (population.static or grows):
         key = "static" if population.static else "grow.how"
@@ -190,7 +197,7 @@ def check_static(where: str, population: Groups, release: Release) -> None:
 def check_load(
     where: str, load: Load, populations: Mapping[str, Groups], duration_s: float, proposals: Sequence[str]
 ) -> None:
-    """A load falls into the workload, and is about groups that there are."""
+    """Check that a load ends with the workload, and that its groups exist."""
     if load.at_s + (load.for_s or 0) > duration_s or load.at_s >= duration_s:
         until_s = load.at_s + (load.for_s or 0)
         key = "for_s" if load.at_s < duration_s else "at_s"
@@ -211,7 +218,7 @@ def check_load(
 
 
 def check_expectation(where: str, expectation: Expectation, populations: Mapping[str, Groups]) -> None:
-    """It is about a population that there is."""
+    """Check that the population exists."""
     _check_known(where, expectation.groups, populations)
 
 

@@ -1,4 +1,4 @@
-"""`[[expect]]` and `[promises]`: what a workload wants to be true in the end. Knows no events and no numbers."""
+"""`[[expect]]` and `[promises]`: what the verdict checks. Plain data."""
 
 from collections.abc import Callable
 from operator import eq, ge, gt, le, lt
@@ -34,7 +34,7 @@ METRICS = {
     "unassigned_member_s": "over all members, seconds between a start, or a JoinGroup with which a member gave up its "
     "partitions, and the next SyncGroup without error",
 }
-"""What expectations can be about, and what it is."""
+"""The numbers that expectations can be about, and their meanings."""
 
 METRICS_OF_AN_API = (
     "requests",
@@ -66,7 +66,7 @@ Api = Literal[
 
 
 class Expectation(Table, frozen=True):
-    """One number of the summary that the verdict looks at.
+    """One number of the summary that the verdict compares.
 
     Attributes:
         metric: Which number; see below.
@@ -94,7 +94,7 @@ class Expectation(Table, frozen=True):
 
     @property
     def key(self) -> str:
-        """What the number is called in the summary's `metrics`; in the row of its `api`, if it has one."""
+        """The key of the number in the summary's `metrics`; in the row of its `api`, if it has one."""
         return f"{self.metric}.{self.groups}" if self.groups else self.metric
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Expectation(Table, frozen=True):
 
 
 class Promises(Table, frozen=True):
-    """Which of the promises that every coordinator keeps are checked.
+    """Which promises are checked.
 
     Attributes:
         check: Their names; all if not given.

@@ -1,4 +1,4 @@
-"""Names of groups out of a Parquet or CSV file. Knows nothing of Spark."""
+"""Reads names of groups from a Parquet or CSV file."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,10 +10,10 @@ from fakebroker.errors import ConfigError
 
 
 def names_in(path: Path, column: str) -> list[str]:
-    """The names of groups that stand in a file, in their order.
+    """Return the names of groups in a file, in their order.
 
     Raises:
-        ConfigError: It cannot be read, has no such column, no name at all, one that is empty, or one twice.
+        ConfigError: The file cannot be read, lacks the column, has no name, an empty one, or one twice.
     """
     table = _table(path)
     if column not in table.column_names:
@@ -31,13 +31,13 @@ def names_in(path: Path, column: str) -> list[str]:
 
 
 def _table(path: Path) -> pa.Table:
-    """All of a file; of one whose name does not end in `.parquet`, as CSV with a head line."""
+    """Read a whole file: Parquet if its name ends in `.parquet`, else CSV with a header line."""
     is_parquet = path.suffix == ".parquet"
     try:
         with path.open("rb") as opened:
             return parquet.ParquetFile(opened).read() if is_parquet else csv.read_csv(opened)
     except pa.ArrowException as error:
-        told, kind = str(error).partition("\n")[0].rstrip("."), "Parquet" if is_parquet else "CSV"
-        raise ConfigError(f"file {str(path)!r} cannot be read as {kind}: {told}") from None
+        message, kind = str(error).partition("\n")[0].rstrip("."), "Parquet" if is_parquet else "CSV"
+        raise ConfigError(f"file {str(path)!r} cannot be read as {kind}: {message}") from None
     except OSError as error:
         raise ConfigError(f"file {str(path)!r} cannot be read: {error.strerror or error}") from None

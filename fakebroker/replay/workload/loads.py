@@ -1,4 +1,4 @@
-"""`[[load]]`: what is asked of the coordinators beside the members, as an administrator's tools do. Plain data."""
+"""`[[load]]`: requests of an administrator's tools, beside those of members. Plain data."""
 
 from typing import Literal
 

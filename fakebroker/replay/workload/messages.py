@@ -1,6 +1,6 @@
-"""What msgspec says of a file that is not as it should be, as a sentence for the person who wrote the file.
+"""Turns msgspec's messages about an invalid file into sentences for its author.
 
-Knows how msgspec words its messages and how a struct declares its keys; nothing of what they mean.
+Depends on the wording of msgspec's messages and on how structs declare their keys.
 """
 
 import math
@@ -23,12 +23,12 @@ Path = list[str | int]
 
 
 def sentence(mistake: str, raw: dict[str, Any], declared: type) -> str:
-    """msgspec's message, which names path and expectation, with the value found at that path.
+    """Return msgspec's message, which names path and expectation, with the value found at that path.
 
     Args:
-        mistake: What msgspec says.
+        mistake: msgspec's message.
         raw: The whole file.
-        declared: The struct that it should be.
+        declared: The struct that it was to be converted to.
     """
     what, _, where = mistake.partition(" - at ")
     path: Path = [int(step) if step.isdigit() else step for step in re.findall(r"[^.`$\[\]]+", where)]
@@ -51,7 +51,7 @@ def sentence(mistake: str, raw: dict[str, Any], declared: type) -> str:
 
 
 def not_finite(raw: Any, path: Path | None = None) -> Iterator[str]:
-    """A sentence for each number of a file that is none, or without end; TOML has words for them."""
+    """Yield a sentence for each NaN or infinity in a file; TOML has literals for them."""
     path = path or []
     if isinstance(raw, float) and not math.isfinite(raw):
         yield f"{_dotted(path)} = {raw}: expected a number that is finite"
@@ -66,7 +66,7 @@ def _worded(what: str) -> str:
 
 
 def _types(quoted: re.Match[str]) -> str:
-    # TOML has no null: what may be none is left out.
+    # TOML has no null.
     return " or ".join(_WORDS.get(word, word) for word in quoted[1].split(" | ") if word != "null")
 
 
@@ -81,7 +81,7 @@ def _at(raw: Any, path: Path) -> Any:
 
 
 def _wrong_key(table: dict[str, Any], declared: Any) -> str:
-    """The first key of a table whose value is not as it should be: msgspec does not tell it."""
+    """Return the first key of a table with an invalid value: msgspec does not name it."""
     for key, value in table.items():
         try:
             msgspec.convert({key: value}, declared)
@@ -91,13 +91,13 @@ def _wrong_key(table: dict[str, Any], declared: Any) -> str:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """The values that a literal allows; `Optional` is seen through."""
+    """Return the values of a literal, which may be optional."""
     literal = next((option for option in get_args(hint) if get_origin(option) is Literal), hint)
     return get_args(literal)
 
 
 def _type_at(declared: Any, path: Path) -> Any:
-    """The declared type of what stands at a path; alternatives and arrays are seen through."""
+    """Return the declared type at a path: of unions the struct, of arrays the type of their elements."""
     found: Any = declared
     for step in path:
         found = get_args(found)[0] if isinstance(step, int) else get_type_hints(found, include_extras=True)[step]

@@ -1,4 +1,4 @@
-"""`[[groups]]`: a population, groups that are alike, and how their members behave. Plain data."""
+"""`[[groups]]`: a population, which is similar groups, and how their members behave. Plain data."""
 
 from itertools import accumulate
 from typing import Annotated, Literal
@@ -51,7 +51,7 @@ class Sizes(Table, frozen=True):
 
     @property
     def weights(self) -> dict[int, float]:
-        """How likely each number of members is; they need not add up to 1."""
+        """The weight of each number of members; they need not add up to 1."""
         if self.uniform:
             return dict.fromkeys(range(self.uniform[0], self.uniform[1] + 1), 1.0)
         if self.zipf and self.max:
@@ -60,7 +60,7 @@ class Sizes(Table, frozen=True):
 
     @property
     def bounds(self) -> list[float]:
-        """Where the draws for one number of members, 0 to 1, end and those for the next one begin."""
+        """The cumulative shares of the weights, 0 to 1, without the last one, which is 1."""
         *ends, total = accumulate(self.weights.values())
         return [end / total for end in ends]
 
@@ -94,11 +94,11 @@ class Arrival(Table, frozen=True):
             )
 
     def spread_s(self, members: float, groups: int) -> float:
-        """How long it takes from the first one that may start to the last.
+        """Return the seconds from the first start to the last.
 
         Args:
-            members: How many the population has, on average.
-            groups: How many it has.
+            members: The average number of members of the population.
+            groups: The number of groups.
         """
         if self.poisson_per_s:
             return (members if self.by == "member" else groups) / self.poisson_per_s
@@ -108,7 +108,7 @@ class Arrival(Table, frozen=True):
 
 
 class Groups(Table, frozen=True):
-    """A population: groups that are alike, of members that behave alike. There may be several, side by side.
+    """A population: similar groups with members that behave similarly. A workload may have several.
 
     Attributes:
         name: Of the population, in reports and for `[[load]]` and `[[expect]]`.
@@ -195,7 +195,7 @@ class Groups(Table, frozen=True):
 
     @property
     def session_timeouts_ms(self) -> tuple[float, float]:
-        """The shortest and the longest session timeout that a member may draw."""
+        """The minimum and maximum session timeout of members, in milliseconds."""
         return (
             self.session_timeout_ms * (1 - self.timeout_jitter),
             self.session_timeout_ms * (1 + self.timeout_jitter),
@@ -207,12 +207,12 @@ class Groups(Table, frozen=True):
 
     @property
     def group_count(self) -> int:
-        """How many groups there are; right for names from a file too once `load_workload` has read it."""
+        """The number of groups; with names from a file, once `load_workload` has read it."""
         return self.count or 1
 
     @property
     def behaviors(self) -> dict[str, Behavior]:
-        """What shares of the members do, by its deed. Each member is in one of the shares at most."""
+        """Behaviors of shares of the members, by their action. Each member has one at most."""
         named = {
             "leave": self.leave,
             "crash": self.crash,
@@ -220,16 +220,16 @@ class Groups(Table, frozen=True):
             "slow": self.slow,
             "zombie": self.zombie,
         }
-        return {deed: behavior for deed, behavior in named.items() if behavior is not None}
+        return {action: behavior for action, behavior in named.items() if behavior is not None}
 
     @property
-    def most_members(self) -> int:
-        """How many members a group has at most, before it grows."""
+    def max_members(self) -> int:
+        """The maximum number of members of a group, before it grows."""
         return self.members if isinstance(self.members, int) else max(self.members.weights)
 
     @property
     def member_count(self) -> float:
-        """How many members all groups together have to begin with; on average, where sizes are drawn."""
+        """The number of members of all groups, before they grow; an average where sizes are drawn."""
         if isinstance(self.members, int):
             return float(self.members * self.group_count)
         weights = self.members.weights
@@ -237,5 +237,5 @@ class Groups(Table, frozen=True):
 
     @property
     def arrived_s(self) -> float:
-        """When the last member of those to begin with has started."""
+        """When the last member has started, except those by which groups grow."""
         return self.arrival.at_s + self.arrival.spread_s(self.member_count, self.group_count)

@@ -1,7 +1,4 @@
-"""What all tables of a workload file have in common: their base, and the kinds of values that many of them take.
-
-Knows none of the tables.
-"""
+"""The base of all tables of a workload file, and types of values that several of them use."""
 
 import math
 from typing import Annotated
@@ -20,30 +17,30 @@ PositiveSeconds = Annotated[float, Meta(gt=0)]
 Rate = Annotated[float, Meta(gt=0)]
 
 Span = float | tuple[float, float]
-"""A number of seconds, or the fewest and the most of them: each member, or group, draws its own in between.
+"""Seconds, or their minimum and maximum: each member, or group, draws its own in between.
 
-It is checked by hand: msgspec mixes up the bound of a number and the length of a list where a value may be either.
+Checked by `check_span`: msgspec confuses the bound of a number with the length of a list where both are allowed.
 """
 
 
 class Table(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A table of the file: a key that is not known is a mistake."""
+    """A table of the file. Unknown keys are errors."""
 
 
 def ends(span: Span) -> tuple[float, float]:
-    """The fewest and the most seconds of a span."""
+    """Return the minimum and maximum seconds of a span."""
     return span if isinstance(span, tuple) else (span, span)
 
 
 def check_span(key: str, span: Span | None) -> None:
-    """Look whether a span can be.
+    """Check a span.
 
     Raises:
-        ValueError: It cannot.
+        ValueError: It is invalid.
     """
     if span is None:
         return
     fewest, most = ends(span)
     if not (0 <= fewest <= most and math.isfinite(most)):
-        told = list(span) if isinstance(span, tuple) else f"{span:g}"
-        raise ValueError(f"{key}: expected seconds, 0 or more, or [fewest, most], got {told}")
+        shown = list(span) if isinstance(span, tuple) else f"{span:g}"
+        raise ValueError(f"{key}: expected seconds, 0 or more, or [fewest, most], got {shown}")

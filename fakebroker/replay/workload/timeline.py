@@ -1,4 +1,4 @@
-"""The `[[event]]` tables of a workload: what happens to the embedded cluster while its members play."""
+"""The `[[event]]` tables of a workload: checked, performed on the embedded cluster at their time, and reported."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,64 +6,64 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from fakebroker.cluster.events import checked
 from fakebroker.errors import ConfigError
-from fakebroker.server.events import checked
 
-_LOOK_EVERY_S = 0.02
+_CHECK_EVERY_S = 0.02
 
 WHEN = "at_s"
 
 Outcome = str | None
-"""Of an event: None if it was done, else why not."""
+"""Of an event: None if it was done, else the reason why not."""
 
 OVER = "the replay was over"
-"""The outcome of what was still to come when the last member had left."""
+"""The outcome of events that were not due yet when the last member had left."""
 
-Told = dict[str, Any]
-"""An event as it stands in `summary.json`: with when it was done, in seconds from the start, and what came of it."""
+EventOutcome = dict[str, Any]
+"""An event in `summary.json`: with its outcome, and when it was done, in seconds from the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What was done to a cluster.
+    """The events of a replay.
 
     Attributes:
-        done: When, in seconds from the start of the replay, and what.
-        left: Events that are still to come, the next one first.
+        done: Events that were performed, with when: seconds from the start of the replay.
+        left: Events that are not due yet, the next one first.
     """
 
     done: list[tuple[float, Mapping[str, Any]]] = field(default_factory=list)
     left: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def told(self, outcomes: Sequence[Outcome]) -> list[Told]:
-        """The same as it stands in `summary.json`.
+    def with_outcomes(self, outcomes: Sequence[Outcome]) -> list[EventOutcome]:
+        """Return the timeline for `summary.json`.
 
         Args:
-            outcomes: Of the events that were done, in their order.
+            outcomes: Of the events that were performed, in their order.
         """
-        untold = ["no word from the cluster"] * (len(self.done) - len(outcomes))
-        happened = zip(self.done, [*outcomes, *untold], strict=False)
+        missing = ["no word from the cluster"] * (len(self.done) - len(outcomes))
+        performed = zip(self.done, [*outcomes, *missing], strict=False)
         return [
-            *(told(event, at_s, why) for (at_s, event), why in happened),
-            *(told(event, event[WHEN], OVER) for event in self.left),
+            *(event_outcome(event, at_s, why) for (at_s, event), why in performed),
+            *(event_outcome(event, event[WHEN], OVER) for event in self.left),
         ]
 
 
-def told(event: Mapping[str, Any], at_s: float, why: Outcome) -> Told:
-    """An event as it stands in `summary.json`."""
+def event_outcome(event: Mapping[str, Any], at_s: float, why: Outcome) -> EventOutcome:
+    """Return an event for `summary.json`."""
     return {**without_time(event), WHEN: round(at_s, 3), "done": why is None, "why": why}
 
 
 def by_time(events: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
-    """Events in the order of their time with their places in the file, which is the order of those of one time."""
+    """Return events with their places in the file, ordered by time; those of one time as in the file."""
     return sorted(enumerate(events), key=lambda numbered: float(numbered[1][WHEN]))
 
 
 def check_events(events: Sequence[Mapping[str, Any]], duration_s: float) -> None:
-    """Look whether events can be, before anything starts.
+    """Check events before anything starts.
 
     Raises:
-        ConfigError: One cannot; the sentence says which.
+        ConfigError: One is invalid; the sentence says which.
     """
     for index, event in enumerate(events):
         at_s = event.get(WHEN)
@@ -78,30 +78,30 @@ def check_events(events: Sequence[Mapping[str, Any]], duration_s: float) -> None
 
 
 def without_time(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An event as `fakebroker.server.events` knows it."""
+    """Return an event as `fakebroker.cluster.events` takes it."""
     return {key: value for key, value in event.items() if key != WHEN}
 
 
 @contextmanager
-def happening(
+def performing(
     events: Sequence[Mapping[str, Any]], elapsed_ms: Callable[[], float], perform: Callable[[Mapping[str, Any]], None]
 ) -> Iterator[Timeline]:
-    """Let each event happen when its time has come; those that are still to come at the end are left.
+    """Perform each event at its time within the context, in a thread; those that are not due at its end are left.
 
     Args:
-        events: As they stand in the file, in any order.
-        elapsed_ms: How long the members have been playing.
-        perform: Does an event.
+        events: As in the file, in any order.
+        elapsed_ms: Returns how long the members have been playing.
+        perform: Performs an event.
 
     Yields:
-        What was done, and is left; it changes.
+        The timeline, updated as events are performed.
     """
     timeline = Timeline(left=[event for _, event in by_time(events)])
     left = timeline.left
     is_over = threading.Event()
 
     def wait() -> None:
-        while left and not is_over.wait(_LOOK_EVERY_S):
+        while left and not is_over.wait(_CHECK_EVERY_S):
             while left and left[0][WHEN] * 1000 <= (now_ms := elapsed_ms()):
                 event = without_time(left.pop(0))
                 perform(event)

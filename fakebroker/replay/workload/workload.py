@@ -1,7 +1,7 @@
-"""What a workload file may say, and reading one. Knows nothing of Spark, sockets or brokers.
+"""The schema of a workload file, and reading one. Does not depend on Spark or sockets.
 
-A workload is TOML. It says how many groups there are and how their members behave; what they do in detail follows from
-it and a seed (scripts.py). `scenarios/workloads/README.md` has all keys.
+A workload is TOML. It says how many groups there are and how their members behave; what each member does follows from
+it and a seed (`replay.script`). `scenarios/workloads/README.md` has all keys.
 """
 
 import tomllib
@@ -16,32 +16,15 @@ from fakebroker.cluster.topics import MAX_PARTITIONS
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.releases import NEWEST, Release, release
 from fakebroker.replay.workload import checks
-from fakebroker.replay.workload.expectations import COMPARISONS, METRICS, Expectation, Promises
+from fakebroker.replay.workload.expectations import Expectation, Promises
 from fakebroker.replay.workload.group_names import names_in
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.messages import not_finite, sentence
-from fakebroker.replay.workload.population import Arrival, Groups, Sizes
+from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import Count, Rate, Table
 from fakebroker.replay.workload.timeline import check_events
 
-__all__ = [
-    "COMPARISONS",
-    "FAILOVERS",
-    "METRICS",
-    "Arrival",
-    "Cluster",
-    "Expectation",
-    "Groups",
-    "Load",
-    "Pacing",
-    "Promises",
-    "Sizes",
-    "Workload",
-    "load_workload",
-]
-
-_LONGEST_S = 1_000_000
-"""Eleven days and a half."""
+_MAX_DURATION_S = 1_000_000
 
 FAILOVERS = (
     "move_coordinator",
@@ -53,11 +36,11 @@ FAILOVERS = (
     "stop_broker",
     "upgrade_broker",
 )
-"""The events after which coordinators load."""
+"""Events after which coordinators load groups."""
 
 
 class Cluster(Table, frozen=True):
-    """The embedded cluster; means nothing when the workload is played against another one.
+    """The embedded cluster; ignored when the workload is played against another one.
 
     Attributes:
         brokers: How many; their node ids are 1, 2, 3 ...
@@ -87,7 +70,7 @@ class Cluster(Table, frozen=True):
 
     @property
     def release(self) -> Release:
-        """The release that the brokers pass for."""
+        """The release that the brokers emulate."""
         return NEWEST if self.as_version is None else release(self.as_version)
 
 
@@ -127,7 +110,7 @@ class Workload(Table, frozen=True, kw_only=True):
         promises: Which promises the verdict checks.
     """
 
-    duration_s: Annotated[float, Meta(gt=0, le=_LONGEST_S)]
+    duration_s: Annotated[float, Meta(gt=0, le=_MAX_DURATION_S)]
     topics: dict[str, Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]]
     seed: int | None = None
     cluster: Cluster = Cluster()
@@ -169,31 +152,31 @@ class Workload(Table, frozen=True, kw_only=True):
 
     @property
     def offsets_partitions(self) -> int:
-        """How many partitions `__consumer_offsets` has in the embedded cluster; hot partitions are meant by it."""
+        """The number of partitions of `__consumer_offsets` in the embedded cluster, to which hot partitions refer."""
         return Config(self.cluster.config).number("offsets.topic.num.partitions")
 
     @property
     def group_count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return sum(population.group_count for population in self.groups)
 
     @property
     def member_count(self) -> int:
-        """How many members there will be, about: not every count is known before."""
+        """The approximate number of members: sizes of groups may be random."""
         return round(sum(population.member_count for population in self.groups))
 
     @property
     def events(self) -> tuple[dict[str, Any], ...]:
-        """The `[[event]]` tables, those of failovers with how long coordinators load."""
+        """The `[[event]]` tables; those of failovers with `load_ms`."""
         load = {"load_ms": self.cluster.load_ms} if self.cluster.load_ms else {}
         return tuple({**(load if event["do"] in FAILOVERS else {}), **event} for event in self.event)
 
     def topics_of(self, population: Groups) -> tuple[str, ...]:
-        """What the members of a population subscribe to."""
+        """Return the topics that the members of a population subscribe to."""
         return population.topics or tuple(self.topics)
 
     def heartbeat_interval_ms(self, population: Groups) -> float:
-        """From one heartbeat to the next of a member, before jitter."""
+        """Return the heartbeat interval of a population, before jitter."""
         if self.pacing.rate_per_s is None:
             return population.heartbeat_interval_ms
         return 1000 * sum(each.member_count for each in self.groups) / self.pacing.rate_per_s
@@ -203,8 +186,8 @@ def load_workload(path: Path) -> Workload:
     """Read a workload file.
 
     Raises:
-        ConfigError: It, or a file that it names, cannot be read, is not TOML, or says something that it must not. The
-            sentence names the file, the key, the value and what was expected.
+        ConfigError: It, or a file that it names, cannot be read, is not TOML, or is invalid. The sentence names the
+            file, the key, the value and what was expected.
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -222,11 +205,11 @@ def load_workload(path: Path) -> Workload:
 
 
 def _with_names_counted(workload: Workload, directory: Path) -> Workload:
-    """The same with the names of groups in files looked at: paths from the root, counts as they are.
+    """Read the names of groups in files; return the workload with absolute paths and actual counts.
 
     Raises:
-        ConfigError: A file is not as it should be.
-        ValueError: There are more groups in it than the rest of the workload allows, or groups of another population.
+        ConfigError: A file cannot be read, or its names are invalid.
+        ValueError: A file has more groups than the rest of the workload allows, or groups of another population.
     """
     populations, listed = list(workload.groups), {}
     for index, population in enumerate(populations):

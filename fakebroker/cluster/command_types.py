@@ -1,0 +1,100 @@
+"""Options of the commands in `commands.py`, and the handles that they return."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypedDict
+
+from fakebroker.cluster.faults.injection import ActiveFault
+from fakebroker.errors import ErrorCode
+
+
+class FailoverOptions(TypedDict, total=False):
+    """How coordinators start at another broker; see `fakebroker.cluster.controller.Failover`."""
+
+    load_ms: float | None
+    load_fails: bool
+    lose_tail: int
+    lose_all: bool
+    zombie: bool
+    stale_ms: float
+
+
+class FaultOptions(TypedDict, total=False):
+    """Which requests a fault matches, and its effect; see `fakebroker.cluster.faults.rule.Fault`."""
+
+    versions: str | None
+    broker: int | None
+    client_id: str | None
+    group: str | None
+    member_id: str | None
+    instance_id: str | None
+    topic: str | None
+    partition: str | None
+    nth: int | None
+    every: int | None
+    probability: float | None
+    after_s: float
+    for_s: float | None
+    times: int | None
+    error: ErrorCode | str | None
+    delay_s: float | tuple[float, float] | None
+    drop: bool
+    silent: bool
+    stale: bool
+    twice: bool
+    cut_bytes: int | None
+    garble_bytes: int | None
+    throttle_time_ms: int | None
+    handles: bool | None
+
+
+class FaultHandle:
+    """A fault in force. As a context manager it is removed at the end.
+
+    Attributes:
+        fault: The requests that it matches, and its effect.
+    """
+
+    def __init__(self, fault: ActiveFault, remove: Callable[[ActiveFault], None]) -> None:
+        self._active = fault
+        self._remove = remove
+        self.fault = fault.fault
+
+    @property
+    def hits(self) -> int:
+        """How many requests it has taken effect on."""
+        return self._active.hits
+
+    def is_of(self, fault: ActiveFault) -> bool:
+        """Whether this is the handle of an active fault."""
+        return self._active is fault
+
+    def remove(self) -> None:
+        """Remove the fault; responses that it delays are still sent when they are due."""
+        self._remove(self._active)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<{self.fault!r}, {self.hits} hits>"
+
+
+class Hold:
+    """A group that is held in a state; as a context manager it is released at the end, unless it has been before."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release = release
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._release()

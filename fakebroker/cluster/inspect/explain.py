@@ -1,0 +1,205 @@
+"""Explanations of groups in words: the state, its cause, the members that the group waits for, and until when."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.timeline import names_in, short_names, with_names
+from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
+from fakebroker.coordinator.group.history import Moment
+from fakebroker.errors import ErrorCode
+
+_NAMED_AT_MOST = 8
+
+
+def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
+    """Explain the state of a group in words."""
+    moments = cluster.history.of(group_id)
+    broker = cluster.coordinator_of(group_id)
+    group = broker.coordinator.group(group_id) if broker else None
+    if broker is None:
+        sentences = _without_coordinator(cluster, group_id)
+    elif error := broker.coordinator.error_for(group_id):
+        sentences = _not_served(cluster, group_id, broker, error, now_ms)
+    elif group is None:
+        sentences = _without_group(group_id, moments, now_ms)
+    else:
+        its_moments = [moment for moment in moments if moment.coordinator_id == broker.node_id]
+        sentences = _Words(group, its_moments, now_ms).sentences()
+    return " ".join([*sentences, *_zombies(cluster, group_id)])
+
+
+def _zombies(cluster: Cluster, group_id: str) -> Iterator[str]:
+    node_ids = cluster.controller.zombies(cluster.offsets_partition_of(group_id).index)
+    if len(node_ids) == 1:
+        yield f"Broker {node_ids[0]} answers for it as well: it is a zombie."
+    elif node_ids:
+        yield f"Brokers {', '.join(map(str, node_ids))} answer for it as well: they are zombies."
+
+
+# Without a group
+
+
+def _partition_name(cluster: Cluster, group_id: str) -> str:
+    return f"{OFFSETS_TOPIC}-{cluster.offsets_partition_of(group_id).index}"
+
+
+def _without_coordinator(cluster: Cluster, group_id: str) -> Iterator[str]:
+    replicas = cluster.offsets_partition_of(group_id).replicas
+    down = [node_id for node_id in replicas if not cluster.brokers[node_id].up]
+    where = f"{_listed(map(str, replicas))}" + (f"; down: {_listed(map(str, down))}" if down else "")
+    yield f"{group_id} has no coordinator: no broker leads {_partition_name(cluster, group_id)}, which is on {where}."
+    yield "Who looks for it is told COORDINATOR_NOT_AVAILABLE."
+
+
+def _not_served(cluster: Cluster, group_id: str, broker: BrokerNode, error: ErrorCode, now_ms: float) -> Iterator[str]:
+    name = _partition_name(cluster, group_id)
+    loading = cluster.controller.loading.get(cluster.offsets_partition_of(group_id).index)
+    if loading is None:
+        yield f"{group_id} cannot be had: broker {broker.node_id} failed to read {name}."
+        yield f"Requests get {error.name} until it has another leader."
+        return
+    until = "until finish_loading()" if loading[0] == inf else f"for {_seconds(loading[0] - now_ms)} more"
+    yield f"{group_id} is being loaded: broker {broker.node_id} reads {name} {until}. Requests get {error.name}."
+
+
+def _without_group(group_id: str, moments: Sequence[Moment], now_ms: float) -> Iterator[str]:
+    yield f"{group_id} is Dead: there is no such group."
+    if not moments:
+        yield "Nobody has joined it, and nothing was committed to it."
+    else:
+        cause = with_names(moments[-1].cause, names_in(moments))
+        yield f"It was there until {_seconds(now_ms - moments[-1].at_ms)} ago: {cause}."
+
+
+# A group
+
+
+class _Words:
+    """The explanation of one group."""
+
+    def __init__(self, group: Group, moments: list[Moment], now_ms: float) -> None:
+        self.group, self.now_ms = group, now_ms
+        self.last = next((moment for moment in reversed(moments) if moment.is_transition), None)
+        self.names = short_names([*group.members, *group.pending_members, *names_in(moments)])
+
+    def sentences(self) -> Iterator[str]:
+        group = self.group
+        since_ms = self.last.at_ms if self.last else group.state_since_ms
+        state = f"{group.group_id} has been in {group.state.value} for {_seconds(self.now_ms - since_ms)}"
+        yield f"{state}: {with_names(self.last.cause, self.names)}." if self.last else f"{state}."
+        if group.is_held:
+            yield "It is held in this state."
+        yield from _BY_STATE[group.state](self)
+        yield from self._expected()
+
+    def empty(self) -> Iterator[str]:
+        group = self.group
+        had = "has no members" if group.protocol_type else "has never had members"
+        yield f"It {had}, and has {_count(len(list(group.offsets)), 'committed offset')}."
+        yield from self._pending()
+
+    def preparing(self) -> Iterator[str]:
+        group = self.group
+        yield f"{len(group.parked_joins)} of {len(group.members)} members have joined the round."
+        if group.is_initial_rebalance:
+            more = f", and for up to {_seconds(group.initial_remaining_ms)} on top of that if new members go on coming"
+            left = f"others may join for {self._left(group.join_deadline_ms)} more"
+            yield f"It is the first round of an empty group: {left}{more if group.initial_remaining_ms else ''}."
+        missing = [member for member in group.members.values() if member.member_id not in group.parked_joins]
+        for member in missing[:_NAMED_AT_MOST]:
+            yield f"Waiting for {self._who(member)}, which has not rejoined; {self._fate(member)}."
+        if missing[_NAMED_AT_MOST:]:
+            yield f"Waiting for {_count(len(missing) - _NAMED_AT_MOST, 'more member')}."
+        yield from self._pending()
+
+    def completing(self) -> Iterator[str]:
+        leader = self.group.members[self.group.leader_id or ""]
+        if self.group.is_sync_held(leader.member_id):
+            yield f"The SyncGroup of the leader {self._who(leader)} has come, and is held."
+        else:
+            yield f"Waiting for the SyncGroup of the leader {self._who(leader)}, which assigns."
+        yield from self._unsynced(leader.member_id)
+
+    def stable(self) -> Iterator[str]:
+        group = self.group
+        size = _count(len(group.members), "member")
+        yield f"Generation {group.generation_id} with protocol {group.protocol_name!r} has {size};"
+        yield f"{self.names[group.leader_id or '']} leads."
+        yield from self._unsynced()
+
+    def _unsynced(self, but: str = "") -> Iterator[str]:
+        """Members whose SyncGroup is missing, except one that has been mentioned before."""
+        group = self.group
+        names = [self.names.get(member_id, member_id) for member_id in group.awaiting_sync if member_id != but]
+        if names:
+            yield f"No SyncGroup of this generation has come from {_listed(names)}."
+        if group.awaiting_sync:
+            yield f"Who has not sent one in {self._left(group.sync_deadline_ms)} is dropped."
+
+    def _pending(self) -> Iterator[str]:
+        for member_id, deadline_ms in list(self.group.pending_members.items())[:_NAMED_AT_MOST]:
+            name, left = self.names[member_id], self._left(deadline_ms)
+            yield f"{name} was told its id and has not joined with it; it has {left} more to do so."
+
+    def _expected(self) -> Iterator[str]:
+        """Registered instances that have not joined, and until when the group waits for them."""
+        expectations = expected_instances(self.group)
+        missing = _listed(expected.instance_id for expected in expectations.missing)
+        left = self._left(expectations.deadline_ms())
+        if expectations.waiting:
+            waiting = _count(len(expectations.waiting), "join")
+            yield f"{waiting} kept aside: the group waits for instances {missing} for {left} more."
+        elif expectations.instances:
+            yield f"Instances {missing} are expected; the next one is not any more in {left} unless one joins."
+
+    def _who(self, member: Member) -> str:
+        """A member's name and the time of its last request; with its client id, if the name does not begin with it."""
+        name = self.names[member.member_id]
+        known = ["static"] if member.instance_id is not None else []
+        if not name.startswith(member.client_id) and member.instance_id is None:
+            known.append(member.client_id)
+        if member.deadline_ms < inf and not member.is_new:
+            heard_ms = self.now_ms - (member.deadline_ms - member.session_timeout_ms)
+            known.append(f"last heard of {_seconds(heard_ms)} ago")
+        return f"{name} ({', '.join(known)})" if known else name
+
+    def _fate(self, member: Member) -> str:
+        round_ends_ms, session_ends_ms = self.group.join_deadline_ms, member.deadline_ms
+        if member.instance_id is None:
+            return f"it will be dropped in {self._left(min(round_ends_ms, session_ends_ms))}"
+        return (
+            f"the round ends without it in {self._left(round_ends_ms)}, and being static it is dropped when its "
+            f"session ends, in {self._left(session_ends_ms)}"
+        )
+
+    def _left(self, deadline_ms: float) -> str:
+        return _seconds(deadline_ms - self.now_ms)
+
+
+_BY_STATE = {
+    EMPTY: _Words.empty,
+    PREPARING_REBALANCE: _Words.preparing,
+    COMPLETING_REBALANCE: _Words.completing,
+    STABLE: _Words.stable,
+}
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _seconds(duration_ms: float) -> str:
+    return f"{max(0.0, duration_ms) / 1000:.1f} s"
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first few names, comma-separated."""
+    all_names = list(names)
+    more = len(all_names) - _NAMED_AT_MOST
+    return ", ".join(all_names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")

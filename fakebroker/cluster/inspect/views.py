@@ -1,0 +1,161 @@
+"""Views of brokers and groups: immutable values, taken at one moment."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.journal_queries import JournalView
+from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
+from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator.group.offsets import CommittedOffset
+
+_REPORTED_CALLS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One broker and its address."""
+
+    node_id: int
+    host: str
+    port: int
+    up: bool
+
+    @classmethod
+    def of(cls, broker: BrokerNode) -> "BrokerView":
+        return cls(broker.node_id, broker.host, broker.port, broker.up)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member of a group.
+
+    Attributes:
+        client_host: In Kafka's form, such as "/127.0.0.1".
+        instance_id: `group.instance.id` of a static member, else None.
+        assignment: The bytes that the leader assigned to it, in the format of the group's protocol type.
+        is_expected: Whether it is not a member yet, but a registered instance that joins wait for (KAFKA-8397).
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignment: bytes
+    is_expected: bool = False
+
+    @classmethod
+    def of(cls, member: Member) -> "MemberView":
+        return cls(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.instance_id,
+            member.session_timeout_ms,
+            member.rebalance_timeout_ms,
+            member.assignment,
+        )
+
+    @classmethod
+    def of_expected(cls, group: Group, expected: ExpectedInstance) -> "MemberView":
+        """Return the view of a registered instance; its client is known only while its join waits."""
+        arrival = expected_instances(group).waiting.get(expected.member_id)
+        client_id, client_host = (arrival.request.client_id, arrival.request.client_host) if arrival else ("", "")
+        session_ms = arrival.request.session_timeout_ms if arrival else 0
+        rebalance_ms = arrival.request.rebalance_timeout_ms if arrival else expected.rebalance_timeout_ms
+        ids = expected.member_id, client_id, client_host, expected.instance_id
+        return cls(*ids, session_ms, rebalance_ms, b"", is_expected=True)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One group.
+
+    Attributes:
+        state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead if there is no such group.
+        protocol_type: `consumer` for consumers; None for a group that has only offsets.
+        protocol_name: The assignor in use; None during a join phase and without members.
+        leader_id: The member id of the leader.
+        members: In the order in which they first joined; after them the expected instances.
+        history: Its timeline.
+    """
+
+    group_id: str
+    state: str
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str | None
+    members: tuple[MemberView, ...]
+    history: Timeline = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, group_id: str, group: Group | None, history: Timeline | None = None) -> "GroupView":
+        history = history or Timeline(group_id, (), 0.0)
+        if group is None:
+            return cls(group_id, GroupState.DEAD.value, 0, None, None, None, (), history)
+        members = tuple(MemberView.of(member) for member in group.members.values())
+        members += tuple(MemberView.of_expected(group, each) for each in expected_instances(group).instances.values())
+        state, generation = group.state.value, group.generation_id
+        kind, protocol, leader_id = group.protocol_type, group.protocol_name, group.leader_id
+        return cls(group_id, state, generation, kind, protocol, leader_id, members, history)
+
+    def timeline(self) -> Timeline:
+        """Return the group's transitions with their causes; `str()` draws them as text."""
+        return self.history
+
+    def __str__(self) -> str:
+        head = f"{self.group_id}: {self.state}, generation {self.generation_id}, protocol {self.protocol_name or '-'}"
+        lines = [
+            f"  {member.member_id} at {member.client_host[1:] or '-'}"
+            + (", leader" if member.member_id == self.leader_id else "")
+            + (f", static {member.instance_id!r}" if member.instance_id else "")
+            + (", expected" if member.is_expected else "")
+            for member in self.members
+        ]
+        return "\n".join([head, *lines])
+
+
+def find_group(cluster: Cluster, group_id: str) -> Group | None:
+    """Return a group of the cluster itself; None if there is no such group, or no coordinator."""
+    broker = cluster.coordinator_of(group_id)
+    return broker.coordinator.group(group_id) if broker else None
+
+
+def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
+    """Return the transitions of a group up to this time."""
+    return Timeline(group_id, cluster.history.of(group_id), now_ms)
+
+
+def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
+    """Return the view of a group at this time."""
+    return GroupView.of(group_id, find_group(cluster, group_id), timeline_of(cluster, group_id, now_ms))
+
+
+def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
+    """Return the views of all groups at this time, broker by broker."""
+    return [
+        GroupView.of(group.group_id, group, timeline_of(cluster, group.group_id, now_ms))
+        for broker in cluster.brokers.values()
+        for group in broker.coordinator.groups()
+    ]
+
+
+def committed_offsets(cluster: Cluster, group_id: str, now_ms: float) -> dict[tuple[str, int], CommittedOffset]:
+    """Return the committed offsets of a group by topic and partition; none without a coordinator."""
+    broker = cluster.coordinator_of(group_id)
+    offsets = broker.coordinator.fetch_offsets(group_id, None, now_ms)[1] if broker else []
+    return {(topic, partition): offset for topic, partition, offset in offsets if offset is not None}
+
+
+def report(seed: int, groups: Sequence[GroupView], journal: JournalView) -> str:
+    """Return the report on a cluster whose test has failed."""
+    states = "\n".join(map(str, groups)) or "(no groups)"
+    return f"seed={seed}\n{states}\n\n{journal.report(_REPORTED_CALLS)}"

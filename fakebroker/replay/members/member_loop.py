@@ -1,0 +1,265 @@
+"""Plays all members and loads of one task over TCP, in one loop of one thread.
+
+Members wait in a heap, by their deadlines, and one poller reports the sockets that are ready. Does not depend on Spark.
+"""
+
+import gc
+import heapq
+import itertools
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fakebroker.errors import FakebrokerError
+from fakebroker.open_files import allow_connections
+from fakebroker.replay.members.admin_load import AdminLoad
+from fakebroker.replay.members.connection import Address
+from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
+from fakebroker.replay.members.events import ORDINARY_ERRORS, Event
+from fakebroker.replay.members.member_driver import MemberDriver
+from fakebroker.replay.members.scripted_member import LEAVE_TIMEOUT_MS, ScriptedMember
+from fakebroker.replay.members.shared_connections import SharedConnections
+from fakebroker.replay.members.sockets import SocketTransport
+from fakebroker.replay.script.script import Script
+from fakebroker.replay.spark.progress import Tally
+from fakebroker.replay.workload.loads import Load
+
+MAX_REBALANCE_CONNECTIONS = 8_000
+"""With shared connections: how many members of one task can take part in rebalances at the same time."""
+
+_REPORT_EVERY_MS = 100.0
+_REPORT_EVERY_MS_PER_MEMBER = 0.25
+"""A report looks at every member, which may take a small part of the time only."""
+
+_MAX_REPORT_INTERVAL_MS = 1_000.0
+"""The answer to a report may be to stop."""
+
+_MEMBERS_PER_TURN = 256
+_LATEST_END_MS = 2 * LEAVE_TIMEOUT_MS
+"""How long after the duration the loop ends, even if members are not done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """How members are played.
+
+    Attributes:
+        lanes: How many connections to each broker the members share; None for one per member.
+        speed: How many times as fast as real time the members' clock runs.
+        closed_loop: Whether each heartbeat follows the answer to the last one.
+        duration_s: When the replay ends, by the members' clock from its start; members that leave then are waited for.
+    """
+
+    lanes: int | None = None
+    speed: float = 1.0
+    closed_loop: bool = False
+    duration_s: float = math.inf
+
+
+class MemberClock:
+    """The members' clock: real time, or a multiple of its speed from the start of the replay on. It never goes back."""
+
+    def __init__(self) -> None:
+        self._speed = 1.0
+        self._zero_ms = time.time() * 1000 - time.monotonic() * 1000  # what it shows when `time.monotonic` shows 0
+
+    def run_from(self, start_s: float, speed: float) -> None:
+        """Show `start_s` when that is the real time, and run at a speed from then on.
+
+        Args:
+            start_s: In seconds since the Unix epoch.
+            speed: A multiple of that of real time.
+        """
+        steady_ms = start_s * 1000 - self._zero_ms
+        self._zero_ms = start_s * 1000 - steady_ms * speed
+        self._speed = speed
+
+    def now_ms(self) -> float:
+        """Return the time in milliseconds since the Unix epoch."""
+        return time.monotonic() * 1000 * self._speed + self._zero_ms
+
+    def seconds_until(self, moment_ms: float) -> float:
+        """Return the real seconds until a moment; 0 if it is over, infinite for never."""
+        return max(0.0, (moment_ms - self.now_ms()) / 1000 / self._speed)
+
+
+class MemberLoop:
+    """The members and loads of one task.
+
+    Args:
+        scripts: One per member; all members of a group are here.
+        brokers: The first one that can be reached is asked for coordinators and metadata.
+        record: Records an event.
+        report: Receives the tally now and then.
+        settings: How to play.
+        loads: The loads of this task, with the groups that they are about.
+
+    Raises:
+        FakebrokerError: This machine cannot have so many connections.
+    """
+
+    def __init__(
+        self,
+        scripts: Sequence[Script],
+        brokers: Sequence[Address],
+        record: Callable[[Event], None],
+        report: Callable[[Tally], None],
+        settings: LoopSettings = LoopSettings(),
+        loads: Sequence[tuple[Load, Mapping[str, Sequence[str]]]] = (),
+    ) -> None:
+        self._scripts, self._loads, self._settings = scripts, loads, settings
+        self._record, self._report = record, report
+        self._tally = Tally()
+        self._start_ms = self._end_ms = self._report_ms = math.inf
+        self._heap: list[tuple[float, int, MemberDriver]] = []
+        self._count = itertools.count()
+        self._active: list[MemberDriver] = []
+        self._active_loads: list[AdminLoad] = []
+        self._is_stopped = False
+        allow_connections(max_concurrent(scripts) if settings.lanes is None else MAX_REBALANCE_CONNECTIONS)
+        self.transport, self._clock = SocketTransport(), MemberClock()
+        self.now_ms = self._clock.now_ms
+        self.lookup = CoordinatorLookup(self.transport, self.now_ms, brokers, self._take)
+        self.shared: SharedConnections | None = None
+        if settings.lanes is not None:
+            sizes = Counter(script.group for script in scripts)
+            self.shared = SharedConnections(self.transport, settings.lanes, MAX_REBALANCE_CONNECTIONS, sizes)
+
+    def connect(self) -> None:
+        """Find a broker that answers. Nothing is recorded yet.
+
+        Raises:
+            BrokerUnreachable: There is none.
+        """
+        try:
+            self.lookup.connect()
+            while not self.lookup.nodes:
+                self.transport.poll(self._clock.seconds_until(self.lookup.next_deadline()))
+                self.lookup.process(self.now_ms())
+        except FakebrokerError:
+            self.transport.close()
+            raise
+
+    def play(self, start_s: float) -> None:
+        """Play all scripts and loads to their end. Members deal with a cluster that goes away meanwhile.
+
+        Args:
+            start_s: When the replay starts, in seconds since the Unix epoch.
+
+        Raises:
+            FakebrokerError: This machine has no further files or ports.
+            UnsupportedVersion: A broker does not support what members need.
+        """
+        try:
+            self._begin(start_s)
+            while (self._active or self._active_loads) and not self._is_stopped:
+                self._turn()
+        finally:
+            self._finish()
+
+    def stop(self) -> None:
+        """End soon. May be called from another thread."""
+        self._is_stopped = True
+
+    def wake(self, driver: MemberDriver, moment_ms: float) -> None:
+        """Schedule a call of a driver's `tick`; a later one that was scheduled before is void."""
+        driver.wakes_ms = moment_ms
+        heapq.heappush(self._heap, (moment_ms, next(self._count), driver))
+
+    def _begin(self, start_s: float) -> None:
+        settings, self._start_ms = self._settings, start_s * 1000
+        self._end_ms = self._start_ms + settings.duration_s * 1000 + _LATEST_END_MS
+        self._clock.run_from(start_s, settings.speed)
+        self._report_ms = self.now_ms()
+        for number, script in enumerate(self._scripts):
+            member = ScriptedMember(script, self._start_ms, self._take, closed_loop=settings.closed_loop)
+            driver = MemberDriver(member, number, self)
+            self._active.append(driver)
+            self.wake(driver, member.next_deadline())
+        gc.freeze()  # members live until the end: collections need not look at them
+        for load, groups in self._loads:
+            active = AdminLoad(load, groups, self._start_ms, self.transport, self.now_ms, self.lookup, self._take)
+            self._active_loads.append(active)
+
+    def _turn(self) -> None:
+        """Wait for sockets or the next deadline, then do what is due."""
+        due_ms = min(self._report_ms, self.lookup.next_deadline())
+        if self._heap:
+            due_ms = min(due_ms, self._heap[0][0])
+        for load in self._active_loads:
+            due_ms = min(due_ms, load.next_deadline())
+        self.transport.poll(self._clock.seconds_until(due_ms))
+        now_ms = self.now_ms()
+        self._tick_members(now_ms)
+        for load in self._active_loads:
+            load.process(now_ms)
+        self.lookup.process(now_ms)
+        if self._report_ms <= now_ms:
+            self._check_progress(now_ms)
+
+    def _tick_members(self, now_ms: float) -> None:
+        """Call members whose deadlines have passed; a limited number, so that responses are not delayed."""
+        heap = self._heap
+        for _ in range(_MEMBERS_PER_TURN):
+            if not heap or heap[0][0] > now_ms:
+                return
+            moment_ms, _, driver = heapq.heappop(heap)
+            if moment_ms != driver.wakes_ms:
+                continue  # it was called earlier meanwhile
+            driver.wakes_ms = math.inf
+            due_ms = driver.member.next_deadline()
+            if due_ms <= now_ms:
+                driver.tick(now_ms)
+            elif due_ms < math.inf:
+                self.wake(driver, due_ms)
+
+    def _check_progress(self, now_ms: float) -> None:
+        """Drop members and loads that are done, and report."""
+        every_ms = max(_REPORT_EVERY_MS, _REPORT_EVERY_MS_PER_MEMBER * len(self._active))
+        self._report_ms = now_ms + min(every_ms, _MAX_REPORT_INTERVAL_MS) * self._settings.speed
+        self._active = [driver for driver in self._active if not driver.member.is_done]
+        self._active_loads = [load for load in self._active_loads if not load.is_done]
+        self._report_now(now_ms)
+        if now_ms > self._end_ms:
+            self._is_stopped = True
+
+    def _report_now(self, now_ms: float) -> None:
+        self._tally.joined = sum(driver.member.is_joined for driver in self._active)
+        self._tally.elapsed_ms = max(0, round(now_ms - self._start_ms))
+        self._report(self._tally)
+
+    def _take(self, event: Event) -> None:
+        self._record(event)
+        if event.kind == "request":
+            self._tally.requests += 1
+            if event.error not in ORDINARY_ERRORS:
+                self._tally.errors += 1
+
+    def _finish(self) -> None:
+        """Close all connections, and record pending requests as unanswered."""
+        self.transport.close()
+        gc.unfreeze()
+        now_ms = self.now_ms()
+        for driver in self._active:
+            driver.member.finish(now_ms)
+        for load in self._active_loads:
+            load.stop()
+        self.lookup.stop()
+        self._report_now(now_ms)
+
+
+def max_concurrent(scripts: Sequence[Script]) -> int:
+    """Return how many members are connected at the same time, at most; those that leave stay for a while."""
+    changes: list[tuple[float, int]] = []
+    for script in scripts:
+        is_started = False
+        for act in script.acts:
+            if act.deed == "start" and not is_started:
+                changes.append((act.at_ms, 1))
+                is_started = True
+            elif act.deed in ("leave", "crash") and is_started:
+                changes.append((act.at_ms + LEAVE_TIMEOUT_MS, -1))
+                is_started = False
+    return max(itertools.accumulate(step for _, step in sorted(changes)), default=0)

@@ -1,0 +1,214 @@
+"""From a member's request and its response to an `Event`. Does not depend on members or clocks."""
+
+from typing import Any, NamedTuple
+
+from fakebroker.client.member.consumer_protocol import decode_assignment
+from fakebroker.client.member.effects import GroupRequest, GroupResponse
+from fakebroker.client.member.reactions import error_in
+from fakebroker.client.member.requests import fetched_offsets
+from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.replay.members.events import Event
+from fakebroker.replay.script.script import Script
+
+NOT_SENT = -1
+"""In place of a version: the request was not sent because there was no connection."""
+
+API_NAMES: dict[type[GroupRequest], str] = {
+    JoinGroupRequest: "JoinGroup",
+    SyncGroupRequest: "SyncGroup",
+    HeartbeatRequest: "Heartbeat",
+    OffsetCommitRequest: "OffsetCommit",
+    OffsetFetchRequest: "OffsetFetch",
+    LeaveGroupRequest: "LeaveGroup",
+}
+
+
+class SentRequest(NamedTuple):
+    """When a request was due and sent (microseconds since the Unix epoch), its version, and the broker's node id."""
+
+    scheduled_us: int
+    sent_us: int
+    version: int
+    broker: int
+
+
+def to_us(moment_ms: float) -> int:
+    """Round milliseconds to the whole microseconds of events."""
+    return round(moment_ms * 1000)
+
+
+def heartbeat_event(
+    sent: SentRequest,
+    latency_us: int | None,
+    error: int | None,
+    request: HeartbeatRequest,
+    script: Script,
+    lost: bool = False,
+) -> Event:
+    """Return the event of a Heartbeat, answered or not: the most frequent one, so a fast path."""
+    scheduled_us, sent_us, version, broker = sent
+    return Event(
+        scheduled_us,
+        sent_us,
+        latency_us,
+        "Heartbeat",
+        version,
+        broker,
+        script.group,
+        script.member,
+        request.generation_id,
+        error,
+        None,
+        None,
+        "request",
+        1,
+        None,
+        lost,
+        request.member_id,
+        script.instance_id,
+    )
+
+
+def commit_event(sent: SentRequest, latency_us: int, request: OffsetCommitRequest, script: Script) -> Event:
+    """Return the event of an OffsetCommit that was accepted as a whole."""
+    return Event(
+        sent.scheduled_us,
+        sent.sent_us,
+        latency_us,
+        "OffsetCommit",
+        sent.version,
+        sent.broker,
+        script.group,
+        script.member,
+        request.generation_id_or_member_epoch,
+        ErrorCode.NONE.value,
+        member_id=request.member_id,
+        instance_id=script.instance_id,
+        offsets=[
+            (f"{topic.name}-{each.partition_index}", each.committed_offset)
+            for topic in request.topics
+            for each in topic.partitions
+        ],
+    )
+
+
+def answered_event(
+    sent: SentRequest, latency_us: int, request: GroupRequest, response: GroupResponse, script: Script
+) -> Event:
+    """Return the event of an answered request."""
+    if type(request) is HeartbeatRequest:
+        assert type(response) is HeartbeatResponse
+        return heartbeat_event(sent, latency_us, response.error_code, request, script)
+    error = int(_error(response))
+    columns = _columns(request, response) if not error or isinstance(response, OffsetCommitResponse) else {}
+    event = _event(sent, latency_us, request, script, error=error, **columns)
+    if isinstance(response, JoinGroupResponse) and response.member_id:
+        return event._replace(member_id=response.member_id)
+    return event
+
+
+def unanswered_event(sent: SentRequest, request: GroupRequest, script: Script, *, lost: bool) -> Event:
+    """Return the event of a request without an answer.
+
+    Args:
+        lost: Whether no answer can come any more: the connection is lost, or the member stopped waiting.
+    """
+    if isinstance(request, HeartbeatRequest):
+        return heartbeat_event(sent, None, None, request, script, lost)
+    return _event(sent, None, request, script, lost=lost)
+
+
+def _event(sent: SentRequest, latency_us: int | None, request: GroupRequest, script: Script, **columns: Any) -> Event:
+    return Event(
+        *(sent.scheduled_us, sent.sent_us, latency_us, API_NAMES[type(request)], sent.version, sent.broker),
+        group=script.group,
+        member=script.member,
+        member_id=_member_id(request) or None,
+        instance_id=script.instance_id,
+        **{"generation": _generation(request), **columns},
+    )
+
+
+def _columns(request: GroupRequest, response: GroupResponse) -> dict[str, Any]:
+    """Return the columns that depend on the response, beside its error."""
+    match response:
+        case OffsetCommitResponse():
+            assert isinstance(request, OffsetCommitRequest)
+            return {"offsets": _acknowledged(request, response)}
+        case JoinGroupResponse():
+            return {
+                "generation": response.generation_id,
+                "leader": response.leader,
+                "protocol": response.protocol_name,
+                "members": len(response.members),
+            }
+        case SyncGroupResponse():
+            return {"assigned": _assigned(response)}
+        case OffsetFetchResponse():
+            found = fetched_offsets(response)
+            return {"offsets": [(f"{topic}-{partition}", offset) for (topic, partition), offset in found]}
+    return {}
+
+
+def _generation(request: GroupRequest) -> int | None:
+    match request:
+        case SyncGroupRequest():
+            return request.generation_id
+        case OffsetCommitRequest():
+            return request.generation_id_or_member_epoch
+    return None
+
+
+def _member_id(request: GroupRequest) -> str:
+    match request:
+        case LeaveGroupRequest():
+            return request.members[0].member_id if request.members else request.member_id
+        case OffsetFetchRequest():
+            return ""  # a member of a classic group sends none
+    return request.member_id
+
+
+def _error(response: GroupResponse) -> int:
+    if isinstance(response, LeaveGroupResponse):
+        return next((member.error_code for member in response.members if member.error_code), response.error_code)
+    if isinstance(response, OffsetCommitResponse) and is_accepted(response):
+        return ErrorCode.NONE  # A fast path: commits are frequent.
+    return error_in(response)
+
+
+def is_accepted(response: OffsetCommitResponse) -> bool:
+    """Return whether no part of a commit was refused."""
+    for topic in response.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                return False
+    return True
+
+
+def _assigned(response: SyncGroupResponse) -> list[str] | None:
+    """Return the assigned partitions; None for bytes that are no assignment."""
+    try:
+        return [f"{topic}-{partition}" for topic, partition in decode_assignment(response.assignment)]
+    except ProtocolError:
+        return None
+
+
+def _acknowledged(request: OffsetCommitRequest, response: OffsetCommitResponse) -> list[tuple[str, int]]:
+    accepted = {
+        (topic.name, each.partition_index)
+        for topic in response.topics
+        for each in topic.partitions
+        if each.error_code == ErrorCode.NONE
+    }
+    return [
+        (f"{topic.name}-{each.partition_index}", each.committed_offset)
+        for topic in request.topics
+        for each in topic.partitions
+        if (topic.name, each.partition_index) in accepted
+    ]

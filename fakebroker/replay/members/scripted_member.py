@@ -1,0 +1,564 @@
+"""A group member that follows a script: its actions, its requests, and the events recorded of them.
+
+Pure: calls go in, requests and events come out. Does not depend on sockets or clocks. What to send and when is up to
+the client's `Member`, except for the actions `slow` and `zombie`, in which the scripted member sends requests for it.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from enum import Enum, IntEnum, auto
+from typing import Any
+
+from fakebroker.client.member import requests
+from fakebroker.client.member.effects import Discover, FetchMetadata, GroupRequest, GroupResponse, Revoked, Send
+from fakebroker.client.member.member import Member
+from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.states import MemberState
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupRequest
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
+from fakebroker.replay.members.consumption import Consumption
+from fakebroker.replay.members.events import Event
+from fakebroker.replay.members.request_events import NOT_SENT, SentRequest, answered_event, to_us, unanswered_event
+from fakebroker.replay.script.script import Act, Script
+
+LEAVE_TIMEOUT_MS = 5_000.0
+"""How long the last responses are awaited after a member has left."""
+
+_SENT_WITHOUT_POLLING = (HeartbeatRequest, LeaveGroupRequest)
+"""What Kafka's consumer sends from its heartbeat thread."""
+
+
+class Mode(Enum):
+    """What a member is doing.
+
+    NORMAL: What the client's member does.
+    SLOW: It does not poll: only its heartbeat thread goes on.
+    PAUSED: Nothing at all; whatever comes in is deferred.
+    SILENT: The same, before it becomes a zombie.
+    ZOMBIE: The scripted member sends heartbeats and commits under the old identity; whatever comes in for the client's
+        member is deferred.
+    """
+
+    NORMAL = auto()
+    SLOW = auto()
+    PAUSED = auto()
+    SILENT = auto()
+    ZOMBIE = auto()
+
+
+class Timer(IntEnum):
+    """Timers of a scripted member beside those of the client's member. Of timers due together, the lowest is first.
+
+    RESUME: The mode ends.
+    ACTION: The next action of the script.
+    POLL_LIMIT: It has not polled for the rebalance timeout (Kafka's `max.poll.interval.ms`).
+    LEAVE_TIMEOUT: The last responses are not awaited any longer.
+    HEARTBEAT, COMMIT: A request that the scripted member sends in place of the client's member.
+    """
+
+    RESUME = auto()
+    ACTION = auto()
+    POLL_LIMIT = auto()
+    LEAVE_TIMEOUT = auto()
+    HEARTBEAT = auto()
+    COMMIT = auto()
+
+
+class ScriptedMember:
+    """A member that follows a script; one request is in flight at a time, the others are queued.
+
+    After every call the driver executes `take_disconnect`, `take_discovery`, `take_metadata` and `take_request`, and
+    reads `next_deadline` again.
+
+    Args:
+        script: What to do.
+        start_ms: When the replay starts, in milliseconds since the Unix epoch.
+        record: Records an event.
+        closed_loop: Send each heartbeat as soon as the last one is answered.
+
+    Attributes:
+        script: What to do.
+        member: The client's member.
+        node_id: The coordinator found last, -1 before there is one.
+        address: Its host and port.
+    """
+
+    __slots__ = (
+        "_acts_done",
+        "_closed_loop",
+        "_consumption",
+        "_deferred",
+        "_disconnect_wanted",
+        "_discovery_ms",
+        "_has_coordinator",
+        "_in_flight",
+        "_in_flight_is_own",
+        "_mode",
+        "_next_timer_ms",
+        "_own_queue",
+        "_queue",
+        "_record",
+        "_returns",
+        "_sent_ms",
+        "_start_ms",
+        "_timers",
+        "_topics",
+        "_version",
+        "address",
+        "member",
+        "node_id",
+        "script",
+    )
+
+    def __init__(
+        self, script: Script, start_ms: float, record: Callable[[Event], None], *, closed_loop: bool = False
+    ) -> None:
+        self.script = script
+        self.node_id, self.address = -1, ("", 0)
+        self.member = Member(
+            MemberSettings(
+                group_id=script.group,
+                client_id=script.member,
+                topics=script.topics,
+                instance_id=script.instance_id,
+                assignor=script.assignor,
+                session_timeout_ms=script.session_timeout_ms,
+                rebalance_timeout_ms=script.rebalance_timeout_ms,
+                heartbeat_interval_ms=script.heartbeat_interval_ms,
+                commit_interval_ms=script.commit_interval_ms,
+            )
+        )
+        self._start_ms, self._record, self._closed_loop = start_ms, record, closed_loop
+        self._consumption = Consumption(script.consume_per_s) if script.consume_per_s else None
+        self._mode = Mode.NORMAL
+        self._acts_done, self._has_coordinator = 0, False
+        self._returns = False  # It left because it did not poll, and starts again when it polls.
+        self._queue: list[Send] = []
+        self._own_queue: list[Send] = []  # What it sends in place of the client's member.
+        self._in_flight: Send | None = None
+        self._in_flight_is_own = False
+        self._version, self._sent_ms = NOT_SENT, 0.0  # Of the request in flight.
+        self._deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # Calls, without the time.
+        self._disconnect_wanted = False
+        self._discovery_ms: float | None = None
+        self._topics: tuple[tuple[str, ...], float] | None = None
+        self._timers: dict[Timer, float] = {}
+        self._next_timer_ms = math.inf
+        self._schedule_next_action()
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether it is part of its group now."""
+        return self.member.state is MemberState.PART_OF_GROUP
+
+    @property
+    def is_rejoining(self) -> bool:
+        """Whether the coordinator that it looks up may know it already: it had one, or it is static (KIP-345)."""
+        return self.member.state is MemberState.REDISCOVERING or self.script.instance_id is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its script is played and no response is awaited."""
+        return not self._timers and self._in_flight is None and self.member.state is MemberState.DOWN
+
+    @property
+    def idle_until(self) -> float:
+        """When it does anything besides heartbeats, if those are answered; -inf if it does so now."""
+        return -math.inf if self._is_busy or self._closed_loop else min(self._next_timer_ms, self.member.idle_until())
+
+    @property
+    def _is_attentive(self) -> bool:
+        """Whether the client's member is called, and its effects are executed."""
+        return self._mode is Mode.NORMAL or self._mode is Mode.SLOW
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether it is not in its normal mode, or has anything to send or to receive."""
+        return self._mode is not Mode.NORMAL or self._in_flight is not None or bool(self._queue or self._own_queue)
+
+    def commit_while_idle(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
+        """Return the commit that is due, if the member is idle and does nothing else until then but heartbeats."""
+        if self._next_timer_ms <= until_ms:
+            return None
+        if self._consumption is not None:
+            self._consumption.advance(self.member.positions, due_ms)
+        return self.member.idle_commit(due_ms, until_ms)
+
+    def finish(self, now_ms: float) -> None:
+        """End the replay: a request in flight is recorded as unanswered."""
+        self._record_unanswered(now_ms, lost=False)
+
+    # Time
+
+    def next_deadline(self) -> float:
+        """Return when `tick` has something to do, in milliseconds since the Unix epoch; infinite for never."""
+        due_ms = self.member.next_deadline() if self._is_attentive else None
+        return self._next_timer_ms if due_ms is None else min(due_ms, self._next_timer_ms)
+
+    def tick(self, now_ms: float) -> None:
+        """Do what is due, its own timers first."""
+        while self._next_timer_ms <= now_ms:
+            self._fire_next_timer(now_ms)
+        if self._is_attentive:
+            self.member.tick(now_ms)
+            self._execute_effects(now_ms)
+
+    def _set(self, timer: Timer, due_ms: float) -> None:
+        self._timers[timer] = due_ms
+        self._next_timer_ms = min(self._timers.values())
+
+    def _cancel(self, *timers: Timer) -> None:
+        for timer in timers:
+            self._timers.pop(timer, None)
+        self._next_timer_ms = min(self._timers.values(), default=math.inf)
+
+    def _fire_next_timer(self, now_ms: float) -> None:
+        timer = min(self._timers, key=lambda each: (self._timers[each], each))
+        due_ms = self._timers[timer]
+        self._cancel(timer)
+        match timer:
+            case Timer.ACTION:
+                act = self.script.acts[self._acts_done]
+                self._acts_done += 1
+                self._schedule_next_action()
+                self._perform(act, due_ms, now_ms)
+            case Timer.RESUME:
+                self._resume(now_ms)
+            case Timer.POLL_LIMIT:
+                self._returns = True
+                self._queue.clear()
+                self._leave(now_ms, commits=False)
+            case Timer.LEAVE_TIMEOUT:
+                self._disconnect(now_ms)
+            case Timer.HEARTBEAT | Timer.COMMIT:
+                self._send_for_member(timer, due_ms, now_ms)
+
+    # Actions of the script
+
+    def _schedule_next_action(self) -> None:
+        if self._acts_done < len(self.script.acts):
+            self._set(Timer.ACTION, self._start_ms + self.script.acts[self._acts_done].at_ms)
+
+    def _perform(self, act: Act, due_ms: float, now_ms: float) -> None:
+        """Perform an action, which ends the mode of an earlier one. A member that is down can only start."""
+        if act.deed == "crash":
+            self._deferred.clear()
+        if act.deed != "start" or self.member.state is MemberState.DOWN:
+            self._end_mode(now_ms)
+        identity = self.member.identity
+        self._record(
+            Event(
+                *(to_us(due_ms), to_us(now_ms), None, act.deed, NOT_SENT, -1, self.script.group, self.script.member),
+                kind="act",
+                generation=None if identity.generation_id < 0 else identity.generation_id,
+                member_id=identity.member_id or None,
+                instance_id=self.script.instance_id,
+            )
+        )
+        if act.deed == "start":
+            self._start(now_ms)
+        elif self.member.state is not MemberState.DOWN:
+            self._perform_running(act, now_ms)
+
+    def _perform_running(self, act: Act, now_ms: float) -> None:
+        match act.deed:
+            case "leave":
+                self._leave(now_ms)
+            case "crash":
+                self.member.crash(now_ms)
+                self._disconnect(now_ms)
+            case "pause":
+                self._enter(Mode.PAUSED, act.for_ms, now_ms)
+            case "slow":
+                self._enter(Mode.SLOW, act.for_ms, now_ms)
+                if act.for_ms > self.script.rebalance_timeout_ms:
+                    self._set(Timer.POLL_LIMIT, now_ms + self.script.rebalance_timeout_ms)
+            case "zombie":
+                self._become_zombie(act.for_ms, now_ms)
+
+    def _start(self, now_ms: float) -> None:
+        if self.member.state is MemberState.DOWN:
+            if Timer.LEAVE_TIMEOUT in self._timers:
+                self._disconnect(now_ms)
+            self.member.start(now_ms)
+            self._execute_effects(now_ms)
+
+    def _leave(self, now_ms: float, *, commits: bool = True) -> None:
+        """Leave, and await the responses; past the poll limit the heartbeat thread leaves without a commit."""
+        self._has_coordinator = False  # The LeaveGroup still goes to it.
+        self.member.leave(now_ms)
+        if not commits:
+            asked = [(effect, getattr(effect, "request", None)) for effect in self.member.effects]
+            self.member.effects = [each for each, request in asked if not isinstance(request, OffsetCommitRequest)]
+        self._set(Timer.LEAVE_TIMEOUT, now_ms + LEAVE_TIMEOUT_MS)
+        self._execute_effects(now_ms)
+        self._end_leave(now_ms)
+
+    def _end_leave(self, now_ms: float) -> None:
+        """Disconnect after leaving, as soon as nothing is left to send or receive."""
+        if self._in_flight is None and not self._queue and Timer.LEAVE_TIMEOUT in self._timers:
+            self._disconnect(now_ms)
+
+    def _enter(self, mode: Mode, for_ms: float, now_ms: float) -> None:
+        self._mode = mode
+        self._set(Timer.RESUME, now_ms + for_ms)
+        if self._consumption is not None and mode is not Mode.SILENT:  # A zombie goes on consuming.
+            self._consumption.stop(self.member.positions, now_ms)
+        if mode is Mode.SLOW:
+            self._heartbeat_during_join(now_ms)
+
+    def _become_zombie(self, for_ms: float, now_ms: float) -> None:
+        """Stay silent for the session timeout and one heartbeat interval, so that the session surely expires."""
+        silent_ms = self.script.session_timeout_ms + self.script.heartbeat_interval_ms
+        self._enter(Mode.SILENT, silent_ms + for_ms, now_ms)
+        if self.member.member_id:
+            self._set(Timer.HEARTBEAT, now_ms + silent_ms)
+            if self.script.commit_interval_ms:
+                self._set(Timer.COMMIT, now_ms + silent_ms)
+
+    def _end_mode(self, now_ms: float) -> None:
+        if self._mode is not Mode.NORMAL:
+            self._cancel(Timer.RESUME)
+            self._resume(now_ms)
+
+    def _resume(self, now_ms: float) -> None:
+        """Return to the normal mode, beginning with deferred calls."""
+        self._mode = Mode.NORMAL
+        self._cancel(Timer.HEARTBEAT, Timer.COMMIT, Timer.POLL_LIMIT)
+        self._own_queue.clear()
+        if self._consumption is not None:
+            self._consumption.resume(self.member.positions, now_ms)
+        self._run_deferred(now_ms)
+        if self._returns:
+            self._returns = False
+            self._start(now_ms)
+
+    def _run_deferred(self, now_ms: float) -> None:
+        deferred, self._deferred = self._deferred, []
+        for call, arguments in deferred:
+            call(*arguments, now_ms)
+            self._execute_effects(now_ms)
+
+    # Requests sent in place of the client's member
+
+    def _send_for_member(self, timer: Timer, due_ms: float, now_ms: float) -> None:
+        if self._mode is Mode.SILENT:  # Its session is over: the zombie begins to send.
+            self._mode = Mode.ZOMBIE
+            self._run_deferred(now_ms)
+        if timer is Timer.HEARTBEAT:
+            self._send_own(requests.heartbeat(self.member.identity), due_ms)
+            self._set(timer, due_ms + self.script.heartbeat_interval_ms)
+        else:
+            self._commit_own(due_ms, now_ms)
+            self._set(timer, due_ms + self.script.commit_interval_ms)
+
+    def _commit_own(self, due_ms: float, now_ms: float) -> None:
+        member = self.member
+        if self._consumption is not None:
+            self._consumption.advance(member.positions, now_ms)
+        positions = {each: member.positions[each] for each in member.assigned if each in member.positions}
+        if positions:
+            self._send_own(requests.offset_commit(member.identity, positions), due_ms)
+
+    def _send_own(self, request: GroupRequest, scheduled_ms: float) -> None:
+        """Queue a request; of each kind one is queued at most, in case the broker does not answer."""
+        if not any(type(send.request) is type(request) for send in self._own_queue):
+            self._own_queue.append(Send(request, scheduled_ms))
+
+    def _heartbeat_during_join(self, now_ms: float) -> None:
+        """Send heartbeats for a slow member whose JoinGroup is queued: the client's member then sends none."""
+        holds_join = any(isinstance(send.request, JoinGroupRequest) for send in self._queue)
+        if holds_join and self.member.generation_id >= 0 and Timer.HEARTBEAT not in self._timers:
+            self._set(Timer.HEARTBEAT, now_ms + self.script.heartbeat_interval_ms)
+
+    # Responses
+
+    def answered(self, response: GroupResponse, now_ms: float) -> None:
+        """Process the response to the request in flight."""
+        send = self._in_flight
+        if send is None:
+            return
+        if self._mode is Mode.PAUSED or self._mode is Mode.SILENT:
+            self._deferred.append((self.answered, (response,)))
+            return
+        self._in_flight = None
+        sent = self._sent_request(send)
+        self._record(answered_event(sent, to_us(now_ms) - sent.scheduled_us, send.request, response, self.script))
+        if self._in_flight_is_own:
+            self._end_leave(now_ms)
+        elif self._mode is Mode.ZOMBIE:
+            self._deferred.append((self.member.answered, (send.request, response)))
+        else:
+            self._pass_response(send, response, now_ms)
+
+    def _pass_response(self, send: Send, response: GroupResponse, now_ms: float) -> None:
+        self.member.answered(send.request, response, now_ms)
+        if type(response) is HeartbeatResponse:
+            if self._closed_loop and not response.error_code and not self._queue:
+                self.member.heartbeat_now(now_ms)
+        elif self._consumption is not None and isinstance(response, OffsetFetchResponse):
+            self._consumption.begin(self.member.positions, now_ms)
+        self._execute_effects(now_ms)
+        self._end_leave(now_ms)
+
+    def connection_lost(self, now_ms: float) -> None:
+        """Process the loss of the connection, or that it could not be made."""
+        if self._mode is Mode.PAUSED or self._mode is Mode.SILENT:
+            self._deferred.append((self.connection_lost, ()))
+            return
+        self._record_unanswered(now_ms, lost=True)
+        if self._mode is Mode.ZOMBIE:
+            self._deferred.append((self.member.connection_lost, ()))
+            return
+        self._has_coordinator = False  # There is no connection to close.
+        self._queue.clear()
+        self._end_leave(now_ms)
+        self.member.connection_lost(now_ms)
+        self._execute_effects(now_ms)
+
+    def _disconnect(self, now_ms: float) -> None:
+        """Close the connection; requests in flight and in the queue are given up, and so are look-ups."""
+        self._record_unanswered(now_ms, lost=True)
+        self._queue.clear()
+        self._own_queue.clear()
+        self._discovery_ms = self._topics = None
+        self._disconnect_wanted = True
+        self._has_coordinator = False
+        self._cancel(Timer.LEAVE_TIMEOUT)
+
+    def _record_unanswered(self, now_ms: float, *, lost: bool) -> None:
+        send, self._in_flight = self._in_flight, None
+        if send is not None:
+            if self._version == NOT_SENT:
+                self._sent_ms = now_ms
+            event = unanswered_event(self._sent_request(send), send.request, self.script, lost=lost)
+            self._record(event._replace(until_us=to_us(now_ms)) if lost else event)
+
+    def _sent_request(self, send: Send) -> SentRequest:
+        return SentRequest(to_us(send.scheduled_ms), to_us(self._sent_ms), self._version, self.node_id)
+
+    # Results of look-ups
+
+    def discovered(self, node_id: int, host: str, port: int, now_ms: float) -> None:
+        """Process the coordinator that was found."""
+        if not self._is_attentive:
+            self._deferred.append((self.discovered, (node_id, host, port)))
+            return
+        self.node_id, self.address = node_id, (host, port)
+        self.member.discovered(now_ms)
+        self._has_coordinator = self.member.has_coordinator
+        self._execute_effects(now_ms)
+
+    def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
+        """Process that no coordinator was found; without any response the error is NETWORK_EXCEPTION."""
+        self._pass_on(self.member.discovery_failed, error, now_ms)
+
+    def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
+        """Process the partition counts of topics."""
+        self._pass_on(self.member.metadata, partition_counts, now_ms)
+
+    def _pass_on(self, call: Callable[[Any, float], None], result: Any, now_ms: float) -> None:
+        """Call the client's member, now or when it is attentive again."""
+        if not self._is_attentive:
+            self._deferred.append((call, (result,)))
+            return
+        call(result, now_ms)
+        self._execute_effects(now_ms)
+
+    # Effects of the client's member
+
+    def _execute_effects(self, now_ms: float) -> None:
+        member = self.member
+        if member.effects:
+            effects, member.effects = member.effects, []
+            for effect in effects:
+                match effect:
+                    case Send():
+                        self._enqueue(effect, now_ms)
+                    case Discover():
+                        self._discovery_ms = effect.scheduled_ms
+                    case FetchMetadata():
+                        self._topics = (effect.topics, effect.scheduled_ms)
+                    case Revoked() if self._consumption is not None:
+                        self._consumption.give_up(effect.partitions)
+        if self._has_coordinator and not member.has_coordinator:  # Queued requests are obsolete.
+            self._disconnect(now_ms)
+
+    def _enqueue(self, send: Send, now_ms: float) -> None:
+        if type(send.request) is OffsetCommitRequest:
+            if self._consumption is not None:
+                self._consumption.advance_commit(send.request, self.member.positions, now_ms)
+            if self._mode is Mode.SLOW:
+                self._replace_queued_commit(now_ms)
+        self._queue.append(send)
+        if self._mode is Mode.SLOW:
+            self._heartbeat_during_join(now_ms)
+
+    def _replace_queued_commit(self, now_ms: float) -> None:
+        """Keep only the newest commit of a slow member; for the client's member the older one was answered."""
+        for send in [send for send in self._queue if type(send.request) is OffsetCommitRequest]:
+            self._queue.remove(send)
+            self.member.answered(send.request, OffsetCommitResponse(topics=[]), now_ms)
+
+    # What the driver executes
+
+    @property
+    def has_work(self) -> bool:
+        """Whether one of the `take_` methods may return something."""
+        return (
+            (self._in_flight is None and bool(self._queue or self._own_queue))
+            or self._disconnect_wanted
+            or self._discovery_ms is not None
+            or self._topics is not None
+        )
+
+    def take_disconnect(self) -> bool:
+        """Return whether the connection is to be closed, once."""
+        wanted, self._disconnect_wanted = self._disconnect_wanted, False
+        return wanted
+
+    def take_discovery(self) -> float | None:
+        """Return since when the coordinator is to be looked up, once; None if it is not."""
+        scheduled_ms = self._discovery_ms
+        if scheduled_ms is None or not self._is_attentive:
+            return None
+        self._discovery_ms = None
+        return scheduled_ms
+
+    def take_metadata(self) -> tuple[tuple[str, ...], float] | None:
+        """Return the topics whose partition counts a leader needs, and since when, once; None if it needs none."""
+        wanted = self._topics
+        if wanted is None or not self._is_attentive:
+            return None
+        self._topics = None
+        return wanted
+
+    def take_request(self) -> GroupRequest | None:
+        """Return the next request to send, if none is in flight; then it is in flight."""
+        if self._in_flight is not None or not (self._queue or self._own_queue):
+            return None
+        send = self._next_send()
+        if send is None:
+            return None
+        self._in_flight, self._version = send, NOT_SENT
+        return send.request
+
+    def _next_send(self) -> Send | None:
+        self._in_flight_is_own = bool(self._own_queue)
+        if self._own_queue:
+            return self._own_queue.pop(0)
+        if self._mode is Mode.NORMAL:
+            return self._queue.pop(0)
+        if self._mode is Mode.SLOW:
+            for index, send in enumerate(self._queue):
+                if isinstance(send.request, _SENT_WITHOUT_POLLING):
+                    return self._queue.pop(index)
+        return None
+
+    def sent(self, version: int, now_ms: float) -> None:
+        """Note that the request in flight was sent in this version."""
+        self._version, self._sent_ms = version, now_ms

@@ -1,0 +1,309 @@
+"""Connections by the ten thousand: nonblocking sockets behind one poller, driven by one thread.
+
+Negotiates versions; the meaning of requests does not matter. Users of a connection are never called from within `send`
+or `connect`: losses that are found there are reported at the end of the next poll.
+"""
+
+import errno
+import os
+import socket
+import time
+from typing import Any
+
+from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS
+from fakebroker.errors import ErrorCode, FakebrokerError, ProtocolError
+from fakebroker.open_files import file_limit
+from fakebroker.protocol.frames import read_response, request_frame
+from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fakebroker.protocol.schema import Message, Versions
+from fakebroker.replay.members.connection import (
+    CLIENT_ID,
+    Address,
+    BrokerConnection,
+    ConnectionUser,
+    FrameCache,
+    NegotiatedVersions,
+)
+from fakebroker.server.poller import READ, WRITE, best_poller
+
+_MAX_EVENTS = 256
+_READ_BYTES = 64 * 1024
+_NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
+
+_NO_KAFKA = "at {address} nobody speaks Kafka's protocol in the clear (a listener for TLS or another service?): {why}"
+
+
+class SocketTransport:
+    """All TCP connections of one loop; a `Transport`.
+
+    Args:
+        connect_timeout_ms: How long connecting and negotiating versions may take together, in real time.
+    """
+
+    def __init__(self, connect_timeout_ms: float = DEFAULT_CONNECT_TIMEOUT_MS) -> None:
+        self._connect_timeout_s = connect_timeout_ms / 1000
+        self._poller = best_poller()
+        self._connections: dict[int, BrokerConnection] = {}  # by file descriptor
+        self._deadlines: dict[BrokerConnection, float] = {}  # of those that are not open yet, in order
+        self._polls = 0
+        self._dirty: list[BrokerConnection] = []
+        self._opened: list[BrokerConnection] = []
+        self._lost: list[tuple[BrokerConnection, str]] = []
+        # Negotiated once per broker, for as long as no connection to it is lost.
+        self._versions: dict[Address, NegotiatedVersions] = {}
+        self._resolved: dict[Address, list[tuple[int, Any]]] = {}
+
+    def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> BrokerConnection:
+        """Begin to make a connection; the user is notified when it is open, or lost.
+
+        Args:
+            address: Host and port.
+            user: The first user.
+            is_shared: Whether there will be more, whose requests are to be written together.
+
+        Raises:
+            FakebrokerError: This machine has no further files or ports.
+        """
+        connection = BrokerConnection(address, user, is_shared=is_shared)
+        self._deadlines[connection] = time.monotonic() + self._connect_timeout_s
+        try:
+            connection.untried = list(self._resolve(address))
+        except OSError as error:
+            self.fail(connection, error.strerror or str(error))
+            return connection
+        self._try_next_address(connection, "its name has no address")
+        return connection
+
+    def send(
+        self,
+        connection: BrokerConnection,
+        request: Message,
+        version: int,
+        client_id: str,
+        user: ConnectionUser,
+        cache: FrameCache | None = None,
+    ) -> None:
+        """Send a request over an open connection.
+
+        Args:
+            connection: If it was lost meanwhile, its users are about to be notified, and nothing is sent.
+            request: In its newest shape.
+            version: As the connection's `version_for` says.
+            client_id: `client.id` of the request.
+            user: Receives the response.
+            cache: Keeps the bytes of a request that is sent repeatedly.
+
+        Raises:
+            ProtocolError: The version cannot carry the request.
+        """
+        if connection.is_closed:
+            return
+        frame = connection.frame(request, version, client_id, user, cache)
+        if not connection.is_shared and not connection.unsent:
+            self._write(connection, frame)
+            return
+        connection.unsent += frame
+        if not connection.is_dirty:
+            connection.is_dirty = True
+            self._dirty.append(connection)
+
+    def fail(self, connection: BrokerConnection, why: str) -> None:
+        """Close a connection as lost; its users are notified at the end of the next poll."""
+        if connection.is_closed:
+            return
+        if connection.asked_version >= 0 and connection.versions is None:
+            why = _NO_KAFKA.format(address=f"{connection.address[0]}:{connection.address[1]}", why=why)
+        self._versions.pop(connection.address, None)
+        self._close(connection)
+        self._lost.append((connection, why))
+
+    def release(self, connection: BrokerConnection, user: ConnectionUser) -> None:
+        """Remove a user of a connection, with its pending requests. Without users the connection is closed."""
+        connection.forget(user)
+        if not connection.users and not connection.is_closed:
+            self._close(connection)
+
+    def poll(self, timeout_s: float) -> None:
+        """Wait for sockets to be ready, process what has arrived, and notify users."""
+        if self._deadlines:
+            timeout_s = min(timeout_s, max(0.0, next(iter(self._deadlines.values())) - time.monotonic()))
+        if self._lost or self._opened or self._dirty:
+            timeout_s = 0.0
+        self._polls += 1
+        connections = self._connections
+        for fd, event in self._poller.poll(timeout_s, _MAX_EVENTS):
+            connection = connections.get(fd)
+            if connection is None:
+                continue  # closed by an event earlier in this poll
+            if connection.is_connecting:
+                if connection.begun_in_poll != self._polls:  # else the event was for another socket of that number
+                    self._connected(connection)
+                continue
+            if event & ~WRITE:
+                self._read(connection)
+            if event & WRITE and not connection.is_closed:
+                self._write(connection, b"")
+        self._finish_poll()
+
+    def close(self) -> None:
+        """Close all connections without notifying their users."""
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        self._poller.close()
+
+    def _finish_poll(self) -> None:
+        """Give up late connections, notify users, and write what was collected for shared connections."""
+        while self._deadlines:
+            connection, deadline_s = next(iter(self._deadlines.items()))
+            if deadline_s > time.monotonic():
+                break
+            self.fail(connection, f"no connection with versions agreed on after {self._connect_timeout_s * 1000:g} ms")
+        opened, self._opened = self._opened, []
+        for connection in opened:
+            for user in list(connection.users):
+                user.opened(connection)
+        lost, self._lost = self._lost, []
+        for connection, why in lost:
+            for user in list(connection.users):
+                user.lost(connection, why)
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.is_dirty = False
+            if not connection.is_closed:
+                self._write(connection, b"")
+
+    def _resolve(self, address: Address) -> list[tuple[int, Any]]:
+        if address not in self._resolved:
+            found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+            self._resolved[address] = [(family, socket_address) for family, _, _, _, socket_address in found]
+        return self._resolved[address]
+
+    def _try_next_address(self, connection: BrokerConnection, why: str) -> None:
+        """Connect to the next resolved address of the host; without one the connection is lost."""
+        while connection.untried:
+            family, socket_address = connection.untried.pop(0)
+            try:
+                sock = socket.socket(family, socket.SOCK_STREAM)
+            except OSError as error:
+                raise self._exhausted(connection.address, error) from None
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = sock.connect_ex(socket_address)
+            if code in (0, errno.EINPROGRESS):
+                connection.socket, connection.begun_in_poll = sock, self._polls
+                self._connections[sock.fileno()] = connection
+                self._poller.register(sock.fileno(), WRITE)
+                return
+            sock.close()
+            if code == errno.EADDRNOTAVAIL:
+                raise self._exhausted(connection.address, OSError(code, os.strerror(code)))
+            why = os.strerror(code)
+        self._resolved.pop(connection.address, None)
+        self.fail(connection, why)
+
+    def _exhausted(self, address: Address, error: OSError) -> FakebrokerError:
+        what = f"no further connection to {address[0]}:{address[1]} beside the {len(self._connections):,} that are open"
+        if error.errno in _NO_MORE_FILES:
+            return FakebrokerError(f"{what}: the limit of open files is {file_limit():,}; raise it with `ulimit -n`")
+        return FakebrokerError(
+            f"{what}: {error.strerror}; each needs a local port of its own (see net.ipv4.ip_local_port_range), lanes "
+            "need fewer"
+        )
+
+    def _connected(self, connection: BrokerConnection) -> None:
+        assert connection.socket is not None
+        code = connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._drop_socket(connection)
+            self._try_next_address(connection, os.strerror(code))
+            return
+        connection.is_connecting = False
+        self._poller.modify(connection.socket.fileno(), READ)
+        connection.versions = self._versions.get(connection.address)
+        if connection.versions is None:
+            self._ask_versions(connection, ApiVersionsRequest.VERSIONS.last)
+        else:
+            self._open(connection)
+
+    def _ask_versions(self, connection: BrokerConnection, version: int) -> None:
+        connection.asked_version = version
+        request = ApiVersionsRequest(client_software_name="fakebroker", client_software_version="unknown")
+        self._write(connection, request_frame(request, version, 0, CLIENT_ID))
+
+    def _take_versions(self, connection: BrokerConnection, frame: bytes) -> None:
+        """Process the ApiVersions response; a broker that does not know the version answers in version 0 (KIP-511).
+
+        Raises:
+            ProtocolError: It is no such response, or has an error.
+        """
+        asked = connection.asked_version
+        is_refusal = int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
+        _, response = read_response(ApiVersionsResponse, 0 if is_refusal else asked, frame)
+        if is_refusal and asked > 0:
+            known = {api.api_key: api.max_version for api in response.api_keys}
+            self._ask_versions(connection, max(0, min(known.get(ApiVersionsRequest.API_KEY, 0), asked - 1)))
+            return
+        if response.error_code:
+            raise ProtocolError(f"ApiVersions was answered {ErrorCode(response.error_code).name}")
+        supported = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
+        connection.versions = self._versions[connection.address] = NegotiatedVersions(supported)
+        self._open(connection)
+
+    def _open(self, connection: BrokerConnection) -> None:
+        del self._deadlines[connection]
+        self._opened.append(connection)
+
+    def _read(self, connection: BrokerConnection) -> None:
+        assert connection.socket is not None
+        try:
+            data = connection.socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.fail(connection, error.strerror or str(error))
+            return
+        if not data:
+            self.fail(connection, "the broker has closed the connection")
+            return
+        try:
+            for frame in connection.frames.feed(data):
+                if connection.versions is None:
+                    self._take_versions(connection, frame)
+                else:
+                    connection.deliver(frame)
+        except ProtocolError as error:
+            self.fail(connection, str(error))
+
+    def _write(self, connection: BrokerConnection, frame: bytes | bytearray) -> None:
+        """Write unsent bytes, or a frame if there are none; what the socket does not take stays unsent."""
+        assert connection.socket is not None
+        data = connection.unsent if connection.unsent else frame
+        try:
+            sent = connection.socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self.fail(connection, error.strerror or str(error))
+            return
+        is_blocked = sent < len(data)
+        if is_blocked:
+            connection.unsent = bytearray(data[sent:])
+        elif connection.unsent:
+            connection.unsent = bytearray()
+        if is_blocked is not connection.is_blocked:
+            connection.is_blocked = is_blocked
+            self._poller.modify(connection.socket.fileno(), READ | WRITE if is_blocked else READ)
+
+    def _close(self, connection: BrokerConnection) -> None:
+        connection.is_closed = True
+        self._deadlines.pop(connection, None)
+        if connection.socket is not None:
+            self._drop_socket(connection)
+
+    def _drop_socket(self, connection: BrokerConnection) -> None:
+        assert connection.socket is not None
+        fd = connection.socket.fileno()
+        self._poller.unregister(fd)
+        del self._connections[fd]
+        connection.socket.close()
+        connection.socket = None

@@ -1,0 +1,85 @@
+"""The scheduler of a simulation: a heap of calls in virtual time.
+
+Calls at the same time are ordered by their kind, then by the number of what they are about, then as they were
+scheduled. Does not depend on what is called.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from fakebroker.replay.simulation.virtual_cluster import VirtualClock
+
+START_MS = 1_600_000_000_000.0
+"""When a simulated replay starts: always the same, so that equal seeds give equal events."""
+
+LATENCY_MS = 0.25
+"""How long anything takes from one end of the network to the other."""
+
+CONNECT_MS = 4 * LATENCY_MS
+"""How long a new connection takes: one round trip to connect and one to negotiate versions."""
+
+EVENT, TIMER, ARRIVAL, RESPONSE, ACTION, LOOKUP = range(6)
+"""The kinds of calls, in their order at one time: events of the timeline, timers of brokers, arrivals at brokers,
+responses and losses at clients, actions of members, look-ups and loads."""
+
+Position = tuple[float, int, int]
+"""The place of a call in the order of all calls: time, kind, number."""
+
+Entry = tuple[float, int, int, int, Callable[..., None], tuple[Any, ...]]
+
+
+class Scheduler:
+    """Scheduled calls.
+
+    Args:
+        clock: Set to the time of each call.
+
+    Attributes:
+        position: Of the present call.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.position: Position = (clock.moment_ms, EVENT, -1)
+        self._numbers = count()
+        self._heap: list[Entry] = []
+        self._private: list[Entry] = []
+        self._shared_ms: list[float] = []
+
+    def schedule_shared(self, at_ms: float, kind: int, number: int, call: Callable[..., None], *args: Any) -> None:
+        """Schedule a call that may change the brokers' state for any member."""
+        heappush(self._shared_ms, at_ms)
+        self.schedule(at_ms, kind, number, call, *args)
+
+    def schedule(self, at_ms: float, kind: int, number: int, call: Callable[..., None], *args: Any) -> None:
+        """Schedule a call."""
+        heappush(self._heap, (at_ms, kind, number, next(self._numbers), call, args))
+
+    def schedule_private(self, at_ms: float, number: int, call: Callable[..., None], *args: Any) -> None:
+        """Schedule an action of an idle member, which does not concern other members."""
+        heappush(self._private, (at_ms, ACTION, number, next(self._numbers), call, args))
+
+    def is_quiet_until(self, at_ms: float) -> bool:
+        """Return whether no shared call is scheduled from now until then."""
+        shared_ms = self._shared_ms
+        while shared_ms and shared_ms[0] < self.clock.moment_ms:
+            heappop(shared_ms)
+        return not shared_ms or shared_ms[0] > at_ms
+
+    def step(self, until_ms: float) -> bool:
+        """Make the next call.
+
+        Returns:
+            Whether there was one until then.
+        """
+        heap, private = self._heap, self._private
+        entries = private if not heap or (private and private[0] < heap[0]) else heap
+        if not entries or entries[0][0] > until_ms:
+            return False
+        entry = heappop(entries)
+        self.clock.moment_ms = entry[0]
+        self.position = entry[:3]
+        entry[4](*entry[5])
+        return True

@@ -1,0 +1,124 @@
+"""Live display of a replay in the terminal: a progress bar and a line of numbers."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fakebroker.replay.spark.progress import Tally
+
+_REFRESH_PER_S = 4
+_RATE_OVER_S = 2.0
+_LINE_EVERY_S = 10.0
+_MOST_LINES = 20
+"""Limit without a terminal."""
+
+
+class Pace:
+    """Requests per second over the last two seconds, from consecutive tallies.
+
+    Args:
+        clock: Returns monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen = deque([(clock(), 0)])
+
+    def of(self, tally: Tally) -> float:
+        """Return the rate up to this tally."""
+        seen, now_s = self._seen, self._clock()
+        if now_s > seen[-1][0]:
+            seen.append((now_s, tally.requests))
+        while len(seen) > 2 and seen[1][0] <= now_s - _RATE_OVER_S:
+            seen.popleft()
+        (first_s, first), (last_s, last) = seen[0], seen[-1]
+        return (last - first) / max(last_s - first_s, 1.0)
+
+
+@contextmanager
+def status_line(console: Console, what: str) -> Iterator[None]:
+    """Print what is being done; in a terminal, with a spinner."""
+    console.print(what)
+    with console.status(""):
+        yield
+
+
+@contextmanager
+def live_view(console: Console, total: Callable[[], Tally], duration_s: float, members: int) -> Iterator[None]:
+    """Show the tally that `total` returns, repeatedly; without a terminal, print a line now and then.
+
+    Args:
+        console: Where to show it.
+        total: The tally of all tasks.
+        duration_s: How long the replay takes, by the members' clock.
+        members: How many there are in all.
+    """
+    pace = Pace()
+    if not console.is_terminal:
+        with _lines(console, lambda: line(total(), pace, duration_s, members), duration_s):
+            yield
+        return
+    with Live(
+        get_renderable=lambda: render(total(), pace, duration_s, members),
+        console=console,
+        refresh_per_second=_REFRESH_PER_S,
+        transient=True,
+    ):
+        yield
+
+
+def render(tally: Tally, pace: Pace, duration_s: float, members: int) -> Group:
+    """Return the two lines of one tally."""
+    elapsed_s = _elapsed_s(tally, duration_s, members)
+    bar = Table.grid(padding=(0, 1), expand=True)
+    bar.add_column(no_wrap=True)
+    bar.add_column(ratio=1)
+    bar.add_column(no_wrap=True)
+    left = f"{duration_s - elapsed_s:.0f} s left"
+    bar.add_row(f"{elapsed_s:4.0f} of {duration_s:.0f} s", ProgressBar(total=duration_s, completed=elapsed_s), left)
+    numbers = Text(
+        f"{tally.joined:,} of {members:,} members joined   {pace.of(tally):,.0f} requests/s   ", overflow="ellipsis"
+    )
+    numbers.append(f"{tally.errors:,} errors", style="red" if tally.errors else "")
+    return Group(bar, numbers)
+
+
+def line(tally: Tally, pace: Pace, duration_s: float, members: int) -> str:
+    """Return one line of plain text."""
+    elapsed_s = _elapsed_s(tally, duration_s, members)
+    return (
+        f"{elapsed_s:.0f} of {duration_s:.0f} s: {tally.joined:,} of {members:,} members joined, "
+        f"{pace.of(tally):,.0f} requests/s, {tally.errors:,} errors"
+    )
+
+
+def _elapsed_s(tally: Tally, duration_s: float, members: int) -> float:
+    """Return the average progress of members where they are played in turn, else that of the replay."""
+    elapsed_ms = tally.lived_ms / members if tally.lived_ms else tally.elapsed_ms
+    return min(elapsed_ms / 1000, duration_s)
+
+
+@contextmanager
+def _lines(console: Console, now: Callable[[], str], duration_s: float) -> Iterator[None]:
+    """Print a line every ten seconds, less often in long replays."""
+    over = threading.Event()
+
+    def print_lines() -> None:
+        while not over.wait(max(_LINE_EVERY_S, duration_s / _MOST_LINES)):
+            console.print(now(), highlight=False, soft_wrap=True)
+
+    thread = threading.Thread(target=print_lines, name="replay lines", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,159 @@
+"""Spark tasks that simulate scripts (`--transport memory`), one offsets partition after the other.
+
+A task holds the members of one offsets partition at a time in memory, and returns its events as they are recorded.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import fields, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+from pyspark import Accumulator, AccumulatorParam, TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from fakebroker.cluster.configs.settings import Config
+from fakebroker.replay.members.events import DDL
+from fakebroker.replay.script.generator import by_offsets_partition
+from fakebroker.replay.script.script import Script, script_of
+from fakebroker.replay.simulation.rehearsal import OF_GROUPS
+from fakebroker.replay.simulation.simulation import Simulation, SimulationSettings
+from fakebroker.replay.spark.progress import Sender, Tally
+from fakebroker.replay.spark.tcp_tasks import TaskPlan
+from fakebroker.replay.workload.timeline import OVER, WHEN, EventOutcome, Outcome, by_time, event_outcome
+
+_REPORT_EVERY_S = 0.25
+_PARTITION = "offsets_partition"
+_TASKS_PER_CORE = 8
+
+
+Outcomes = Accumulator[dict[int, Outcome]]
+"""The outcomes of events in the simulations that they were about, by their places among all."""
+
+
+class _MergedOutcomes(AccumulatorParam[dict[int, Outcome]]):
+    """One outcome per event: a refusal has precedence, then that it was done, then that a simulation was over."""
+
+    def zero(self, value: dict[int, Outcome]) -> dict[int, Outcome]:
+        return {}
+
+    def addInPlace(self, value1: dict[int, Outcome], value2: dict[int, Outcome]) -> dict[int, Outcome]:  # noqa: N802  # Spark's
+        for number, why in value2.items():
+            value1[number] = max(why, value1.get(number, why), key=lambda each: (each != OVER, each or ""))
+        return value1
+
+
+def no_outcomes(spark: SparkSession) -> Outcomes:
+    """Return an accumulator for `simulate`."""
+    return spark.sparkContext.accumulator({}, _MergedOutcomes())
+
+
+def simulate(
+    scripts: DataFrame, plan: TaskPlan, tasks: int | None = None, outcomes: Outcomes | None = None
+) -> DataFrame:
+    """Return the events of simulating scripts. Equal scripts and plans give equal events, whatever the tasks.
+
+    Args:
+        scripts: Rows as in `Script`.
+        plan: How to play; the fields about connections to a real cluster are ignored.
+        tasks: Among how many tasks the offsets partitions are distributed; a few per core if not given, because some
+            have more to do.
+        outcomes: Receives the outcomes of the plan's events.
+    """
+    partitions = Config(plan.cluster.config).number("offsets.topic.num.partitions")
+    count = simulating_tasks(scripts, partitions, tasks)
+    return by_offsets_partition(scripts, partitions, count).mapInArrow(_simulator(plan, outcomes), DDL)
+
+
+def simulating_tasks(scripts: DataFrame, offsets_partitions: int, wanted: int | None) -> int:
+    """Return the number of tasks of a simulation: no more than there are offsets partitions."""
+    return min(wanted or _TASKS_PER_CORE * scripts.sparkSession.sparkContext.defaultParallelism, offsets_partitions)
+
+
+def simulation_settings(plan: TaskPlan) -> SimulationSettings:
+    """Return the settings of the simulations of a plan."""
+    return SimulationSettings(
+        seed=plan.seed,
+        cluster=plan.cluster,
+        topics=plan.topics,
+        events=plan.events,
+        loads=plan.loads,
+        duration_s=plan.duration_s,
+        folds=plan.record == "changes",
+        closed_loop=plan.closed_loop,
+    )
+
+
+def timeline_of(
+    events: Sequence[Mapping[str, Any]], outcomes: Mapping[int, Outcome], *, is_complete: bool
+) -> list[EventOutcome]:
+    """Return the timeline for `summary.json`.
+
+    Args:
+        events: The events of the workload; each has been rehearsed.
+        outcomes: The known ones.
+        is_complete: Whether all simulations were played to their end.
+    """
+    return [
+        event_outcome(event, event[WHEN], outcomes[number] if number in outcomes else _unseen(event, is_complete))
+        for number, event in by_time(events)
+    ]
+
+
+def _unseen(event: Mapping[str, Any], is_complete: bool) -> Outcome:
+    """Return the outcome of an event that was about no group of the replay."""
+    if not is_complete:
+        return OVER
+    return f"no group {event['group_id']!r}" if event["do"] in OF_GROUPS else None
+
+
+def _simulator(
+    plan: TaskPlan, outcomes: Outcomes | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settings, context = simulation_settings(plan), TaskContext.get()
+        with closing(Sender(plan.report_to, context.partitionId() if context else 0)) as sender:
+            before = Tally()
+            for partition, scripts in _by_partition(batches):
+                simulation = Simulation(scripts, partition, settings)
+                stop_requested = yield from _played(simulation, before, sender)
+                if outcomes is not None:
+                    outcomes.add(simulation.outcomes)
+                if stop_requested:
+                    return
+                # All its members have left: they count as joined, and as played to the end.
+                lived_ms = len(scripts) * round(settings.duration_s * 1000)
+                before = _sum(before, replace(simulation.tally(), joined=len(scripts), lived_ms=lived_ms))
+
+    return run
+
+
+def _by_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, list[Script]]]:
+    """Yield each offsets partition with its scripts."""
+    rows: Iterator[dict[str, Any]] = (row for batch in batches for row in batch.to_pylist())
+    for partition, of_partition in groupby(rows, key=itemgetter(_PARTITION)):
+        yield partition, [script_of({key: row[key] for key in Script._fields}) for row in of_partition]
+
+
+def _sum(before: Tally, now: Tally) -> Tally:
+    return Tally(**{field.name: getattr(before, field.name) + getattr(now, field.name) for field in fields(Tally)})
+
+
+def _played(simulation: Simulation, before: Tally, sender: Sender) -> Generator[pa.RecordBatch, None, bool]:
+    """Yield the events of one offsets partition; report its progress, added to that of the ones before.
+
+    Returns:
+        Whether the driver wants the task to end early.
+    """
+    report_s = 0.0
+    for packed in simulation.run():
+        yield from packed
+        if time.monotonic() >= report_s:
+            report_s = time.monotonic() + _REPORT_EVERY_S
+            sender.send(_sum(before, simulation.tally()))
+            if sender.stop_requested():
+                return True
+    return False

@@ -1,0 +1,95 @@
+"""Prepares the cluster under test over TCP: checks that it answers, and creates the workload's topics."""
+
+from collections.abc import Mapping
+
+import trio
+
+from fakebroker.client.admin.admin import Admin
+from fakebroker.client.admin.descriptions import NewTopic
+from fakebroker.client.errors import BrokerUnreachable
+from fakebroker.errors import ErrorCode, FakebrokerError
+from fakebroker.replay.members.connection import CLIENT_ID, addresses
+from fakebroker.replay.members.member_loop import MemberLoop
+
+_READY_TIMEOUT_S = 20.0
+_RETRY_S = 0.1
+_MAX_REPLICAS = 3
+_OFFSETS_TOPIC = "__consumer_offsets"
+DEFAULT_OFFSETS_PARTITIONS = 50
+"""Kafka's default of `offsets.topic.num.partitions`."""
+
+
+def check_answers(bootstrap: str) -> None:
+    """Check that a cluster answers members; one that requires TLS or authentication does not.
+
+    Args:
+        bootstrap: HOST:PORT of the cluster, or several with commas.
+
+    Raises:
+        BrokerUnreachable: It does not.
+    """
+    no_members = MemberLoop([], addresses(bootstrap), lambda event: None, lambda tally: None)
+    no_members.connect()
+    no_members.transport.close()
+
+
+async def ready_topics(bootstrap: str, topics: Mapping[str, int]) -> dict[str, int]:
+    """Create the topics that do not exist yet.
+
+    Args:
+        bootstrap: HOST:PORT of the cluster, or several with commas.
+        topics: Their partition counts; a topic that exists keeps its own.
+
+    Returns:
+        The actual partition count of each topic.
+
+    Raises:
+        FakebrokerError: The cluster cannot be reached, refuses to create a topic, or is not ready in time.
+    """
+    addresses(bootstrap)
+    try:
+        with trio.fail_after(_READY_TIMEOUT_S):
+            async with Admin(bootstrap, CLIENT_ID) as admin:
+                await _create(admin, topics)
+                return await _partition_counts(admin, topics)
+    except trio.TooSlowError:
+        names = ", ".join(topics)
+        raise FakebrokerError(f"cluster {bootstrap}: topics {names} not ready after {_READY_TIMEOUT_S:g} s") from None
+
+
+async def offsets_partitions(bootstrap: str) -> int | None:
+    """Return the partition count of `__consumer_offsets`, which exists once groups were played.
+
+    Args:
+        bootstrap: HOST:PORT of the cluster, or several with commas.
+
+    Returns:
+        Kafka's default if the cluster does not report it; None if it cannot be reached any more.
+    """
+    with trio.move_on_after(_READY_TIMEOUT_S):
+        try:
+            async with Admin(bootstrap, CLIENT_ID) as admin:
+                known = await admin.list_topics(internal=True)
+        except BrokerUnreachable:
+            return None
+        except FakebrokerError:
+            return DEFAULT_OFFSETS_PARTITIONS
+        return len(known[_OFFSETS_TOPIC].partitions) if _OFFSETS_TOPIC in known else DEFAULT_OFFSETS_PARTITIONS
+    return None
+
+
+async def _create(admin: Admin, topics: Mapping[str, int]) -> None:
+    replicas = min(_MAX_REPLICAS, len((await admin.describe_cluster()).nodes))
+    created = await admin.create_topics(NewTopic(name, partitions, replicas) for name, partitions in topics.items())
+    for error in created.errors.values():
+        if error.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise error
+
+
+async def _partition_counts(admin: Admin, topics: Mapping[str, int]) -> dict[str, int]:
+    """Wait until the broker knows all topics, with a leader for each partition."""
+    while True:
+        known = await admin.list_topics()
+        if all(name in known and known[name].has_leaders for name in topics):
+            return {name: len(known[name].partitions) for name in topics}
+        await trio.sleep(_RETRY_S)

@@ -1,0 +1,30 @@
+"""Events of look-ups say whether a member that asked may have lost its coordinator."""
+
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.replay.script.script import Act
+from fakebroker.replay.simulation.scheduler import START_MS
+from fakebroker.replay.workload.loads import Load
+from tests.replay.simulated import of, played, script, world
+
+AT_BROKER_1 = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:2]
+
+
+def test_starts_and_loads_are_told_from_members_that_look_again() -> None:
+    """Loads and dynamic members that start have lost nobody; a static member that starts may be known already."""
+    dynamic, static = AT_BROKER_1
+    members = [
+        script(dynamic, 0, Act(0.0, "start"), Act(20_000.0, "leave")),
+        script(static, 0, Act(0.0, "start"), instance_id="i"),
+    ]
+    load = Load(kind="find-coordinators", batch=2, at_s=2.0, for_s=16.0, rate_per_s=50)  # one a second here
+    asks = Load(kind="describe-groups", at_s=4.0)
+    where = world(events=({"at_s": 10, "do": "restart_broker", "node_id": 1},), loads=(load, asks))
+    _, rows = played(members, where)
+    places = [(row["sent_us"], each) for row in of(rows, "FindCoordinator") for each in row["found"] or ()]
+    restart_us = (START_MS + 10_000) * 1000
+    before, after = (
+        {(each["key"], each["again"]) for at_us, each in places if (at_us < restart_us) is is_before}
+        for is_before in (True, False)
+    )
+    assert before == {(dynamic, False), (static, False), (static, True)}
+    assert after == before | {(dynamic, True)}

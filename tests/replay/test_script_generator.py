@@ -1,0 +1,251 @@
+"""Member scripts: the same for the same seed, however Spark partitions them; and as the workload says."""
+
+import math
+from collections import Counter, defaultdict
+from functools import reduce
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean
+
+import msgspec
+import pytest
+from pyspark.sql import DataFrame, SparkSession, functions as f
+
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.replay.script.generator import by_offsets_partition, member_scripts
+from fakebroker.replay.script.script import DDL, Act, Script, script_of
+from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
+from fakebroker.replay.workload.population import Arrival, Groups, Sizes
+from fakebroker.replay.workload.workload import Pacing, Workload, load_workload
+
+pytestmark = pytest.mark.slow
+
+TOPICS = {"orders": 6, "payments": 2}
+SHOPS = Groups(
+    name="shops",
+    pattern="shop-{}-eu",
+    count=101,
+    members=Sizes(uniform=(2, 5)),
+    topics=("orders",),
+    heartbeat_interval_ms=1000,
+    commit_interval_ms=0,
+    jitter=0.2,
+    arrival=Arrival(ramp_s=4),
+    static=0.5,
+    leave=Leave(share=0.4, at_s=(10, 20), return_after_s=(1, 2)),
+    restart=Restart(at_s=30, every_s=2, return_after_s=0.5),
+    hot_partitions=(3, 9),
+    hot_share=0.7,
+)
+TILLS = Groups(name="tills", count=40, members=3, arrival=Arrival(poisson_per_s=60), static=0.25)
+
+
+def workload_of(*populations: Groups, pacing: Pacing | None = None) -> Workload:
+    return Workload(duration_s=100, topics=TOPICS, groups=populations, pacing=pacing or Pacing())
+
+
+def scripts_of(spark: SparkSession, workload: Workload, seed: int = 5, tasks: int = 2) -> list[Script]:
+    rows = member_scripts(spark, workload, seed, tasks).collect()
+    return sorted(script_of(row.asDict(recursive=True)) for row in rows)
+
+
+def starts_of(scripts: list[Script], population: str) -> list[float]:
+    return sorted(script.acts[0].at_ms for script in scripts if script.population == population)
+
+
+def test_tasks_and_populations_beside_do_not_matter(spark: SparkSession) -> None:
+    shops, both = workload_of(SHOPS), workload_of(TILLS, SHOPS)
+    alone = scripts_of(spark, shops)
+    assert alone == scripts_of(spark, shops, tasks=7)
+    assert alone == [script for script in scripts_of(spark, both, tasks=3) if script.population == "shops"]
+
+
+def test_more_groups_beside_a_member_do_not_matter_but_the_seed_does(spark: SparkSession) -> None:
+    fewer = workload_of(SHOPS)
+    more = scripts_of(spark, with_groups(fewer, 120))
+    assert set(scripts_of(spark, fewer)) < set(more)
+    assert not set(scripts_of(spark, fewer, seed=6)) & set(more)
+
+
+def test_the_members_of_a_group_share_a_partition_and_tasks_have_about_as_many_groups(spark: SparkSession) -> None:
+    scripts = member_scripts(spark, workload_of(SHOPS, TILLS), 5, 7)
+    assert [(field.name, field.dataType.simpleString()) for field in scripts.schema] == [
+        (field.name, field.dataType.simpleString()) for field in spark.createDataFrame([], DDL).schema
+    ]
+    parts = scripts.selectExpr("population", "group", "spark_partition_id() part").distinct().collect()
+    assert len(parts) == 141
+    for population in ("shops", "tills"):
+        dealt = Counter(row["part"] for row in parts if row["population"] == population)
+        assert len(dealt) == 7
+        assert max(dealt.values()) - min(dealt.values()) <= 1
+
+
+def test_rows_are_what_the_workload_says(spark: SparkSession) -> None:
+    scripts = scripts_of(spark, workload_of(SHOPS, TILLS))
+    groups = defaultdict(list)
+    for script in scripts:
+        groups[script.group].append(script)
+    tills = groups["tills-07"]
+    assert [script.member for script in tills] == ["tills-07-0", "tills-07-1", "tills-07-2"]
+    assert tills[0].topics == ("orders", "payments")
+    shops = [script for script in scripts if script.population == "shops"]
+    assert {len(members) for members in groups.values()} == {2, 3, 4, 5}
+    for script in shops:
+        assert 800 <= script.heartbeat_interval_ms <= 1200
+        assert (script.commit_interval_ms, script.topics, script.session_timeout_ms) == (0, ("orders",), 45_000)
+        assert script.instance_id in (None, f"instance-{script.member.rpartition('-')[2]}")
+        assert [act.at_ms for act in script.acts] == sorted(act.at_ms for act in script.acts)
+        assert script.acts[0].deed == "start"
+        assert 0 <= script.acts[0].at_ms < 4_000
+        assert script.acts[-1].deed == "leave"
+        assert 90_000 < script.acts[-1].at_ms <= 100_000
+        assert_restarted(script.acts[-3:-1], int(script.member.rpartition("-")[2]))
+        assert_left(script.acts[1:-3])
+    for members in groups.values():
+        assert len({script.acts[-1] for script in members}) == 1
+    assert len({script.heartbeat_interval_ms for script in scripts}) > 100
+    assert mean(script.instance_id is not None for script in shops) == pytest.approx(0.5, abs=0.1)
+    assert mean(len(script.acts) == 6 for script in shops) == pytest.approx(0.4, abs=0.1)
+    is_hot = [partition_for(group, 50) in (3, 9) for group in groups if group.startswith("shop-")]
+    assert mean(is_hot) == pytest.approx(0.7 + 0.3 * 2 / 50, abs=0.12)
+
+
+def assert_restarted(acts: tuple[Act, ...], index: int) -> None:
+    at_ms = 30_000 + 2_000 * index
+    assert acts == (Act(at_ms, "leave"), Act(at_ms + 500, "start"))
+
+
+def assert_left(acts: tuple[Act, ...]) -> None:
+    if acts:
+        left, back = acts
+        assert (left.deed, back.deed) == ("leave", "start")
+        assert 10_000 <= left.at_ms <= 20_000
+        assert 1_000 <= back.at_ms - left.at_ms <= 2_000
+
+
+SIZES = {
+    "zipf": Sizes(zipf=1.5, max=30),
+    "histogram": Sizes(histogram={"1": 70, "4": 30, "9": 0}),
+    "uniform": Sizes(uniform=(3, 9)),
+}
+
+
+def test_distributions(spark: SparkSession) -> None:
+    arrivals = {
+        "zipf": Arrival(at_s=3, bursts=4, every_s=5),
+        "histogram": Arrival(poisson_per_s=190),
+        "uniform": Arrival(at_s=2, ramp_s=10, by="group"),
+    }
+    populations = [
+        Groups(name=name, count=1000, members=sizes, arrival=arrivals[name]) for name, sizes in SIZES.items()
+    ]
+    scripts = scripts_of(spark, workload_of(*populations))
+    for population in populations:
+        counts = Counter(Counter(script.group for script in scripts if script.population == population.name).values())
+        weights = SIZES[population.name].weights
+        assert set(counts) <= set(weights)
+        for size, weight in weights.items():
+            share = weight / sum(weights.values())
+            assert counts[size] / 1000 == pytest.approx(share, abs=4 * math.sqrt(share * (1 - share) / 1000))
+        expected = population.member_count
+        assert sum(size * count for size, count in counts.items()) == pytest.approx(expected, rel=0.1)
+    assert set(starts_of(scripts, "zipf")) == {3000, 8000, 13000, 18000}
+    assert mean(starts_of(scripts, "uniform")) == pytest.approx(7000, rel=0.05)
+    assert len(set(starts_of(scripts, "uniform"))) <= 1000 < len(starts_of(scripts, "uniform"))
+    assert_poisson(starts_of(scripts, "histogram"))
+
+
+def assert_poisson(starts: list[float]) -> None:
+    """190 a second; the gaps between them have the spread of an exponential distribution."""
+    gaps = [later - earlier for earlier, later in pairwise(starts)]
+    assert mean(gaps) == pytest.approx(1000 / 190, rel=0.05)
+    assert mean(gap**2 for gap in gaps) == pytest.approx(2 * mean(gaps) ** 2, rel=0.15)
+
+
+def test_behaviors_growth_and_pacing(spark: SparkSession) -> None:
+    odd = Groups(
+        name="odd",
+        count=500,
+        members=2,
+        session_timeout_ms=10_000,
+        timeout_jitter=0.1,
+        crash=Crash(share=0.25, at_s=10),
+        pause=Pause(share=0.25, at_s=20, for_s=(1, 2)),
+        slow=Slow(share=0.25, at_s=30, for_s=3),
+        zombie=Zombie(share=0.25, at_s=40, for_s=4),
+    )
+    growing = Groups(name="growing", members=3, grow=Grow(instances=4, at_s=50, every_s=0.25, how="static"))
+    scripts = scripts_of(spark, workload_of(odd, growing, pacing=Pacing(rate_per_s=200.6)))
+    grown = [script for script in scripts if script.population == "growing"]
+    assert [(script.instance_id, script.acts[0]) for script in grown] == [
+        *[(None, Act(0, "start"))] * 3,
+        *((f"instance-{index + 3}", Act(50_000 + 250 * index, "start")) for index in range(4)),
+    ]
+    deeds = Counter(script.acts[1].deed for script in scripts if script.population == "odd")
+    assert sum(deeds.values()) == 1000
+    assert deeds == pytest.approx({"crash": 250, "pause": 250, "slow": 250, "zombie": 250}, abs=60)
+    for script in scripts:
+        assert 4_500 <= script.heartbeat_interval_ms <= 5_500
+    odd_acts = {script.acts[1] for script in scripts if script.population == "odd"}
+    assert {act for act in odd_acts if act.deed != "pause"} == {
+        Act(10_000, "crash"),
+        Act(30_000, "slow", 3_000),
+        Act(40_000, "zombie", 4_000),
+    }
+    pauses = [act.for_ms for act in odd_acts if act.deed == "pause"]
+    assert 1_000 <= min(pauses) < 1_100 < 1_900 < max(pauses) <= 2_000
+
+
+def test_names_out_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("id\n" + "".join(f"ü{number}\n" for number in range(9)))
+    (file := tmp_path / "w.toml").write_text(
+        'duration_s = 100\ntopics = { orders = 1 }\n[[groups]]\nname = "a"\ncount = 3\nmembers = 2\n'
+        '[[groups]]\nname = "b"\nfrom_file = "g.csv"\nfrom_column = "id"\ncount = 8\n'
+    )
+    scripts = scripts_of(spark, load_workload(file))
+    assert [script.group for script in scripts if script.population == "a"] == [
+        "a-0",
+        "a-0",
+        "a-1",
+        "a-1",
+        "a-2",
+        "a-2",
+    ]
+    assert [script.group for script in scripts if script.population == "b"] == [f"ü{number}" for number in range(8)]
+
+
+def test_groups_of_an_offsets_partition_are_together(spark: SparkSession) -> None:
+    scripts = member_scripts(spark, workload_of(SHOPS, TILLS), 5, 2)
+    dealt = by_offsets_partition(scripts, 10, 3)
+    assert dealt.rdd.getNumPartitions() == 3
+    rows = dealt.selectExpr("group", "member", "offsets_partition", "spark_partition_id() part").collect()
+    assert all(row["offsets_partition"] == partition_for(row["group"], 10) for row in rows)
+    parts = defaultdict(set)
+    for row in rows:
+        parts[row["offsets_partition"]].add(row["part"])
+    assert {len(tasks) for tasks in parts.values()} == {1}
+    orders = [(row["part"], row["offsets_partition"], row["group"], row["member"]) for row in rows]
+    assert orders == sorted(orders)
+
+
+def test_the_scripts_of_all_workloads_that_come_along(spark: SparkSession) -> None:
+    workloads = {file.stem: load_workload(file) for file in Path("scenarios/workloads").glob("*.toml")}
+    scripts = {name: member_scripts(spark, workload, 5, 2) for name, workload in workloads.items()}
+    assert len({frame.schema.simpleString() for frame in scripts.values()}) == 1
+    odd = ("crash-storm", "hot-partition", "scale-out")
+    counted = [
+        scripts[name].groupBy("population").agg(f.count_distinct("group"), f.count("*")).select(f.lit(name), "*")
+        for name in odd
+    ]
+    rows = {(name, population): rest for name, population, *rest in reduce(DataFrame.unionAll, counted).collect()}
+    for name in odd:
+        for population in workloads[name].groups:
+            grown = population.grow.instances if population.grow else 0
+            count = population.group_count
+            assert rows.pop((name, population.name)) == [count, population.member_count + grown * count]
+    assert not rows
+
+
+def with_groups(workload: Workload, count: int) -> Workload:
+    (population,) = workload.groups
+    return msgspec.structs.replace(workload, groups=(msgspec.structs.replace(population, count=count),))

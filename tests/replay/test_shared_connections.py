@@ -1,0 +1,121 @@
+"""Shared connections without sockets: groups reserve all the connections that a rebalance needs, or none."""
+
+from typing import Any
+
+import pytest
+
+from fakebroker.errors import FakebrokerError
+from fakebroker.replay.members.connection import Address, BrokerConnection, ConnectionUser, NegotiatedVersions
+from fakebroker.replay.members.shared_connections import SharedConnections
+
+BROKER, OTHER = ("a", 1), ("b", 2)
+
+
+class FakeTransport:
+    """A transport whose connections are open at once."""
+
+    def __init__(self) -> None:
+        self.made: list[BrokerConnection] = []
+
+    def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> BrokerConnection:
+        connection = BrokerConnection(address, user, is_shared=is_shared)
+        connection.versions = NegotiatedVersions({})
+        self.made.append(connection)
+        return connection
+
+    def release(self, connection: BrokerConnection, user: ConnectionUser) -> None:
+        connection.forget(user)
+        connection.is_closed = connection.is_closed or not connection.users
+
+
+class Member:
+    def __init__(self, group: str, number: int) -> None:
+        self.group, self.number, self.admissions = group, number, 0
+
+    def admitted(self) -> None:
+        self.admissions += 1
+
+    def opened(self, connection: BrokerConnection) -> None: ...
+
+    def answered(self, connection: BrokerConnection, response: Any) -> None: ...
+
+    def lost(self, connection: BrokerConnection, why: str) -> None: ...
+
+
+def shared_by(transport: FakeTransport, limit: int, **sizes: int) -> SharedConnections:
+    return SharedConnections(transport, 2, limit, sizes)  # type: ignore[arg-type]  # a fake transport
+
+
+def test_members_share_as_many_connections_to_a_broker_as_there_are() -> None:
+    transport = FakeTransport()
+    shared = shared_by(transport, 10, g=4)
+    members = [Member("g", number) for number in range(4)]
+    connections = [shared.shared(BROKER, member) for member in members]
+    assert connections[0] is connections[2]
+    assert connections[1] is connections[3]
+    assert shared.shared(OTHER, members[0]) is not connections[0]
+    assert len(transport.made) == 3
+    assert set(connections[0].users) == {members[0], members[2]}
+
+
+def test_a_shared_connection_that_is_lost_is_made_again() -> None:
+    shared, member = shared_by(FakeTransport(), 10, g=1), Member("g", 0)
+    first = shared.shared(BROKER, member)
+    first.is_closed = True
+    assert shared.shared(BROKER, member) is not first
+
+
+def test_a_connection_is_used_again_by_the_next_rebalance_at_its_broker() -> None:
+    transport = FakeTransport()
+    shared, one, two = shared_by(transport, 10, one=1, two=1), Member("one", 0), Member("two", 1)
+    connection = shared.begin_rebalance(BROKER, one)
+    assert connection is not None
+    shared.end_rebalance(connection, one)
+    assert shared.begin_rebalance(OTHER, two) is not connection
+    again = shared.begin_rebalance(BROKER, one)
+    assert again is connection
+    assert list(connection.users) == [one]
+    assert len(transport.made) == 2
+
+
+def test_a_connection_that_was_lost_while_it_was_idle_is_not_used_again() -> None:
+    shared, one = shared_by(FakeTransport(), 10, one=1), Member("one", 0)
+    connection = shared.begin_rebalance(BROKER, one)
+    assert connection is not None
+    shared.end_rebalance(connection, one)
+    connection.is_closed = True
+    (user,) = connection.users
+    user.lost(connection, "gone")
+    assert shared.begin_rebalance(BROKER, one) is not connection
+
+
+def test_a_group_waits_until_there_is_room_for_all_of_it() -> None:
+    shared = shared_by(FakeTransport(), 4, one=2, two=3, three=1)
+    one, two, three = Member("one", 0), Member("two", 1), Member("three", 2)
+    connections = [shared.begin_rebalance(BROKER, member) for member in (one, Member("one", 3))]
+    assert None not in connections
+    assert shared.begin_rebalance(BROKER, two) is None
+    assert shared.begin_rebalance(BROKER, three) is None  # there is room for it, but others came first
+    for connection in connections:
+        assert connection is not None
+        assert two.admissions == 0
+        shared.end_rebalance(connection, one)
+    assert (two.admissions, three.admissions) == (1, 1)
+    assert shared.begin_rebalance(BROKER, two) is not None
+    assert shared.begin_rebalance(BROKER, three) is not None
+    assert shared.begin_rebalance(BROKER, one) is None
+
+
+def test_who_gives_up_waiting_lets_the_next_ones_in() -> None:
+    shared = shared_by(FakeTransport(), 3, one=2, two=3, three=1)
+    two, three = Member("two", 1), Member("three", 2)
+    assert shared.begin_rebalance(BROKER, Member("one", 0)) is not None
+    assert shared.begin_rebalance(BROKER, two) is None
+    assert shared.begin_rebalance(BROKER, three) is None
+    shared.stop_waiting(two)
+    assert (two.admissions, three.admissions) == (0, 1)
+
+
+def test_a_group_that_can_never_rebalance_is_reported() -> None:
+    with pytest.raises(FakebrokerError, match=r"^group 'large' has 5 members, which join over a connection each: "):
+        shared_by(FakeTransport(), 4, small=1, large=5)

@@ -1,0 +1,74 @@
+"""Spark settings depend on the size of a run: few rows are not worth compiling plans, many need partitions."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fakebroker.errors import FakebrokerError
+from fakebroker.replay import runner
+from fakebroker.replay.options import ReplayOptions
+from fakebroker.replay.spark import query_settings, session
+from fakebroker.replay.spark.query_settings import settings_for_rows
+from fakebroker.replay.spark.session import MANY_MEMBERS, memory_bytes, settings_for
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def test_java_has_its_second_compiler_where_there_is_enough_to_do() -> None:
+    few, many = (settings_for("local[2]", members) for members in (MANY_MEMBERS - 1, MANY_MEMBERS))
+    assert {name for name in few if few[name] != many.get(name)} == {
+        "spark.driver.extraJavaOptions",
+        "spark.executor.extraJavaOptions",
+    }
+    assert not set(many) - set(few)
+
+
+def test_spark_is_told_how_many_members_will_play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def none(master: str, log: Path, members: int) -> NoReturn:
+        told.append(members)
+        raise FakebrokerError("there is no Spark")
+
+    monkeypatch.setattr(runner, "spark_session", none)
+    workload = tmp_path / "w.toml"
+    workload.write_text("duration_s = 60\ntopics = { orders = 2 }\n[[groups]]\ncount = 30\nmembers = 400\n")
+    with pytest.raises(FakebrokerError, match="no Spark"):
+        runner.play(ReplayOptions(file=workload, transport="memory", out=tmp_path / "out"))
+    assert told == [12_000]
+
+
+def test_a_local_session_has_a_part_of_the_memory_and_a_cluster_what_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SPARK_DRIVER_MEMORY", raising=False)
+    for memory, given in ((2**31, "1024m"), (20 * 2**30, "5120m"), (2**40, "8192m")):
+        monkeypatch.setattr(session, "memory_bytes", lambda memory=memory: memory)
+        assert settings_for("local[*]", 1)["spark.driver.memory"] == given
+    monkeypatch.setenv("SPARK_DRIVER_MEMORY", "3g")
+    assert "spark.driver.memory" not in settings_for("local[*]", 1)
+    assert not {"spark.driver.memory", PARTITIONS} & set(settings_for("spark://somewhere:7077", 1))
+    assert "spark.driver.memory" not in settings_for("local-cluster[2,1,1024]", 1)
+
+
+def test_a_container_may_have_less_than_the_machine(tmp_path: Path) -> None:
+    machine = memory_bytes(tmp_path)
+    assert machine > 2**28
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory_bytes(tmp_path) == machine
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(f"{2**28}\n")
+    assert memory_bytes(tmp_path) == 2**28
+    (tmp_path / "memory.max").write_text(f"{2**29}\n")
+    assert memory_bytes(tmp_path) == min(machine, 2**29)
+
+
+@pytest.mark.spark
+def test_many_rows_are_dealt_out_and_few_are_not(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "spark.sql.codegen.wholeStage" in settings_for_rows(spark.range(10))
+    monkeypatch.setattr(query_settings, "_FEW_ROWS", 9)
+    assert settings_for_rows(spark.range(10)) == {PARTITIONS: "4"}
+    monkeypatch.setattr(query_settings, "_ROWS_A_PARTITION", 2)
+    assert settings_for_rows(spark.range(10)) == {PARTITIONS: "5"}

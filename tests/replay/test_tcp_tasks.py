@@ -1,0 +1,74 @@
+"""Playing inside Spark: batches come out, loads know all groups, a failure is one sentence."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fakebroker.replay.script.script import DDL, Act, Script
+from fakebroker.replay.spark.progress import receiving
+from fakebroker.replay.spark.session import SPARK_ERRORS, cause_of
+from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
+from fakebroker.replay.workload.loads import Load
+from fakebroker.server.fake_cluster import FakeCluster
+
+GROUPS = [f"group-{number}" for number in range(6)]
+
+
+def scripts() -> list[Script]:
+    return [
+        Script(
+            *("few" if group == GROUPS[0] else "many", group, f"{group}-{index}", None, ("orders",), "range"),
+            *(6_000, 6_000, 100, 150, 50.0, (Act(0.0, "start"), Act(1_500.0, "leave"))),
+        )
+        for group in GROUPS
+        for index in range(2)
+    ]
+
+
+@pytest.mark.slow
+def test_two_tasks_play_their_members_and_the_loads(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame(scripts(), DDL).repartition(2, "group")
+    loads = (Load(kind="list-groups"), Load(kind="describe-groups", groups="many", at_s=1))
+    with FakeCluster(brokers=2, topics={"orders": 4}) as cluster, receiving("127.0.0.1") as receiver:
+        plan = TaskPlan(
+            bootstrap=cluster.bootstrap_servers,
+            report_to=("127.0.0.1", receiver.port),
+            duration_s=1.5,
+            lanes=1,
+            loads=loads,
+        )
+        play_scripts(rows, plan).write.parquet(str(tmp_path / "events"))
+        tally = receiver.total()
+    events = spark.read.parquet(str(tmp_path / "events")).collect()
+    requests = [event for event in events if event.kind == "request"]
+    assert tally.requests == len(requests)
+    assert tally.errors == 0
+    assert sum(event.api == "LeaveGroup" for event in events) == 12
+    assert sum(event.api == "start" for event in events) == 12
+    described = [event.group for event in events if event.api == "DescribeGroups"]
+    assert sorted(described) == GROUPS[1:]
+    assert [event.broker for event in events if event.api == "ListGroups"] == [1, 2]
+
+
+@pytest.mark.slow
+def test_heartbeats_are_folded_if_only_changes_are_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame(scripts(), DDL).repartition(1, "group")
+    with FakeCluster(brokers=2, topics={"orders": 4}) as cluster:
+        plan = TaskPlan(
+            bootstrap=cluster.bootstrap_servers, report_to=("127.0.0.1", 9), duration_s=1.5, record="changes"
+        )
+        events = play_scripts(rows, plan).collect()
+    beats = [event for event in events if event.api == "Heartbeat" and event.error == 0]
+    assert sum(event["count"] for event in beats) > 5 * len(beats)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_not_there_fails_in_one_sentence(spark: SparkSession) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    plan = TaskPlan(bootstrap=f"127.0.0.1:{port}", report_to=("127.0.0.1", 9), duration_s=1)
+    with pytest.raises(SPARK_ERRORS) as caught:
+        play_scripts(spark.createDataFrame(scripts(), DDL).repartition(1, "group"), plan).collect()
+    assert f"broker 127.0.0.1:{port} cannot be reached: Connection refused" in cause_of(caught.value)

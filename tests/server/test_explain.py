@@ -1,0 +1,257 @@
+"""Why a group is not Stable, in words: in each state, and where it has no coordinator."""
+
+from typing import Any
+
+import pytest
+
+from fakebroker import FakeCluster
+from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.inspect.explain import explain
+from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from fakebroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest
+from tests.cluster.harness import Harness
+from tests.server.test_reactor import join
+from tests.server.wire import Wire
+
+
+class Scene:
+    """The group "g" of a cluster of two or more brokers, and clients named by their client ids."""
+
+    def __init__(self, delay_ms: int = 0, brokers: int = 2) -> None:
+        config: dict[str, object] = {
+            "group.initial.rebalance.delay.ms": delay_ms,
+            "offsets.topic.num.partitions": 1,
+        }
+        self.harness = Harness(brokers=brokers, config=config)
+        self.ids: dict[str, str] = {}
+
+    @property
+    def words(self) -> str:
+        return explain(self.harness.cluster, "g", self.harness.now_ms)
+
+    def join(self, name: str, version: int = 3, **fields: Any) -> None:
+        values: dict[str, Any] = {
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "protocol_type": "consumer",
+            "protocols": [JoinGroupRequestProtocol(name="range", metadata=b"")],
+        }
+        request = JoinGroupRequest(group_id="g", member_id=self.ids.get(name, ""), **values | fields)
+        self.harness.send(request, version, client_id=name)
+        group = self.harness.cluster.brokers[1].coordinator.group("g")
+        assert group is not None
+        for member_id in (*group.members, *group.pending_members):
+            self.ids.setdefault(member_id[:-37], member_id)
+
+    def sync(self, name: str, generation_id: int = 1) -> None:
+        self.harness.send(
+            SyncGroupRequest(group_id="g", generation_id=generation_id, member_id=self.ids[name], assignments=[]), 3
+        )
+
+    def heartbeat(self, name: str, generation_id: int = 1) -> None:
+        request = HeartbeatRequest(group_id="g", generation_id=generation_id, member_id=self.ids[name])
+        self.harness.ask(request, 3)
+
+    def leave(self, name: str) -> None:
+        self.harness.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=self.ids[name])]), 3)
+
+    def commit(self) -> None:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata=None)
+        topic = OffsetCommitRequestTopic(name="news", partitions=[partition])
+        self.harness.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 7)
+
+    def stable(self, *names: str) -> None:
+        """All of them in a stable group."""
+        for name in names:
+            self.join(name)
+        self.harness.advance(1_000)
+        self.harness.advance(1_000)
+        for name in names:
+            self.sync(name)
+        assert "Stable" in self.words
+
+
+def test_no_group() -> None:
+    scene = Scene()
+    assert scene.words == (
+        "g is Dead: there is no such group. Nobody has joined it, and nothing was committed to it."
+    )  # fmt: skip
+    scene.commit()
+    scene.harness.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+    scene.harness.advance(2_500)
+    assert scene.words == "g is Dead: there is no such group. It was there until 2.5 s ago: DeleteGroups."
+
+
+def test_empty() -> None:
+    scene = Scene()
+    scene.commit()
+    scene.harness.advance(1_500)
+    assert scene.words == (
+        "g has been in Empty for 1.5 s: first OffsetCommit. It has never had members, and has 1 committed offset."
+    )
+    scene.stable("a")
+    scene.leave("a")
+    assert scene.words == (
+        "g has been in Empty for 0.0 s: LeaveGroup of a. It has no members, and has 1 committed offset."
+    )
+    scene.join("b", version=4)
+    assert scene.words.endswith("b was told its id and has not joined with it; it has 10.0 s more to do so.")
+
+
+def test_the_initial_delay() -> None:
+    scene = Scene(delay_ms=3_000)
+    scene.join("a")
+    scene.harness.advance(1_000)
+    assert scene.words == (
+        "g has been in PreparingRebalance for 1.0 s: JoinGroup of a, a new member. 1 of 1 members have joined the "
+        "round. It is the first round of an empty group: others may join for 2.0 s more, and for up to 57.0 s on top "
+        "of that if new members go on coming."
+    )
+
+
+def test_a_rebalance_waits_for_members() -> None:
+    scene = Scene(delay_ms=1_000)
+    scene.stable("a", "b")
+    scene.join("static", 5, group_instance_id="s", session_timeout_ms=30_000)
+    scene.ids["static"] = scene.ids["s"]
+    scene.join("a")
+    scene.join("b")
+    for name in ("a", "b", "static"):
+        scene.sync(name, 2)
+    scene.harness.advance(4_000)
+    scene.heartbeat("a", 2)
+    scene.harness.advance(500)
+    scene.join("c")
+    scene.join("d", version=4)
+    scene.join("b")
+    scene.harness.advance(100)
+    assert scene.words == (
+        "g has been in PreparingRebalance for 0.1 s: JoinGroup of c, a new member. 2 of 4 members have joined the "
+        "round. Waiting for a (last heard of 0.6 s ago), which has not rejoined; it will be dropped in 9.4 s. Waiting "
+        "for s (static, last heard of 4.6 s ago), which has not rejoined; the round ends without it in 59.9 s, and "
+        "being static it is dropped when its session ends, in 25.4 s. d was told its id and has not joined with it; "
+        "it has 9.9 s more to do so."
+    )
+
+
+def test_of_many_members_only_some_are_named() -> None:
+    scene = Scene(delay_ms=1_000)
+    names = [f"m{number}" for number in range(12)]
+    scene.stable(*names)
+    scene.join("m0")
+    assert scene.words.count("Waiting for m") == 8
+    assert scene.words.endswith("Waiting for 3 more members.")
+
+
+def test_completing() -> None:
+    scene = Scene(delay_ms=1_000)
+    scene.join("a")
+    scene.join("b")
+    scene.harness.advance(1_000)
+    scene.harness.advance(1_000)
+    scene.harness.advance(250)
+    scene.heartbeat("a")
+    assert scene.words == (
+        "g has been in CompletingRebalance for 0.2 s: initial delay is over. Waiting for the SyncGroup of the leader "
+        "a (last heard of 0.0 s ago), which assigns. No SyncGroup of this generation has come from b. Who has not "
+        "sent one in 59.8 s is dropped."
+    )
+
+
+def test_stable() -> None:
+    scene = Scene(delay_ms=1_000)
+    scene.join("a")
+    scene.join("b")
+    scene.harness.advance(1_000)
+    scene.harness.advance(1_000)
+    scene.sync("a")
+    assert scene.words == (
+        "g has been in Stable for 0.0 s: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 members; "
+        "a leads. No SyncGroup of this generation has come from b. Who has not sent one in 60.0 s is dropped."
+    )
+    scene.sync("b")
+    assert scene.words.endswith("a leads.")
+
+
+def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
+    scene = Scene(brokers=3)
+    scene.stable("a")
+    controller, partition = scene.harness.cluster.controller, scene.harness.cluster.offsets_partition_of("g")
+    controller.set_leader(partition, 2, scene.harness.now_ms, Failover(zombie=True))
+    scene.leave("a")  # at the zombie
+    assert scene.words == (
+        "g has been in Stable for 0.0 s: loaded from the log. Generation 1 with protocol 'range' has 1 member; a "
+        "leads. Broker 1 answers for it as well: it is a zombie."
+    )
+    controller.set_leader(partition, 3, scene.harness.now_ms, Failover(zombie=True))
+    assert scene.words.endswith("leads. Brokers 1, 2 answer for it as well: they are zombies.")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (
+            Failover(load_ms=3_000),
+            "g is being loaded: broker 2 reads __consumer_offsets-0 for 2.0 s more. Requests get "
+            "COORDINATOR_LOAD_IN_PROGRESS.",
+        ),
+        (
+            Failover(load_ms=None),
+            "g is being loaded: broker 2 reads __consumer_offsets-0 until finish_loading(). Requests get "
+            "COORDINATOR_LOAD_IN_PROGRESS.",
+        ),
+        (
+            Failover(load_fails=True),
+            "g cannot be had: broker 2 failed to read __consumer_offsets-0. Requests get NOT_COORDINATOR until it has "
+            "another leader.",
+        ),
+    ],
+)
+def test_loading(how: Failover, words: str) -> None:
+    scene = Scene()
+    scene.stable("a")
+    controller, partition = scene.harness.cluster.controller, scene.harness.cluster.offsets_partition_of("g")
+    controller.set_leader(partition, 2, scene.harness.now_ms, how)
+    scene.harness.advance(1_000)
+    assert scene.words == words
+
+
+def test_no_coordinator() -> None:
+    scene = Scene()
+    cluster = scene.harness.cluster
+    cluster.controller.set_leader(cluster.offsets_partition_of("g"), NO_LEADER, scene.harness.now_ms, Failover())
+    assert scene.words == (
+        "g has no coordinator: no broker leads __consumer_offsets-0, which is on 1, 2. Who looks for it is told "
+        "COORDINATOR_NOT_AVAILABLE."
+    )
+    cluster.controller.stop_broker(cluster.brokers[2], scene.harness.now_ms, Failover(), elect=False)
+    assert "which is on 1, 2; down: 2. Who" in scene.words
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("PreparingRebalance", "It is held in this state. 1 of 1 members have joined the round."),
+        ("CompletingRebalance", "It is held in this state. The SyncGroup of the leader app"),
+    ],
+)
+def test_held(fake_cluster: FakeCluster, state: str, words: str) -> None:
+    with fake_cluster.hold("g", state), Wire(fake_cluster.coordinator_of("g"), "app") as wire:
+        member_id = wire.ask(join("g"), JoinGroupResponse).member_id
+        wire.send(join("g", member_id))
+        fake_cluster.wait_for_state("g", state, members=1)
+        if state == "CompletingRebalance":
+            wire.receive()
+            wire.send(SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, assignments=[]), 3)
+            fake_cluster.wait_for_request("SyncGroup")
+        assert words in fake_cluster.explain("g")

@@ -1,0 +1,296 @@
+"""Faults and hard to reach brokers, as a client on a socket meets them."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fakebroker import ConfigError, ErrorCode, FakeCluster, Fault
+from fakebroker.cluster.command_types import FaultHandle, FaultOptions
+from fakebroker.cluster.faults.rule import Fault as CoreFault
+from fakebroker.errors import ProtocolError
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from tests.cluster.test_faults import commit
+from tests.server.wire import Wire, until
+
+BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+one_broker = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1)
+by_hand = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1, clock="manual")
+
+
+def beat(wire: Wire) -> str:
+    return ErrorCode(wire.ask(BEAT, HeartbeatResponse).error_code).name
+
+
+def waits_ms(cluster: FakeCluster) -> list[float]:
+    """How long after the first request each one was taken up."""
+    received = [call.received_ms for call in cluster.requests("Heartbeat")]
+    return [each - received[0] for each in received]
+
+
+def test_fail_takes_what_a_fault_has() -> None:
+    assert Fault is CoreFault
+    assert ["api", *FaultOptions.__annotations__] == list(Fault.__slots__)
+
+
+@one_broker
+def test_a_fault_as_a_context_manager(fake_cluster: FakeCluster) -> None:
+    with Wire(fake_cluster.brokers[0]) as wire:
+        with fake_cluster.fail("Heartbeat", error="NOT_COORDINATOR") as fault:
+            assert [beat(wire), beat(wire)] == ["NOT_COORDINATOR"] * 2
+            assert fault.hits == 2
+            assert [each.fault for each in fake_cluster.faults] == [fault.fault]
+        assert beat(wire) == "UNKNOWN_MEMBER_ID"
+    assert fault.hits == 2
+    assert fake_cluster.faults == []
+    assert [call.fault for call in fake_cluster.requests("Heartbeat")] == [fault.fault, fault.fault, None]
+
+
+@one_broker
+def test_faults_are_cleared(fake_cluster: FakeCluster) -> None:
+    fake_cluster.add_fault(Fault(api="Heartbeat", error="NOT_COORDINATOR"))
+    fake_cluster.fail(None, drop=True)
+    assert len(fake_cluster.faults) == 2
+    fake_cluster.clear_faults()
+    with Wire(fake_cluster.brokers[0]) as wire:
+        assert beat(wire) == "UNKNOWN_MEMBER_ID"
+
+
+def test_a_fault_that_can_do_nothing_is_refused_before_and_after_the_start() -> None:
+    cluster = FakeCluster(brokers=1)
+    with pytest.raises(ConfigError, match="Heartbeat never gives"):
+        cluster.fail("Heartbeat", error="OFFSET_OUT_OF_RANGE")
+    fault = cluster.fail("Heartbeat", error="NOT_COORDINATOR")
+    with cluster, Wire(cluster.brokers[0]) as wire:
+        assert beat(wire) == "NOT_COORDINATOR"
+        with pytest.raises(ConfigError, match="unknown API 'Beat'"):
+            cluster.fail("Beat", drop=True)
+    assert fault.hits == 1
+
+
+@pytest.mark.parametrize(("handles", "offset"), [(True, 7), (False, None)])
+@one_broker
+def test_a_commit_whose_answer_is_lost(
+    fake_cluster: FakeCluster, handles: bool, offset: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake_cluster.fail("OffsetCommit", drop=True, handles=handles, times=1)
+    with Wire(fake_cluster.brokers[0]) as wire:
+        wire.send(commit(7, ("orders", 0)), 8)
+        assert wire.is_closed_by_broker()
+    found = fake_cluster.offsets("g").get(("orders", 0))
+    assert (found and found.offset) == offset
+    with Wire(fake_cluster.brokers[0]) as wire:
+        assert wire.ask(commit(8, ("orders", 0)), OffsetCommitResponse, 8).topics[0].partitions[0].error_code == 0
+    assert caplog.records == []
+
+
+@one_broker
+def test_an_answer_that_never_comes_holds_up_its_connection_alone(fake_cluster: FakeCluster) -> None:
+    fake_cluster.fail("Heartbeat", client_id="first", silent=True, times=1)
+    with Wire(fake_cluster.brokers[0], "first") as wire, Wire(fake_cluster.brokers[0]) as other:
+        wire.send(BEAT)
+        wire.send(BEAT)
+        until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
+        assert beat(other) == "UNKNOWN_MEMBER_ID"
+        assert [call.client_id for call in fake_cluster.requests()] == ["first", "wire"]
+
+
+@by_hand
+def test_an_answer_comes_later_and_so_do_those_after_it(fake_cluster: FakeCluster) -> None:
+    fake_cluster.fail("Heartbeat", delay_s=30, times=1)
+    with Wire(fake_cluster.brokers[0]) as wire, Wire(fake_cluster.brokers[0]) as other:
+        wire.send(BEAT)
+        wire.send(MetadataRequest(topics=[]))
+        until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
+        assert beat(other) == "UNKNOWN_MEMBER_ID"
+        assert len(fake_cluster.requests()) == 2
+        fake_cluster.clock.advance(30)
+        assert isinstance(wire.receive(), HeartbeatResponse)
+        assert isinstance(wire.receive(), MetadataResponse)
+
+
+@by_hand
+def test_a_connection_is_dropped_later(fake_cluster: FakeCluster) -> None:
+    fake_cluster.fail("Heartbeat", drop=True, delay_s=30)
+    with Wire(fake_cluster.brokers[0]) as wire:
+        wire.send(BEAT)
+        until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
+        fake_cluster.clock.advance(30)
+        assert wire.is_closed_by_broker()
+
+
+@one_broker
+def test_an_answer_comes_twice(fake_cluster: FakeCluster) -> None:
+    fake_cluster.fail("Heartbeat", twice=True)
+    with Wire(fake_cluster.brokers[0]) as wire:
+        wire.send(BEAT)
+        assert wire.receive_frame() == wire.receive_frame()
+
+
+@one_broker
+def test_an_answer_is_cut_short_behind_whole_ones(fake_cluster: FakeCluster) -> None:
+    fake_cluster.fail("Metadata", cut_bytes=20)
+    with Wire(fake_cluster.brokers[0]) as wire:
+        assert beat(wire) == "UNKNOWN_MEMBER_ID"
+        wire.send(MetadataRequest(topics=[]))
+        data = b""
+        while piece := wire.socket.recv(100):
+            data += piece
+    assert len(data) == 20
+    assert struct.unpack_from(">i", data)[0] > 16
+
+
+@one_broker
+def test_an_answer_is_garbled(fake_cluster: FakeCluster) -> None:
+    fake_cluster.fail("Metadata", garble_bytes=40)
+    with Wire(fake_cluster.brokers[0]) as wire:
+        wire.send(MetadataRequest(topics=[]))
+        with pytest.raises(ProtocolError):
+            wire.receive()
+        assert beat(wire) == "UNKNOWN_MEMBER_ID"
+
+
+@one_broker
+def test_a_throttled_connection_is_muted(fake_cluster: FakeCluster) -> None:
+    fake_cluster.fail("Heartbeat", throttle_time_ms=60, times=1)
+    with Wire(fake_cluster.brokers[0]) as wire, Wire(fake_cluster.brokers[0], "other") as other:
+        wire.send(BEAT)
+        wire.send(BEAT)
+        throttled = wire.receive()
+        assert isinstance(throttled, HeartbeatResponse)
+        assert throttled.throttle_time_ms == 60
+        beat(other)
+        assert beat_again(wire) == "UNKNOWN_MEMBER_ID"
+    assert [call.client_id for call in fake_cluster.requests()] == ["wire", "other", "wire"]
+    assert waits_ms(fake_cluster)[2] >= 60
+
+
+def beat_again(wire: Wire) -> str:
+    answer: Any = wire.receive()
+    return ErrorCode(answer.error_code).name
+
+
+# Brokers that are hard to reach
+
+
+@one_broker
+def test_a_broker_far_away_answers_later_in_order(fake_cluster: FakeCluster) -> None:
+    fake_cluster.set_broker(1, round_trip_s=0.05)
+    with Wire(fake_cluster.brokers[0]) as wire:
+        wire.send(BEAT)
+        until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
+        fake_cluster.set_broker(1, round_trip_s=0)
+        wire.send(MetadataRequest(topics=[]))
+        assert isinstance(wire.receive(), HeartbeatResponse)
+        assert isinstance(wire.receive(), MetadataResponse)
+        assert beat(wire) == "UNKNOWN_MEMBER_ID"
+
+
+@one_broker
+def test_the_round_trip_takes_its_time(fake_cluster: FakeCluster) -> None:
+    fake_cluster.set_broker(1, round_trip_s=0.03)
+    with Wire(fake_cluster.brokers[0]) as wire:
+        for _ in range(3):
+            beat(wire)
+    assert waits_ms(fake_cluster)[2] >= 60
+
+
+@one_broker
+def test_what_is_on_its_way_to_a_client_that_went_is_forgotten(fake_cluster: FakeCluster) -> None:
+    fake_cluster.set_broker(1, round_trip_s=0.02)
+    with Wire(fake_cluster.brokers[0]) as wire:
+        wire.send(BEAT)
+        until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
+    with Wire(fake_cluster.brokers[0]) as wire:
+        assert beat(wire) == "UNKNOWN_MEMBER_ID"
+
+
+@one_broker
+def test_a_broker_that_is_slow_to_take_connections(fake_cluster: FakeCluster) -> None:
+    with Wire(fake_cluster.brokers[0]) as old:
+        beat(old)
+        fake_cluster.set_broker(1, accept="slow", accept_delay_s=0.06)
+        with Wire(fake_cluster.brokers[0], "new") as new:
+            new.send(BEAT)
+            beat(old)
+            beat_again(new)
+    assert [call.client_id for call in fake_cluster.requests()] == ["wire", "wire", "new"]
+    assert waits_ms(fake_cluster)[2] >= 60
+
+
+@one_broker
+def test_a_broker_refuses_connections_and_keeps_those_it_has(fake_cluster: FakeCluster) -> None:
+    (broker,) = fake_cluster.brokers
+    with Wire(broker) as old:
+        beat(old)
+        fake_cluster.set_broker(1, accept="refuse")
+        fake_cluster.set_broker(1, accept="refuse")
+        with pytest.raises(ConnectionRefusedError):
+            Wire(broker)
+        assert beat(old) == "UNKNOWN_MEMBER_ID"
+        fake_cluster.set_broker(1, accept="normal")
+        assert fake_cluster.brokers == (broker,)
+        with Wire(broker) as new:
+            assert beat(new) == "UNKNOWN_MEMBER_ID"
+        assert beat(old) == "UNKNOWN_MEMBER_ID"
+
+
+@pytest.mark.fake_cluster(brokers=2)
+def test_a_broker_that_refuses_is_stopped_started_and_removed(fake_cluster: FakeCluster) -> None:
+    broker = fake_cluster.brokers[0]
+    fake_cluster.set_broker(1, accept="refuse")
+    fake_cluster.restart_broker(1)
+    with Wire(broker) as wire:
+        beat(wire)
+    fake_cluster.set_broker(1, accept="refuse")
+    fake_cluster.remove_broker(1)
+    with pytest.raises(ConnectionRefusedError):
+        Wire(broker)
+
+
+@one_broker
+def test_a_half_open_connection_is_never_answered(fake_cluster: FakeCluster) -> None:
+    with Wire(fake_cluster.brokers[0]) as old:
+        beat(old)
+        fake_cluster.set_broker(1, accept="half_open")
+        with Wire(fake_cluster.brokers[0], "new") as new:
+            for _ in range(3):
+                new.send(BEAT)
+            assert beat(old) == "UNKNOWN_MEMBER_ID"
+            fake_cluster.set_broker(1, accept="normal")
+            with Wire(fake_cluster.brokers[0], "newer") as newer:
+                beat(newer)
+    assert [call.client_id for call in fake_cluster.requests()] == ["wire", "wire", "newer"]
+
+
+@pytest.mark.parametrize(
+    ("node_id", "options", "complaint"),
+    [
+        (7, {"accept": "refuse"}, "no broker 7 is up: expected one of 1"),
+        (1, {"accept": "never"}, "accept='never': expected one of normal, slow, half_open, refuse"),
+        (1, {"accept": "slow"}, "accept_delay_s=None with accept='slow': expected accept='slow' with more than 0"),
+        (1, {"accept_delay_s": 1}, "accept_delay_s=1 with accept=None"),
+        (1, {"round_trip_s": -1}, "round_trip_s=-1: expected 0 or more"),
+    ],
+)
+@one_broker
+def test_a_state_that_cannot_be_is_refused(
+    fake_cluster: FakeCluster, node_id: int, options: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        fake_cluster.set_broker(node_id, **options)
+    assert complaint in str(caught.value)
+
+
+def test_the_same_seed_meets_the_same_requests(fake_cluster_factory: Callable[..., FakeCluster]) -> None:
+    def run(seed: int) -> list[str]:
+        cluster = fake_cluster_factory(brokers=1, seed=seed)
+        handle = cluster.fail("Heartbeat", error="NOT_COORDINATOR", probability=0.5)
+        assert isinstance(handle, FaultHandle)
+        with Wire(cluster.brokers[0]) as wire:
+            return [beat(wire) for _ in range(30)]
+
+    assert run(1) == run(1) != run(2)

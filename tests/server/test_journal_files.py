@@ -1,0 +1,142 @@
+"""A journal in a file: what is exported is imported, and what is no journal is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from fakebroker import ConfigError, ErrorCode, FakeCluster
+from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.inspect.journal_queries import JournalQueries
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.sync_group import SyncGroupRequestAssignment
+from fakebroker.protocol.schema import Message
+from fakebroker.server.journal_files import plain, read_journal, restored
+from tests.cluster.harness import carried
+from tests.server.test_journal_queries import beat, member, until_asked
+from tests.server.wire import Wire
+from tests.strategies import MESSAGE_VERSIONS, messages
+
+
+def told(journal: JournalQueries) -> list[Any]:
+    """All that requests tell, in the order of their responses."""
+    return [
+        (
+            call.api, call.api_version, call.correlation_id, call.client_id, call.peer.client_host, call.connection_id,
+            call.node_id, call.group_ids, call.member_ids, call.received_ms, call.answered_ms, call.latency_ms,
+            call.errors, call.has_response, call.response_version, call.fault, call.request,
+            call.response and carried(call.response, call.response_version),
+        )
+        for call in journal.responses()
+    ]  # fmt: skip
+
+
+FAULTS = [
+    Fault(api="Heartbeat", group="g", error="COORDINATOR_NOT_AVAILABLE", delay_s=(0.0, 0.0)),
+    Fault(api="Heartbeat", group="silent", silent=True),
+]
+
+
+@pytest.mark.parametrize("mode", ["full", "headers"])
+def test_faults_are_told_and_exported(mode: Any, tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    with FakeCluster(brokers=1, journal=mode) as cluster, Wire(cluster.brokers[0], "a") as wire:
+        for fault in FAULTS:
+            cluster.cluster.faults.add(fault, cluster.clock.now_ms())
+        assert beat(wire) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        beat(wire, "other")
+        wire.send(HeartbeatRequest(group_id="silent", generation_id=1, member_id="m"))
+        until_asked(cluster, 3)
+        cluster.export_journal(file)
+        for journal in (cluster, read_journal(file)):
+            assert [call.fault for call in journal.requests()] == [FAULTS[0], None, FAULTS[1]]
+            with pytest.raises(AssertionError, match=r" ms \(fault\)\n.* ms\n.*  not yet \(fault\)$"):
+                journal.assert_never("Heartbeat")
+
+
+@pytest.mark.parametrize("mode", ["full", "headers"])
+def test_an_exported_journal_is_the_same(mode: Any, tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    with FakeCluster(brokers=2, journal=mode, journal_calls=4) as cluster:
+        with Wire(cluster.coordinator_of("g"), "a") as wire:
+            beat(wire)
+            member_id = member(wire)
+            beat(wire, "g", "grüße")
+        cluster.export_journal(file)
+        read = read_journal(file)
+        assert told(read) == told(cluster)
+        assert (read.mode, read.dropped, read.node_ids) == (mode, 1, (1, 2))
+        read.assert_order("JoinGroup", "SyncGroup", ("Heartbeat", {"error": "NONE"}), member=member_id)
+        assert (read.count(broker=1) + read.count(broker=2), read.count(member="grüße")) == (4, 1)
+        with pytest.raises(ConfigError, match=r"unknown broker 3: expected one of 1, 2$"):
+            read.count(broker=3)
+        messages_of = []
+        for journal in (cluster, read):
+            with pytest.raises(AssertionError) as caught:
+                journal.assert_never("JoinGroup")
+            messages_of.append(str(caught.value))
+        assert messages_of[0] == messages_of[1]
+        again = tmp_path / "again.jsonl"
+        read.export_journal(again)
+        assert again.read_bytes() == file.read_bytes()
+
+
+def test_a_line_of_a_file_is_plain(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    with FakeCluster(brokers=1) as cluster, Wire(cluster.brokers[0]) as wire:
+        member(wire)
+        beat(wire, "other")
+        cluster.export_journal(file)
+    head, joined, *_, last = [json.loads(line) for line in file.read_text().splitlines()]
+    assert head == {"format": 1, "mode": "full", "dropped": 0, "brokers": [1]}
+    assert (last["api"], last["version"], last["errors"]) == ("Heartbeat", 4, ["UNKNOWN_MEMBER_ID"])
+    assert last["request"] == {"group_id": "other", "generation_id": 1, "member_id": "m", "group_instance_id": None}
+    assert last["response"] == {"throttle_time_ms": 0, "error_code": "UNKNOWN_MEMBER_ID"}
+    assert joined["request"]["protocols"] == [{"name": "range", "metadata": ""}]
+    assert plain(SyncGroupRequestAssignment(member_id="m", assignment=b"x"), 0) == {
+        "member_id": "m",
+        "assignment": "eA==",
+    }
+
+
+@settings(max_examples=2)
+@given(data=st.data())
+@pytest.mark.parametrize(("cls", "version"), MESSAGE_VERSIONS, ids=lambda value: getattr(value, "__name__", value))
+def test_messages_survive(cls: type[Message], version: int, data: st.DataObject) -> None:
+    message = data.draw(messages(cls, version, unknown_tags=version in cls.FLEXIBLE))
+    assert restored(cls, json.loads(json.dumps(plain(message, version))), version) == message
+
+
+HEAD = '{"format":1,"mode":"full","dropped":0,"brokers":[1]}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "empty, expected a journal"),
+        ("no json\n", "line 1: not of a journal: JSONDecodeError"),
+        ("[]\n", "line 1: not of a journal: TypeError"),
+        ("\xff\n", "line 1: not of a journal: "),
+        ('{"format":2}\n', "line 1: not of a journal: .*format 2, expected 1"),
+        ('{"format":1,"mode":"off"}\n', "line 1: not of a journal: .*mode 'off', expected one of headers, full"),
+        (HEAD + '{"api":"Join"}\n', "line 2: not of a journal: KeyError"),
+    ],
+)
+def test_a_file_that_is_no_journal(text: str, why: str, tmp_path: Path) -> None:
+    (file := tmp_path / "journal.jsonl").write_text(text, "latin-1")
+    with pytest.raises(ConfigError, match=why):
+        read_journal(file)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ({"group_id": "g"}, "HeartbeatRequest v0 with group_id: expected group_id, generation_id, member_id"),
+        ({"group_id": "g", "generation_id": 1, "member_id": "m", "more": 1}, "with group_id, .*, more: expected"),
+    ],
+)
+def test_fields_that_are_not_the_version_s(made: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        restored(HeartbeatRequest, made, 0)
