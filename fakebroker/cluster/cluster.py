@@ -34,6 +34,7 @@ from fakebroker.cluster.topics import (
     name_fault,
     spread,
 )
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import History, discard_change
@@ -121,12 +122,13 @@ class Cluster:
             lambda: uuid_text(self.new_id()),
             partial(self._append, node_id),
             controls=self.group_controls,
-            on_change=(lambda group, now_ms: self.history.record(group, now_ms, node_id))
-            if self._keeps_history
-            else discard_change,
+            on_change=partial(self._record_history, node_id) if self._keeps_history else discard_change,
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
         return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions)
+
+    def _record_history(self, node_id: int, group: Group, now_ms: float) -> None:
+        self.history.record(group, now_ms, node_id)
 
     def _append(self, node_id: int, index: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
         """Write what a coordinator decides to its partition of __consumer_offsets, before it takes effect."""

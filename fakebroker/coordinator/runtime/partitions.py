@@ -17,8 +17,9 @@ class LedPartition:
         led_since_ms: When the partition was taken over; periodic work is due at full intervals from then on.
         scheduled_ms, timer_number: See `TimerQueue`.
         pending: What continues when the append in progress has completed, or None.
-        run_waiting: Runs the waiting operations after the append in progress; None if it may still complete at once.
-        waiting: Operations that run when it has, in order of arrival.
+        run_waiting: Runs the waiting operations after the append in progress; None until it is known not to complete at
+            once.
+        waiting: Operations that run after the append in progress, in order of arrival.
     """
 
     partition: int

@@ -169,6 +169,7 @@ class CoordinatorRuntime(Generic[R, E]):
         if partition is None:
             done(ErrorCode.NOT_COORDINATOR)
             return
+        assert partition.pending is None, f"partition {index}: an append is pending; operations go through submit"
         partition.pending = done
         try:
             self._append(index, records, partition.complete)
