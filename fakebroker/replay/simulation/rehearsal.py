@@ -8,7 +8,8 @@ from typing import Any
 
 from fakebroker.cluster.events import checked, perform
 from fakebroker.errors import ConfigError
-from fakebroker.replay.simulation.virtual_cluster import VirtualClock, VirtualCluster, VirtualEnvironment
+from fakebroker.replay.simulation.scheduler import VirtualClock
+from fakebroker.replay.simulation.virtual_cluster import VirtualCluster, VirtualEnvironment
 from fakebroker.replay.workload.timeline import WHEN, by_time, without_time
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 

@@ -9,8 +9,6 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from fakebroker.replay.simulation.virtual_cluster import VirtualClock
-
 START_MS = 1_600_000_000_000.0
 """When a simulated replay starts: always the same, so that equal seeds give equal events."""
 
@@ -28,6 +26,20 @@ Position = tuple[float, int, int]
 """The place of a call in the order of all calls: time, kind, number."""
 
 Entry = tuple[float, int, int, int, Callable[..., None], tuple[Any, ...]]
+
+
+class VirtualClock:
+    """Virtual time.
+
+    Attributes:
+        moment_ms: The time.
+    """
+
+    def __init__(self, start_ms: float) -> None:
+        self.moment_ms = start_ms
+
+    def now_ms(self) -> float:
+        return self.moment_ms
 
 
 class Scheduler:

@@ -12,8 +12,7 @@ from fakebroker.protocol.schema import Message
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.simulation.network import ClientEnd, Network
-from fakebroker.replay.simulation.scheduler import ACTION, LATENCY_MS, Scheduler
-from fakebroker.replay.simulation.virtual_cluster import VirtualClock
+from fakebroker.replay.simulation.scheduler import ACTION, LATENCY_MS, Scheduler, VirtualClock
 
 
 class MemberContext(Protocol):

@@ -24,9 +24,17 @@ from fakebroker.replay.members.scripted_member import LEAVE_TIMEOUT_MS, Scripted
 from fakebroker.replay.script.script import Script
 from fakebroker.replay.simulation.idle_heartbeats import IdleHeartbeats
 from fakebroker.replay.simulation.network import Network
-from fakebroker.replay.simulation.scheduler import CONNECT_MS, EVENT, LATENCY_MS, LOOKUP, START_MS, Scheduler
+from fakebroker.replay.simulation.scheduler import (
+    CONNECT_MS,
+    EVENT,
+    LATENCY_MS,
+    LOOKUP,
+    START_MS,
+    Scheduler,
+    VirtualClock,
+)
 from fakebroker.replay.simulation.simulated_member import SimulatedMember
-from fakebroker.replay.simulation.virtual_cluster import HOST, VirtualClock, VirtualCluster, VirtualEnvironment
+from fakebroker.replay.simulation.virtual_cluster import HOST, VirtualCluster, VirtualEnvironment
 from fakebroker.replay.simulation.virtual_transport import VirtualTransport
 from fakebroker.replay.spark.progress import Tally
 from fakebroker.replay.workload.loads import Load

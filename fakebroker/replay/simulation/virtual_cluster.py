@@ -21,6 +21,7 @@ from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
 from fakebroker.replay.simulation.postponed_appends import PostponedAppends
+from fakebroker.replay.simulation.scheduler import VirtualClock
 from fakebroker.replay.workload.timeline import Outcome
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 
@@ -28,20 +29,6 @@ T = TypeVar("T")
 
 HOST = "memory"
 """Host name of all brokers; a broker's port is its node id."""
-
-
-class VirtualClock:
-    """Virtual time.
-
-    Attributes:
-        moment_ms: The time.
-    """
-
-    def __init__(self, start_ms: float) -> None:
-        self.moment_ms = start_ms
-
-    def now_ms(self) -> float:
-        return self.moment_ms
 
 
 class VirtualEnvironment:
