@@ -9,7 +9,8 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.configs.settings import SETTINGS
 from fakebroker.protocol.registry import APIS
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
 
 
 def table(*rows: tuple[object, ...]) -> str:
@@ -37,6 +38,12 @@ def rewritten(text: str) -> str:
 
 def test_tables() -> None:
     assert README.read_text() == rewritten(README.read_text()), "run `make rewrite`"
+
+
+def test_documents_for_users_name_no_inner_modules() -> None:
+    """What users import is exported from `fakebroker` or `fakebroker.control`."""
+    for document in [README, *(ROOT / "scenarios").rglob("*.md"), *(ROOT / "fakebroker" / "client").rglob("*.md")]:
+        assert re.findall(r"fakebroker\.[a-z_]+\.[a-z_]+", document.read_text()) == [], document
 
 
 @pytest.mark.fake_cluster(brokers=3)
