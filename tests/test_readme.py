@@ -46,6 +46,13 @@ def test_documents_for_users_name_no_inner_modules() -> None:
         assert re.findall(r"fakebroker\.[a-z_]+\.[a-z_]+", document.read_text()) == [], document
 
 
+def test_files_named_in_the_architecture_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    paths = re.findall(r"`([a-z_]+(?:/[a-z_]+)*/[a-z_]*(?:\.py|\.txt)?)`", text)
+    assert len(paths) > 40
+    assert [path for path in paths if not any((top / path).exists() for top in (ROOT, ROOT / "fakebroker"))] == []
+
+
 @pytest.mark.fake_cluster(brokers=3)
 def test_the_examples(fake_cluster: FakeCluster) -> None:
     namespace: dict[str, object] = {}
