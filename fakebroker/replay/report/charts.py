@@ -1,6 +1,6 @@
-"""The pictures of a report, drawn by matplotlib as SVG that takes its colors from the page around it.
+"""Charts of a report, drawn by matplotlib as SVG with the colors of the page around it.
 
-Knows lists of numbers; not where they come from. The page has to have the color variables of html.py.
+Input is lists of numbers. The page must define the color variables of html.py.
 """
 
 import io
@@ -24,10 +24,10 @@ _SERIES = [f"#0102{index:02x}" for index in range(len(LIGHT))]
 _VARIABLES = {_INK: "ink", _FAINT: "faint", _LINE: "line", _BAD: "bad"} | {
     color: f"c{index}" for index, color in enumerate(_SERIES)
 }
-"""Colors that no picture has by chance stand for the page's variables until it is written."""
+"""The page's CSS variable for each placeholder color; placeholders are replaced when the SVG is written."""
 
 _DASHES = ("-", "--", "-.", ":")
-"""What tells lines apart beside their colors."""
+"""Line styles, to distinguish lines by more than their colors."""
 
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -50,15 +50,15 @@ _SETTINGS: dict[str, Any] = {
 _WIDTH_IN, _HEIGHT_IN = 10.8, 2.5
 _MANY = 10_000
 _MOST_NAMES = 12
-"""So many stand below a row of bars."""
+"""Maximum number of labels below a bar chart."""
 
 
 class Drawing:
-    """One picture while it is drawn.
+    """A chart while it is drawn.
 
     Attributes:
-        figure: What it is drawn on.
-        svg: The picture, when it is done.
+        figure: The matplotlib figure.
+        svg: The SVG, set when the chart is complete.
     """
 
     def __init__(self, figure: Figure) -> None:
@@ -68,12 +68,12 @@ class Drawing:
 
 @contextmanager
 def drawing(name: str, alt: str, height: float = 1.0) -> Iterator[Drawing]:
-    """Draw a picture; it is there when the context ends.
+    """Draw a chart; `svg` of the yielded value is set when the context ends.
 
     Args:
-        name: Tells it from the others of a page.
-        alt: What it shows, for those who do not see it.
-        height: As many times the usual height.
+        name: Unique name of the chart on its page.
+        alt: Alternative text for screen readers.
+        height: Height as a multiple of the usual one.
     """
     settings: Any = {**_SETTINGS, "svg.hashsalt": name}
     with mpl.rc_context(settings):
@@ -98,7 +98,7 @@ def lines(
     label: str,
     log: bool = False,
 ) -> None:
-    """A line for each series; where one has no number it has a gap."""
+    """Draw a line for each series, with gaps where a value is missing."""
     for name, numbers in series.items():
         index = colors[name]
         known = [float("nan") if number is None else number for number in numbers]
@@ -113,7 +113,7 @@ def lines(
 
 
 def _alone(numbers: Series) -> list[int]:
-    """Where there is a number between two gaps, which no line goes to."""
+    """Return the indexes of values between two gaps, which are drawn as markers because no line reaches them."""
     padded = [None, *numbers, None]
     return [
         index
@@ -125,7 +125,7 @@ def _alone(numbers: Series) -> list[int]:
 def stacked(
     axes: Axes, times_s: Sequence[float], series: Mapping[str, Series], colors: Mapping[str, int], label: str
 ) -> None:
-    """Areas on top of each other, for what adds up."""
+    """Draw stacked areas, for series that add up to a total."""
     axes.stackplot(
         times_s,
         [[number or 0 for number in numbers] for numbers in series.values()],
@@ -140,7 +140,7 @@ def stacked(
 def piled(
     axes: Axes, times_s: Sequence[float], series: Mapping[str, Series], colors: Mapping[str, int], label: str
 ) -> None:
-    """Bars on top of each other, for what is counted."""
+    """Draw stacked bars, for counts."""
     width = times_s[1] - times_s[0] if len(times_s) > 1 else 1.0
     below = [0.0] * len(times_s)
     for name, numbers in series.items():
@@ -153,7 +153,7 @@ def piled(
 def bars(
     axes: Axes, names: Sequence[str], numbers: Sequence[float], label: str, color: int = 0, even: float | None = None
 ) -> None:
-    """A bar for each name; `even` is where all would be if they were alike."""
+    """Draw a bar for each name; `even` is the value that all would have if the load were even."""
     axes.bar(range(len(names)), list(numbers), 0.8, color=_color(color), alpha=0.85)
     step = max(1, -(-len(names) // _MOST_NAMES))
     axes.set_xticks(range(0, len(names), step), names[::step])
@@ -166,7 +166,7 @@ def bars(
 
 
 def happenings(axes: Axes, at_s: Sequence[float], numbered: bool) -> None:
-    """What happened when: a line across each, with its number above if wanted."""
+    """Draw a vertical line at the time of each event, with its number above if `numbered`."""
     for number, when_s in enumerate(at_s, 1):
         axes.axvline(when_s, color=_BAD, lw=0.9, ls=(0, (4, 2)), alpha=0.9)
         if numbered:
@@ -184,7 +184,7 @@ def happenings(axes: Axes, at_s: Sequence[float], numbered: bool) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """To the right of the axes, so that it hides nothing."""
+    """Draw the legend to the right of the axes, where it covers no data."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.005, 1.02), borderaxespad=0, handlelength=2.6)
 
 

@@ -1,4 +1,4 @@
-"""A comparison of two runs in a terminal, and as an HTML page. Knows differences; works nothing out."""
+"""Shows a comparison of two runs in a terminal and as an HTML page."""
 
 from collections.abc import Mapping, Sequence
 from math import isinf
@@ -19,7 +19,7 @@ _MARK = "differs"
 
 
 def print_comparison(console: Console, before: Summary, after: Summary, differences: Sequence[Difference]) -> None:
-    """Print both runs beside each other, and by which rule differences are marked."""
+    """Print the numbers of both runs side by side, and the rule by which differences are marked."""
     for line in _heads(before, after):
         console.print(escape(line), highlight=False, soft_wrap=True)
     made = table(*_COLUMNS)
@@ -30,7 +30,7 @@ def print_comparison(console: Console, before: Summary, after: Summary, differen
 
 
 def comparison_page(before: Summary, after: Summary, differences: Sequence[Difference]) -> str:
-    """The same as a page, with the pictures of both runs."""
+    """Return the comparison as an HTML page, with the charts of both runs."""
     first, *others = _heads(before, after)
     rows = [
         [html.marked(cell, "bad") if difference.marked and cell else cell for cell in _cells(difference)]

@@ -1,6 +1,6 @@
-"""Which pictures a summary makes. Knows the summary's keys and how they are drawn (plots.py), not the page.
+"""The charts of a summary: maps the summary's keys to the functions of charts.py. Independent of the page.
 
-`of` tells the pictures of several runs on one page apart.
+`of` makes the names of charts unique when a page shows several runs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ def rates(summary: Summary, of: str = "") -> Markup:
 
 
 def latencies(summary: Summary, of: str = "") -> Markup:
-    """Two pictures in one: p50 above p99."""
+    """Draw the p50 latency above the p99 latency."""
     apis, times_s = summary["over_time"]["apis"], _times_s(summary)
     with charts.drawing(f"latencies{of}", "Latency by API over time, p50 and p99", 1.9) as drawn:
         above, below = drawn.figure.subplots(2, 1, sharex=True, sharey=True)
@@ -64,7 +64,7 @@ def members(summary: Summary, of: str = "") -> Markup:
 
 
 def errors(summary: Summary) -> Markup:
-    """Answers with an error; those of one name and API are one series, up to as many as there are colors."""
+    """Draw responses with errors; each error and API is a series, limited to the number of colors."""
     rows = sorted(summary["over_time"]["errors"], key=lambda row: -sum(row["answers"]))[: len(LIGHT)]
     series = {f"{row['name']}, {row['api']}": row["answers"] for row in rows}
     colors = {name: index for index, name in enumerate(series)}
@@ -72,7 +72,7 @@ def errors(summary: Summary) -> Markup:
 
 
 def rebalances(summary: Summary) -> Markup:
-    """Beside each other: how long they took, and when."""
+    """Draw the distribution of rebalance durations beside the durations over time."""
     found, over_time = summary["rebalances"]["distribution"], summary["over_time"]["rebalances"]
     with charts.drawing("rebalances", "Rebalance durations, and when rebalances began") as drawn:
         left, right = drawn.figure.subplots(1, 2)
@@ -103,7 +103,7 @@ def offsets_partitions(summary: Summary) -> Markup:
 
 
 def api_colors(apis: Mapping[str, Any]) -> dict[str, int]:
-    """The same color for the same API in all pictures and reports."""
+    """Return a color index for each API; an API has the same color in all charts and reports."""
     return {api: _APIS.index(api) if api in _APIS else len(_APIS) - 1 for api in apis}
 
 
@@ -127,7 +127,7 @@ def _over_time(
 
 
 def _pair(name: str, alt: str, names: Sequence[str], rows: Sequence[Summary], count: int, what: str) -> Markup:
-    """Requests and groups beside each other."""
+    """Draw requests beside groups."""
     with charts.drawing(name, alt) as drawn:
         for color, (axes, key) in enumerate(zip(drawn.figure.subplots(1, 2), ("requests", "groups"), strict=True)):
             numbers = [row[key] for row in rows]
@@ -137,7 +137,7 @@ def _pair(name: str, alt: str, names: Sequence[str], rows: Sequence[Summary], co
 
 
 def _times_s(summary: Summary) -> list[float]:
-    """The middle of each slice."""
+    """Return the midpoint of each slice, in seconds."""
     over_time = summary["over_time"]
     return [(index + 0.5) * over_time["slice_s"] for index in range(over_time["slices"])]
 

@@ -1,14 +1,11 @@
-"""Pieces of an HTML page that stands alone: no network, no scripts, readable in light and in dark.
-
-Knows tables, pictures and colors; not what they show.
-"""
+"""Building blocks of a self-contained HTML page: no network access, no scripts, light and dark color schemes."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 LIGHT = ("#0067a5", "#c2410c", "#00785a", "#a21caf", "#8a6100", "#0e7fb8", "#be123c", "#57606a", "#4d7c0f", "#6d4bc3")
 DARK = ("#58a6ff", "#ff9b5e", "#3fcf9b", "#e58cf0", "#e3b341", "#76d3f5", "#ff8095", "#adb6c0", "#a5d64f", "#b79cff")
-"""Colors of the series of pictures, `--c0` and so on: each has a contrast of 4.5 or more to its background."""
+"""Colors of the series in charts, `--c0` and so on: each has a contrast of at least 4.5 to its background."""
 
 _NAMES = ("ink", "faint", "line", "back", "panel", "good", "bad")
 _LIGHT_PAGE = ("#1f2328", "#59636e", "#d1d9e0", "#ffffff", "#f6f8fa", "#11692f", "#b3131f")
@@ -42,17 +39,17 @@ details{{margin:4px 0 8px}}summary{{cursor:pointer;color:var(--faint)}}
 
 
 class Markup(str):
-    """HTML, as against text that is to be escaped."""
+    """HTML, as opposed to text that must be escaped."""
 
     __slots__ = ()
 
 
 def document(title: str, *parts: str) -> str:
-    """A whole page.
+    """Return a whole page.
 
     Args:
-        title: Text.
-        parts: HTML.
+        title: Title, as text.
+        parts: Contents of the body, as HTML.
     """
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8" />\n'
@@ -64,7 +61,7 @@ def document(title: str, *parts: str) -> str:
 
 
 def section(title: str, *parts: str) -> Markup:
-    """A heading and what stands under it."""
+    """Return a section: a heading and its contents."""
     return Markup(f"<section>\n<h2>{escape(title)}</h2>\n" + "\n".join(parts) + "\n</section>")
 
 
@@ -73,16 +70,18 @@ def paragraph(text: str, style: str = "") -> Markup:
 
 
 def marked(text: str, style: str) -> Markup:
-    """Words in one of the styles `good`, `bad`, `faint`."""
+    """Return text in one of the styles `good`, `bad`, `faint`."""
     return Markup(f"<span{_class(style)}>{_escaped(text)}</span>")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, total: bool = False) -> Markup:
-    """A table.
+    """Return a table.
 
     Args:
-        left: So many columns are text, the others are numbers.
-        total: The last row is the sum of the others.
+        columns: Headings.
+        rows: Cells, as text or `Markup`.
+        left: The number of leading columns that are text; the others are numbers.
+        total: Whether the last row is the sum of the others.
     """
     listed = list(rows)
     head = "".join(
@@ -102,7 +101,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, 
 
 
 def tiles(numbers: Iterable[tuple[str, str]]) -> Markup:
-    """Numbers to be seen first, with what they are."""
+    """Return tiles with the most important numbers and their names."""
     return Markup(
         '<div class="tiles">'
         + "".join(f"<div><b>{_escaped(number)}</b>{_escaped(what)}</div>" for what, number in numbers)
@@ -111,7 +110,7 @@ def tiles(numbers: Iterable[tuple[str, str]]) -> Markup:
 
 
 def folded(title: str, *parts: str) -> Markup:
-    """What is shown when one asks for it."""
+    """Return a collapsed section."""
     return Markup(f"<details><summary>{escape(title)}</summary>\n" + "\n".join(parts) + "\n</details>")
 
 

@@ -1,4 +1,4 @@
-"""From the rows that the queries of summary.py bring to the summary. Plain Python on few rows; knows no Spark."""
+"""Converts the rows returned by the queries of summary.py to the summary. Plain Python on few rows, without Spark."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from fakebroker.replay.members.events import ORDINARY_ERRORS
 from fakebroker.replay.report.series import Row, Slices, latencies_over_time, states_over_time
 
 SUMMARY_VERSION = 1
-"""Of the schema of `summary.json`; a key that goes or changes its meaning makes the next."""
+"""Version of the schema of `summary.json`; incremented when a key is removed or changes its meaning."""
 
 GROUP_STATES = ("stable", "rebalancing", "empty")
 MEMBER_STATES = ("assigned", "waiting", "gone")
@@ -23,7 +23,7 @@ _NOT_LATE: Row = {"broker": None, "api": None} | dict.fromkeys(("p50_ms", "p99_m
 
 
 def summary_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, offsets_partitions: int) -> dict[str, Any]:
-    """The summary's numbers, from the rows of all queries by their names."""
+    """Return the numbers of the summary, from the rows of each query by its name."""
     latencies = rows["latencies"]
     total = next((row for row in latencies if row["api"] is None), _NO_LATENCIES)
     summary = {
@@ -43,13 +43,13 @@ def summary_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, off
 
 
 def skew(loads: Iterable[float], count: int) -> float | None:
-    """How many times its even share the most loaded of `count` has; None where there is no load at all."""
+    """Return the maximum load divided by the even share of `count`; None if there is no load."""
     listed = list(loads)
     return round(max(listed) * count / sum(listed), 3) if sum(listed) else None
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error, or its number where Kafka has none."""
+    """Return Kafka's name of an error, or the number if Kafka has none."""
     return _ERRORS.get(code, str(code))
 
 
@@ -64,7 +64,7 @@ def _api(row: Row, span_s: float) -> dict[str, Any]:
 
 
 def _errors(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """By error and API, the unexpected ones first, then those that came most often."""
+    """Return counts by error and API: unexpected errors first, then the most frequent ones."""
     answers: dict[tuple[int, str], int] = {}
     for row in rows:
         answers[row["error"], row["api"]] = answers.get((row["error"], row["api"]), 0) + row["n"]
@@ -90,7 +90,7 @@ def _rebalances(rows: Iterable[Row]) -> dict[str, Any]:
 
 
 def _requests(rows: Iterable[Row], requests: int) -> dict[str, Any]:
-    """What there is by broker, by API, and of all requests."""
+    """Return the sections on brokers, look-ups, and delays in sending."""
     listed = list(rows)
     return {
         "brokers": [
@@ -151,7 +151,7 @@ def _over_time(rows: Mapping[str, list[Row]], slices: Slices) -> dict[str, Any]:
 
 
 def _metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """The numbers that an `[[expect]]` table can name, by name; None for one that there is not."""
+    """Return the metrics for `[[expect]]` tables by name; None for one that is not available."""
     total, rebalances, populations = summary["total"], summary["rebalances"], summary["populations"]
     brokers = [row["requests"] for row in summary["brokers"] if row["broker"] >= 0]
     errors: dict[str, float | None] = {}

@@ -1,4 +1,4 @@
-"""The report of a replay as one HTML page. Knows the summary's keys; works nothing out."""
+"""The report of a replay as one HTML page, from its summary."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -13,7 +13,7 @@ _QUANTILES = ("p50_ms", "p99_ms", "p99_9_ms", "max_ms")
 
 
 def page(summary: Summary) -> str:
-    """The page, complete."""
+    """Return the complete page."""
     name = summary["workload"]["file"]
     return html.document(
         f"{name}: {_verdict_word(summary)}",

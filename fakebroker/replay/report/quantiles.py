@@ -1,33 +1,33 @@
-"""Quantiles in Spark SQL of rows that stand for many requests each, exact to three digits, without keeping them all.
+"""Exact quantiles in Spark SQL, to three significant digits, of rows that each stand for many requests.
 
-Latencies are rounded to three significant digits, as HdrHistogram does it, and counted; the counts say the rest. Knows
-SQL alone.
+Latencies are rounded to three significant digits, as in HdrHistogram, and counted; the quantiles follow from the
+counts.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "p99_9_ms": 0.999}
-"""What each quantile is called in a summary."""
+"""The quantiles by their names in a summary."""
 
 
 def three_digits(column: str) -> str:
-    """SQL for a column of microseconds, by its name, rounded to three significant digits; null stays null."""
+    """Return SQL that rounds a column of microseconds to three significant digits; null stays null."""
     step = f"pow(10, greatest(0, floor(log10(greatest({column}, 1))) - 2))"
     return f"round({column} / {step}) * {step}"
 
 
 def counted(source: str, by: str, sets: str, kinds: Mapping[str, str] = MappingProxyType({})) -> str:
-    """A query for the quantiles of `key`, as `three_digits` makes it, in rows that count `n` times each.
+    """Return a query for the quantiles of `key`, as rounded by `three_digits`, in rows with a count `n`.
 
     Args:
         source: A table with the columns `key`, `n`, `max_us` and those of `by`.
-        by: The columns to group by, with commas.
-        sets: Which of them go together, as in `grouping sets`; each set has the column `key`.
-        kinds: What else to count, by the name of its column: a condition.
+        by: The columns to group by, comma-separated.
+        sets: The `grouping sets`; each set includes the column `key`.
+        kinds: Further counts: SQL conditions by the names of their columns.
 
     Returns:
-        A query for `by`, `requests`, the quantiles, `max_ms` and the kinds.
+        A query for `by`, `requests`, the quantiles, `max_ms` and the further counts.
     """
     counts = "".join(f", sum(if({condition}, n, 0)) {name}" for name, condition in kinds.items())
     carried = "".join(f", {name}" for name in kinds)

@@ -1,6 +1,6 @@
-"""A replay over time, in so few slices of equal length that they can be drawn: from rows by slice to lists.
+"""Time series of a replay: converts rows by slice to lists short enough to draw.
 
-Knows rows, of which it needs a few columns; no queries and no pictures.
+Works on rows with a few known columns; does not depend on queries or charts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ Series = list[float | None]
 
 
 def slice_length_ms(span_ms: float) -> int:
-    """A round length of which at most `MOST_SLICES` make up a time."""
+    """Return a round slice length with which at most `MOST_SLICES` cover the span, in milliseconds."""
     longest = _LENGTHS_MS[-1]
     more = -(-int(span_ms) // MOST_SLICES // longest) * longest
     return next((length for length in _LENGTHS_MS if length * MOST_SLICES >= span_ms), more)
@@ -23,11 +23,12 @@ def slice_length_ms(span_ms: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """How a replay is cut.
+    """The division of a replay into slices of equal length.
 
     Attributes:
-        begin_us: Where the first slice begins, in microseconds since the Unix epoch.
-        length_us: Of each.
+        begin_us: Start of the first slice, in microseconds since the Unix epoch.
+        length_us: Length of each slice, in microseconds.
+        count: The number of slices.
     """
 
     begin_us: int
@@ -44,7 +45,7 @@ class Slices:
         return self.length_us / 1e6
 
     def column(self, rows: Iterable[Row], name: str, none: float | None = None) -> Series:
-        """The column of rows that have a `slice` each."""
+        """Return a column as a list by slice, from rows that have a `slice` each."""
         found: Series = [none] * self.count
         for row in rows:
             if row["slice"] is not None and 0 <= row["slice"] < self.count:
@@ -52,12 +53,12 @@ class Slices:
         return found
 
     def averages(self, changes: Iterable[Row], at_first: float) -> Series:
-        """How many there were in each slice on average.
+        """Return the average number present in each slice.
 
         Args:
-            changes: For a `slice` the `change` of their number; and `part` of it, each change weighed with the share
-                of the slice that came after it.
-            at_first: How many there were before all changes.
+            changes: Rows with a `slice`, the total `change` of the number in it, and `part`: the changes, each weighted
+                with the share of the slice after it.
+            at_first: The number before all changes.
         """
         change, part, level = [0.0] * self.count, [0.0] * self.count, at_first
         for row in changes:
@@ -74,7 +75,7 @@ class Slices:
 
 
 def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> dict[str, dict[str, Series]]:
-    """Rates and latencies by API, from rows with `api`, `slice`, `requests` and quantiles."""
+    """Return rates and latencies by API, from rows with `api`, `slice`, `requests` and quantiles."""
     found: dict[str, dict[str, Series]] = {}
     for api in sorted({row["api"] for row in rows}):
         own = [row for row in rows if row["api"] == api]
@@ -88,7 +89,7 @@ def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> dict[str, dict[s
 
 
 def states_over_time(slices: Slices, rows: Iterable[Row], names: Sequence[str], all_of_them: int) -> dict[str, Series]:
-    """How many were in which state; at first all are in the last one."""
+    """Return the average number in each state; initially all are in the last state."""
     listed = list(rows)
     return {
         name: slices.averages((row for row in listed if row["state"] == name), all_of_them * (name == names[-1]))

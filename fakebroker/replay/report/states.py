@@ -1,9 +1,8 @@
-"""Who was in which state when, told from the members' own records: Spark SQL views over events and scripts.
+"""The states of members and groups over time, from the members' own records: Spark SQL views over events and scripts.
 
-A member is `gone`, `waiting` for an assignment or `assigned` one. A group is `empty` while no member is there,
-`rebalancing` from the first JoinGroup of a generation until all who joined in that round have an assignment, else
-`stable`. Knows no brokers: what a coordinator believes may differ, and where the members of a group are not all in the
-replay it does.
+A member is `gone`, `waiting` for an assignment, or `assigned`. A group is `empty` without members, `rebalancing` from
+the first JoinGroup of a generation until all members that joined have an assignment, else `stable`. The coordinator's
+state may differ, and does differ if some members of a group are not part of the replay.
 """
 
 from pyspark.sql import SparkSession
@@ -14,10 +13,10 @@ _EXPELLED = ", ".join(
     str(int(error))
     for error in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 )
-"""Answers after which a member has no partitions any more."""
+"""Errors after which a member has no partitions any more, as SQL."""
 
-# Who joins a generation that is complete is told again where he is, as a static member that comes back (KIP-345): that
-# is no part of the rebalance. Nor are the members of a group that has started over with the same generations.
+# A member that joins a complete generation just gets the current state again, such as a static member that returns
+# (KIP-345); it is not part of the rebalance. Nor are the members of a group that has started over at generation 1.
 _GENERATIONS = """
     with answered as (
         select group, generation, member, api, sent_us, scheduled_us + latency_us done_us,
@@ -39,7 +38,7 @@ _GENERATIONS = """
     select group, generation, began_us, ended_us, ended_us - began_us length_us,
         coalesce(ended_us, lead(began_us) over (partition by group order by generation), {end_us}) over_us
     from joins left join syncs using (group, generation)"""
-"""`ended_us` is null for a generation that nobody synced; it is over when the next one begins."""
+"""`ended_us` is null for a generation without a successful SyncGroup; it is over when the next one begins."""
 
 _MARKS = f"""
     select group, member, sent_us at_us, 2 turn, if(api = 'start', 1, 0) present, 0 assigned, false is_join
@@ -53,7 +52,7 @@ _MARKS = f"""
     union all
     select group, member, scheduled_us + latency_us, 1, null, 0, false
     from requests where error in ({_EXPELLED}) and member is not null"""
-"""What changes a member's state, at one moment by turns; null leaves as it was."""
+"""Changes of members' states; `turn` orders those of the same time, null leaves a column unchanged."""
 
 _MEMBER_STATES = f"""
     with marks as ({_MARKS}), kept as (
@@ -92,11 +91,11 @@ _GROUP_STATES = """
 
 
 def create_states(spark: SparkSession, end_us: int) -> None:
-    """Make the views `generations`, `member_states` and `group_states`.
+    """Create the views `generations`, `member_states` and `group_states`.
 
     Args:
-        spark: Has the views `events`, `requests` (those of kind "request") and `members` (the scripts).
-        end_us: When the replay was over, in microseconds since the Unix epoch.
+        spark: A session with the views `events`, `requests` (those of kind "request") and `members` (the scripts).
+        end_us: The end of the replay, in microseconds since the Unix epoch.
     """
     for name, query in (
         ("generations", _GENERATIONS),
@@ -107,6 +106,6 @@ def create_states(spark: SparkSession, end_us: int) -> None:
 
 
 def drop_states(spark: SparkSession) -> None:
-    """Let go of what the views keep."""
+    """Remove the cached data of the views."""
     for name in ("group_states", "member_states", "generations"):
         spark.table(name).unpersist()

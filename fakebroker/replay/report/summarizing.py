@@ -1,4 +1,4 @@
-"""From a run's directory to its summary: numbers and verdict. Knows what is read, and by whom it is worked out."""
+"""Computes the summary of a run, numbers and verdict, from the files in its directory."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,11 +17,12 @@ from fakebroker.replay.workload.expectations import Expectation
 
 
 def summarized(spark: SparkSession, directory: Path, head: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole summary.
+    """Return the whole summary.
 
     Args:
-        directory: Has the events and the members.
-        head: What else is known of the run; its `workload` says what is expected.
+        spark: The session.
+        directory: The directory with the recorded events and members.
+        head: The other keys of the summary; `workload` in it contains the expectations.
     """
     recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
     members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))

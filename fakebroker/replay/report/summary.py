@@ -1,7 +1,7 @@
-"""What the events come to: the numbers of a replay, worked out by Spark SQL.
+"""The numbers of a replay, computed from its events by Spark SQL.
 
-Knows events and scripts; makes no judgment (verdict.py) and no tables or pictures for people (report.py, html.py).
-All is aggregated in Spark; what comes to the driver does not grow with the number of events.
+Independent of the verdict (replay/verify) and of how numbers are shown (terminal.py, page.py). All aggregation is done
+in Spark; the size of the results does not depend on the number of events.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ _BOUNDS = """
         max(greatest(coalesce(scheduled_us + latency_us, sent_us), if(`count` > 1, until_us, sent_us))) end_us
     from events"""
 
-# Folded requests are as far from each other as the first is from the last; each slice gets those that are in it.
+# The requests of an aggregated row are evenly spaced; each slice counts those that are in it.
 _TALLY = f"""
     with spread as (
         select *, if(`count` > 1, coalesce(until_us, sent_us), sent_us) last_us from requests
@@ -54,7 +54,7 @@ _KINDS = {
 }
 
 _LATENCIES = counted("tally", "api, slice", "(api, slice, key), (api, key), (key)", _KINDS) + " order by api, slice"
-"""By slice for each API; all together where the slice is null, or the API is."""
+"""Latencies by API and slice; for the whole replay if the slice is null, for all APIs if the API is null."""
 
 _REBALANCES = f"""
     with sorted as (
@@ -70,7 +70,7 @@ _REBALANCES = f"""
         round(max(length_us) / 1000, 3) max_ms,
         element_at(array('length', 'slice', 'all'), int(grouping_id())) part
     from sorted group by grouping sets ((), (from_ms), (slice)) order by from_ms, slice"""
-"""All, by length, by slice; lengths are cut at 1, 2, 5, 10, 20, 50 ..."""
+"""Rebalances in total, by duration and by slice; durations are grouped at 1, 2, 5, 10, 20, 50 ... ms."""
 
 _ERRORS = "select error, api, slice, sum(n) n from tally where error != 0 group by all order by error, api"
 
@@ -86,7 +86,7 @@ _REQUESTS = f"""
     select asked.*, p50_ms, p99_ms
     from asked left join ({counted("waits", "whose", "(whose, key)")}) on broker is null and api is null
     order by broker, api"""
-"""By broker, by API, and for all: that row alone has how long they waited to be sent."""
+"""Requests by broker, by API, and in total; only the last row has the delays between schedule and sending."""
 
 _POPULATIONS = """
     with manned as (select population, count(*) members, count(distinct group) groups from members group by 1),
@@ -138,12 +138,13 @@ _CHANGES = """
 
 
 def summarize(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> dict[str, Any]:
-    """All numbers of a replay, as they stand in `summary.json` (see scenarios/runs.md).
+    """Return all numbers of a replay, as in `summary.json` (see scenarios/runs.md).
 
     Args:
+        spark: The session.
         events: Rows as in `events.Event`; read several times.
         members: Rows as in `script.Script`.
-        offsets_partitions: How many partitions `__consumer_offsets` has.
+        offsets_partitions: The number of partitions of `__consumer_offsets`.
     """
     with temporary_settings(spark, settings_for_rows(events)):
         return _summarized(spark, events, members, offsets_partitions)
@@ -179,7 +180,7 @@ def _summarized(spark: SparkSession, events: DataFrame, members: DataFrame, offs
 
 
 def _placed(spark: SparkSession, partitions: int) -> list[Row]:
-    """The offsets partitions that have groups."""
+    """Return the offsets partitions that have groups."""
     place = f.udf(lambda group: partition_for(group, partitions), "int", useArrow=True)
     groups = spark.sql("select distinct group from members").withColumn("offsets_partition", place("group"))
     groups.createOrReplaceTempView("placed")

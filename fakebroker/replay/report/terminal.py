@@ -1,4 +1,4 @@
-"""The summary as tables in a terminal, from 80 columns on. Knows the summary's keys; works nothing out."""
+"""Shows the summary as tables in a terminal of at least 80 columns."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ _MOST_GROUPS = 5
 
 
 def print_report(console: Console, summary: Summary) -> None:
-    """Print all tables, the verdict last, and where the files are."""
+    """Print all tables, the verdict last, and the location of the files."""
     for title, content in _sections(summary):
         console.print(f"\n[bold]{title}[/bold]", highlight=False, soft_wrap=True)
         console.print(Padding(content, (0, 0, 0, 2)), highlight=False)
@@ -47,7 +47,7 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
 
 
 def table(*columns: str, left: int = 1) -> Table:
-    """A table without lines; the first columns are text, the others numbers."""
+    """Return a table without borders; the first `left` columns are text, the others numbers."""
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for index, column in enumerate(columns):
         made.add_column(column, justify="left" if index < left else "right", header_style="dim")
@@ -77,7 +77,7 @@ def _latency(summary: Summary) -> Table:
 
 
 def _over_time(summary: Summary) -> Table:
-    """Small pictures of bars, each from 0 to its largest number."""
+    """Return sparklines, each from 0 to its maximum."""
     over_time = summary["over_time"]
     rates = [sum(parts) for parts in zip(*(row["requests_per_s"] for row in over_time["apis"].values()), strict=True)]
     made = table("", "from the start to the end", "most", left=2)
@@ -91,7 +91,7 @@ def _over_time(summary: Summary) -> Table:
 
 
 def bars(numbers: list[float], width: int) -> str:
-    """Numbers as characters, neighbors averaged where there are more than fit."""
+    """Draw numbers as block characters; neighbors are averaged if there are more numbers than characters."""
     most = max(numbers, default=0) or 1
     step = max(1, -(-len(numbers) // width))
     parts = [numbers[index : index + step] for index in range(0, len(numbers), step)]

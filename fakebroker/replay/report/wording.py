@@ -1,11 +1,11 @@
-"""How numbers and what was done read to people, in a terminal as on a page."""
+"""Formatting of numbers and events for terminals and pages."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def ms(value: float | None) -> str:
-    """Three digits that matter: 0.123, 1.23, 12.3, 1,234."""
+    """Format milliseconds with three significant digits: 0.123, 1.23, 12.3, 1,234."""
     if value is None:
         return "-"
     return f"{value:,.{max(0, 3 - len(str(int(value)).lstrip('0')))}f}" if value < 1000 else f"{value:,.0f}"
@@ -24,7 +24,7 @@ def share(value: float | None) -> str:
 
 
 def times(value: float | None) -> str:
-    """Of skew."""
+    """Format a skew."""
     return "-" if value is None else f"{value:.2f} times"
 
 
@@ -33,6 +33,6 @@ def broker(node_id: int | None) -> str:
 
 
 def happening(event: Mapping[str, Any]) -> str:
-    """An event of the timeline: `stop_broker node_id=1`."""
+    """Format an event of the timeline: `stop_broker node_id=1`."""
     arguments = (f"{key}={value}" for key, value in event.items() if key not in ("at_s", "do", "done", "why"))
     return " ".join((str(event.get("do", "?")), *arguments))

@@ -1,5 +1,5 @@
-"""Checks a run: promises as SQL over the recorded events, expectations, and the verdict.
+"""Verification of a run: availability, promises as SQL over the recorded events, expectations, and the verdict.
 
 Works for the events of any cluster. Depends on Spark, on `replay.members.events` and on the workload. Start with
-promises.py (what is promised), then promise_views.py, promise_queries.py and verdict.py.
+promises.py (the check), then promise_views.py, promise_queries.py and verdict.py.
 """

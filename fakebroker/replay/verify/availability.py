@@ -1,8 +1,8 @@
-"""Checks that the cluster was there and answered its members for the whole replay, by Spark SQL on recorded events.
+"""Availability checks: whether the cluster responded to its members during the whole replay. Spark SQL on events.
 
-The promises say how a coordinator answers, and a cluster that has died breaks none of them. These checks say that it
-answers at all. They hold for any cluster, and no workload can leave them out. Outages that the workload itself plans,
-and ends, do not count.
+The promises are about the content of responses, so a cluster that has died violates none of them; these checks require
+that it responds at all. They apply to every cluster and cannot be disabled by a workload. Outages that the workload
+itself begins and ends are excluded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,38 +17,38 @@ from fakebroker.replay.spark.query_settings import settings_for_rows, temporary_
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 
 SILENCE_US = 10_000_000
-"""How long a cluster may answer no request at all while members are waiting for an answer."""
+"""How long a cluster may leave all requests unanswered while members are waiting, in microseconds."""
 
 MEMBER_SILENCE_US = REQUEST_TIMEOUT_US
-"""How long a member may be without an answer at most, whatever its session timeout."""
+"""Maximum time that a member may be without a response, in microseconds, even if its session timeout is longer."""
 
 LOST_SHARE = 0.05
-"""The largest share of the requests sent that may be lost or unanswered."""
+"""Maximum share of the requests sent that may be lost or unanswered."""
 
 SETTLING_US = BOUND_US
-"""For how long after an event of the workload, or after the outage that it began, requests may be lost."""
+"""How long requests may be lost after an event of the workload, or after the end of its outage, in microseconds."""
 
 MOST_LISTED = 5
-"""How many failures of one check are listed; all are counted."""
+"""Maximum number of failures listed per check; all are counted."""
 
 _TAKES_ANSWERS = ("drop", "silent", "delay_s", "cut_bytes")
-"""Options of the event `fail` by which an answer is late or missing."""
+"""Options of the event `fail` that delay or suppress responses."""
 _OF_SOME = ("nth", "every", "probability", "times")
-"""Its options by which only some requests meet the fault."""
+"""Options of the event `fail` that restrict the fault to some of the matching requests."""
 
 _MOST_NAMES = 5
 _NEVER_US = 2**62
 
 
 class Outage(NamedTuple):
-    """A span of time in which the workload's own events keep a broker from answering.
+    """An interval in which the workload's own events keep a broker from responding.
 
     Attributes:
-        broker: Node id; None for all of them, or for some that are not known.
-        from_s: Its start, in seconds from the start of the replay.
-        until_s: When it ends, for clients, too; None if the workload never ends it, infinite if it may take answers
-            away now and then.
-        is_fault: Whether the broker is up and a fault takes answers away.
+        broker: Node id; None if it affects all brokers, or if the affected ones are not known.
+        from_s: Start, in seconds from the start of the replay.
+        until_s: End of its effects on clients, in the same unit; None if the workload never ends it, infinite if it
+            affects only some requests.
+        is_fault: Whether the broker is up and a fault suppresses responses.
     """
 
     broker: int | None
@@ -58,7 +58,7 @@ class Outage(NamedTuple):
 
 
 def planned_outages(timeline: Sequence[Mapping[str, Any]]) -> list[Outage]:
-    """The outages that the events of a replay began, as far as these were done.
+    """Return the outages caused by those events of a replay that were performed.
 
     Args:
         timeline: Events as in `timeline.EventOutcome`.
@@ -76,7 +76,7 @@ def planned_outages(timeline: Sequence[Mapping[str, Any]]) -> list[Outage]:
 
 
 def _outage(event: Mapping[str, Any]) -> Outage | None:
-    """What an event begins; `until_s` is set only where the event itself says when that ends."""
+    """Return the outage that an event begins; `until_s` is set only if the event itself specifies the end."""
     at_s = float(event["at_s"])
     match event["do"]:
         case "stop_broker":
@@ -89,18 +89,18 @@ def _outage(event: Mapping[str, Any]) -> Outage | None:
             from_s, for_s = at_s + float(event.get("after_s", 0.0)), event.get("for_s")
             until_s = None if for_s is None else from_s + float(for_s)
             if any(event.get(which) is not None for which in _OF_SOME):
-                until_s = inf  # it meets some requests only: the rest of the replay is what the workload is about
+                until_s = inf  # only some requests match: affects the rest of the replay
             return Outage(event.get("broker"), from_s, until_s, is_fault=True)
     return None
 
 
 def _lasts_s(event: Mapping[str, Any]) -> float:
-    """For how long after its end an outage may be felt: a client waits that long on a connection that is silent."""
+    """Return how long clients notice an outage after its end: the request timeout on a connection without responses."""
     return REQUEST_TIMEOUT_US / 1e6 if event.get("silent") or event.get("accept") == "half_open" else 0.0
 
 
 def _ends(event: Mapping[str, Any], begun_by: Mapping[str, Any]) -> bool:
-    """Whether an event ends the outage that an earlier one began."""
+    """Return whether an event ends the outage that an earlier one began."""
     if event["do"] == "reset":
         return True
     match begun_by["do"]:
@@ -115,7 +115,7 @@ def _ends(event: Mapping[str, Any], begun_by: Mapping[str, Any]) -> bool:
 
 
 def _stopped_by() -> Iterator[str]:
-    """For each API the errors after which a member stops, as SQL."""
+    """Yield, for each API, an SQL condition for the errors after which a member stops."""
     for kind, reactions in REACTIONS.items():
         api = kind.__name__.removesuffix("Response")
         fatal = [error for error, reaction in reactions.items() if reaction is Reaction.FATAL]
@@ -141,8 +141,8 @@ _BOUNDS = """
         max(greatest(sent_us, coalesce(scheduled_us + latency_us, sent_us), coalesce(until_us, sent_us))) end_us
     from events"""
 
-# The spans of time in which a member lacks no answer: it gets one, the coordinator may let it wait (a parked request),
-# or the member is stopped or stands still by its script. `is_over` tells whether the member has stopped by itself.
+# Intervals in which a member is not waiting too long: it gets a response, the coordinator may delay it (a parked
+# request), or its script has stopped or paused it. `is_over`: the member has stopped because of an error.
 _SPANS = f"""
     with acts as (
         select `group`, member, api deed, scheduled_us, sent_us,
@@ -174,7 +174,7 @@ _SPANS = f"""
         else least(sent_us + lasts_us, coalesce(next_us, {_NEVER_US})) end
     from timed"""
 
-# A group that FindCoordinator refuses for good, such as one that its members may not use, has stopped its members.
+# A FindCoordinator response with a fatal error, such as an authorization error, stops the members of the group.
 _SILENCES = f"""
     with gaps as (
         select `group`, member, max(until_us) over past since_us, lead(from_us, 1, :tail_us) over line until_us,
@@ -204,7 +204,7 @@ _SILENCES = f"""
         from planned
     )
     select *, since_us + interval_us waiting_us from parts where until_us - since_us - interval_us > :pause_us"""
-"""When a member had no answer for longer than `:pause_us`, counted from when its next heartbeat was due."""
+"""Intervals longer than `:pause_us` in which a member got no response, from the time its next heartbeat was due."""
 
 _PAUSES = """
     select since_us, until_us from (
@@ -217,7 +217,7 @@ _PAUSES = """
                 union all select :begin_us, :begin_us)
             group by 1)
     ) where until_us - since_us > :pause_us"""
-"""When no request was answered, to any client."""
+"""Intervals in which no request of any client was answered."""
 
 _OF_THE_CLUSTER = """
     select since_us at_us, until_us, members, groups, round((until_us - since_us) / 1e6, 1) length_s,
@@ -236,7 +236,7 @@ _OF_MEMBERS = """
     from silences where until_us - waiting_us > limit_us
     group by `group` order by at_us, `group` limit :most"""
 
-# Members that stop lose what they wait for, and what was sent shortly before the end may not be answered yet.
+# A member that stops abandons its pending requests, and requests sent shortly before the end may still be pending.
 _LOST = f"""
     with missing as (
         select `group`, member, api, `count`, lost, sent_us, coalesce(until_us, :end_us) ended_us
@@ -263,19 +263,21 @@ def check_availability(
     speed: float = 1.0,
     is_simulated: bool = False,
 ) -> list[dict[str, Any]]:
-    """Check that a cluster answered.
+    """Check that a cluster was available during a replay.
 
     Args:
+        spark: The session.
         events: Rows as in `events.Event`; read several times.
         members: Rows as in `script.Script`.
-        is_reachable: Whether the cluster could be reached after the last member had left.
+        is_reachable: Whether the cluster was reachable after the last member had left.
         timeline: The events of the workload, as in `timeline.EventOutcome`.
-        speed: How many times as fast as real time the members' clock ran.
+        speed: Speed of the members' clock, as a multiple of real time.
         is_simulated: Whether the replay was in memory, where interrupted simulations end at different times.
 
     Returns:
-        For each check its `name`, the `check` as a sentence, whether it `passed`, how many `failures` there were, and
-        the first `violations`: `group` and `members` where it is about some, `at_us`, `until_us` and `what`.
+        For each check its `name`, the `check` as a sentence, whether it `passed`, the number of `failures`, and the
+        first
+        `violations`: `group` and `members` if it concerns some, `at_us`, `until_us` and `what`.
     """
     pause_us = round(SILENCE_US * (1.0 if is_simulated else max(1.0, speed)))
     with temporary_settings(spark, settings_for_rows(events)):
@@ -378,7 +380,7 @@ def _check_lost(lost: Mapping[str, int], sent: int) -> dict[str, Any]:
 def _create_outages(
     spark: SparkSession, outages: Sequence[Outage], timeline: Sequence[Mapping[str, Any]], begin_us: int
 ) -> None:
-    """Make the views `outages`, which are those that end, and `disturbances`, in which requests may be lost."""
+    """Create the views `outages` (those that end) and `disturbances` (intervals in which requests may be lost)."""
 
     def at_us(moment_s: float) -> int:
         return _NEVER_US if moment_s == inf else begin_us + round(moment_s * 1e6)

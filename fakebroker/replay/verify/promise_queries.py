@@ -1,11 +1,10 @@
-"""What a group coordinator promises, and for each promise a query that finds what breaks it.
+"""The promises of a group coordinator, each with a query that returns its violations.
 
-A query gives a row for each violation: group, generation, members (their names), at_us, until_us, what. Everything is
-concluded from what the members themselves have seen, so a query says nothing where that leaves a way out for an honest
-coordinator: answers that were lost, rounds that nobody of ours has seen the end of, a coordinator that moved before a
-generation was stored. Groups with members outside the replay, and what an administrator does to a group by hand (evicts
-a member, deletes committed offsets or a topic, holds a rebalance), are not covered: leave those promises out of
-`[promises] check`.
+A query returns a row per violation: group, generation, members (their names), at_us, until_us, what. It uses only what
+the members themselves have observed, and reports nothing where a correct coordinator could explain the observations:
+lost responses, rebalances whose end no member of the replay has seen, a coordinator that moved before a generation was
+stored. Groups with members outside the replay, and administrative changes of a group (evicted members, deleted offsets
+or topics, held rebalances) are not supported: exclude the affected promises in `[promises] check`.
 """
 
 from typing import NamedTuple
@@ -24,7 +23,7 @@ from fakebroker.replay.verify.promise_views import (
 
 
 class Promise(NamedTuple):
-    """What is promised, and the SQL that finds where it is not kept."""
+    """A promise as a sentence, and the SQL that finds its violations."""
 
     sentence: str
     query: str
@@ -32,8 +31,8 @@ class Promise(NamedTuple):
 
 _COOPERATIVE = ", ".join(f"'{name}'" for name in COOPERATIVE_ASSIGNORS)
 
-# What each member of a generation was given last; a static member stays the same one under a new id. Generations that
-# were used twice are one violation of `generations-rise`, and nothing else.
+# The last assignment of each member in a generation; a static member is identified by its instance id. Generation ids
+# that were used twice violate `generations-rise` only.
 _GIVEN = """
     select `group`, life, generation, owner, any_value(member) member, min(done_us) at_us, max(done_us) until_us,
         max_by(assigned, done_us) assigned
@@ -51,8 +50,8 @@ _ONE_OWNER = f"""
         group by `group`, life, generation, partition having count(distinct owner) > 1
     ) group by `group`, life, generation"""
 
-# Judged where the leader's list tells that all members have shown what they got. What a cooperative assignor leaves out
-# for others to give up (KIP-429) is to be covered before long by a generation that follows.
+# Checked only if all members in the leader's list have reported their assignments. Partitions that a cooperative
+# assignor withholds until they are revoked (KIP-429) must be assigned by a later generation soon.
 _COVERED = f"""
     with judged as (
         select `group`, life, generation, array_sort(collect_set(member)) members, min(at_us) at_us,
@@ -82,8 +81,8 @@ _COVERED = f"""
     where size(foreign) > 0
         or size(missing) > 0 and (not is_cooperative or lasted_us > until_us + patience_us + {BOUND_US})"""
 
-# Of the members that got their assignment: a generation that nobody saw complete may be used again after a move.
-# Leaders that no row of ours is of cannot be told apart from their own earlier or later ids.
+# Considers members that got their assignment: after a move, a generation that no member saw complete may be used again.
+# Leaders without rows in the replay cannot be distinguished from their own earlier or later member ids.
 _ONE_LEADER = """
     with places as (
         select `group`, life, generation, member_id, any_value(member) member, min(done_us) at_us,
@@ -102,8 +101,8 @@ _ONE_LEADER = """
     from places left join ids using (`group`, leader) group by `group`, life, generation
     having count(distinct leader_owner) > 1 or count(distinct protocol) > 1"""
 
-# A generation that no answer tells of needs a JoinGroup whose answer was lost; or an empty group, which counts one
-# too, if nobody who was in before is in after.
+# A generation missing from all responses requires a JoinGroup whose response was lost; or a group that became empty,
+# which increments the generation too, if none of the previous members is in the next generation.
 _SKIPPED = """
     with marks as (
         select `group`, life, generation, joined_us at_us, 0 lost from rounds where joined_us is not null
@@ -134,7 +133,7 @@ _WENT_BACK = f"""
         from (select *, if(api = 'SyncGroup', done_us + {CLOCK_SKEW_US}, sent_us) at_us from steps)
     ) where api = 'JoinGroup' and generation < newest group by `group`, life, generation"""
 
-# A group starts over only after it has been empty: nobody is in it who was heard of in his session and did not leave.
+# A group may start over only after it has been empty, without members whose session is alive and that did not leave.
 _STARTED_OVER = """
     select `group`, 1 generation, array_sort(collect_set(member)) members, min(last_us) at_us, max(from_us) until_us,
         concat(`group`, ' started over at generation 1 with members in it') what
@@ -155,8 +154,8 @@ _GENERATIONS = " union all ".join(
     f"select * from ({query})" for query in (_SKIPPED, _WENT_BACK, _STARTED_OVER, _USED_AGAIN)
 )
 
-# Of the commits acknowledged before an OffsetFetch was sent, the one that was sent last is to be found, or one that may
-# have come after it. What a commit without an answer said is not known.
+# An OffsetFetch must return the commit that was sent last among those acknowledged before, or one that may have come
+# after it. The effect of a commit without a response is unknown.
 _COMMITS = f"""
     with offsets as (
         select `group`, member, api, sent_us, done_us, generation, offset.partition, offset.offset,
@@ -183,8 +182,8 @@ _COMMITS = f"""
             on unknown.group = lower.group and unknown.sent_us >= lower.last.sent_us - {BOUND_US}
             and unknown.sent_us <= lower.done_us + {CLOCK_SKEW_US}"""
 
-# Two ways to see that a session has not ended: a member is taken for one still; or its last generation goes on, which
-# the end of its session ends. A coordinator that moves or starts again starts all sessions anew.
+# A session has not ended if the coordinator still accepts the member, or if the member's last generation goes on, which
+# the end of the session would end. A coordinator that moves or restarts starts all sessions again.
 _SILENT = f"""
     select `group`, generation, members, since_us at_us, until_us, what from (
         select `group`, generation, array(member) members, alive_us since_us, sent_us until_us, concat(
@@ -211,8 +210,9 @@ _SILENT = f"""
             and least(other_us, next_us) > greatest(last_alive_us, completed_us) + session_us + {BOUND_US}
     ) s {NO_LOOKUP}"""
 
-# A heartbeat answered without an error starts the session anew in a group that is not rebalancing; so neither its
-# session nor a round can have run out on a member that has its assignment and did not ask to join or leave since.
+# A successful heartbeat restarts the session in a group that is not rebalancing. So neither the session nor the
+# rebalance timeout can have expired for a member that has its assignment and has not sent JoinGroup or LeaveGroup
+# since.
 _BEATING = f"""
     select `group`, generation, members, at_us, until_us, what from (
         select `group`, generation, array(member) members, beat.last_us at_us, coalesce(done_us, sent_us) until_us,
@@ -240,7 +240,7 @@ _STALE = f"""
         ) where greatest(beat_us, proof_us) > superseded_us + {CLOCK_SKEW_US}
     ) s {NO_LOOKUP} and not s.is_proven"""
 
-# Once the new id of a static member has its assignment, that is stored: the old one is fenced for good.
+# Once the new member id of a static member has its assignment, it is stored: the old member id is fenced permanently.
 _FENCED = f"""
     select `group`, generation, array(member) members, next_us at_us, proof_us until_us, concat(member_id, ' of ',
         `group`, ' was served after ', next_id, ' had taken its instance id ', instance_id) what
@@ -263,9 +263,9 @@ _UNKNOWN = f"""
             and (before.error = 25 or before.api = 'LeaveGroup' and before.error = 0)
     ) s {NO_LOOKUP}"""
 
-# A request is owed an answer while the replay goes on; one that was given up was owed it until then, if its broker did
-# answer others at that time. Who waits for an assignment has it once others have theirs in that generation, under the
-# same coordinator. Members that stand still read no answers.
+# A request must be answered before the replay ends, or before the client gives it up if the broker answered other
+# requests at that time. A SyncGroup must be answered once other members have their assignments in that generation,
+# under the same coordinator. Paused members read no responses.
 _ANSWERED = f"""
     with patience as (
         select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} patience_us from scripts group by `group`
@@ -301,8 +301,8 @@ _ANSWERED = f"""
 _REFUSAL = "error in (14, 15, 16)"
 _OF_GROUPS = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit', 'OffsetFetch')"
 
-# Who is named has `BOUND_US` to serve: named later than that after it refused, and refusing again. A stretch of
-# refusals ends where the broker serves the group, or is loading it, and where another one is named.
+# The broker named has `BOUND_US` to serve the group; a violation is that it is named later than that after it refused,
+# and refuses again. A series of refusals ends when the broker serves or loads the group, or another one is named.
 _FOUND = f"""
     with marks as (
         select `group`, node broker, cast(null as string) member, sent_us at_us, sent_us, 'named' kind from lookups
@@ -329,7 +329,8 @@ _FOUND = f"""
             > min(at_us) filter (where kind = 'refused') + {BOUND_US}
         and max(sent_us) filter (where kind = 'refused') > max(sent_us) filter (where kind = 'named')"""
 
-# Served in turns, there and back and there again, for longer than a move may take, with no request refused or lost.
+# Served alternately by two brokers, at least twice back, for longer than a move may take, without refused or lost
+# requests in between.
 _ONE_COORDINATOR = f"""
     with served as (
         select *, {_REFUSAL} or is_unanswered is_break, coalesce(done_us, sent_us) end_us
@@ -368,4 +369,4 @@ PROMISES: dict[str, Promise] = {
     "coordinator-found": Promise("The coordinator that FindCoordinator names serves the group.", _FOUND),
     "one-coordinator": Promise("No two brokers serve one group at a time.", _ONE_COORDINATOR),
 }
-"""All promises in the order of reports, by the names that a workload chooses them by."""
+"""All promises by the names used in `[promises] check`, in the order of reports."""

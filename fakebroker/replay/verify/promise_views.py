@@ -1,8 +1,8 @@
-"""The views that the promises' queries share, as Spark SQL over `events` and `members`. Knows no promise.
+"""Views shared by the queries of the promises, as Spark SQL over `events` and `members`.
 
-The requests are dealt out by group once; all that follows stays in place, as every view and window is by group.
-Times are of the members' own clocks. What a request does, it does between `sent_us` and `done_us`; one without an
-answer may do it at any time after `sent_us`, or never.
+The requests are partitioned by group once; every view and window is by group, so they are not shuffled again.
+Times are by the members' own clocks. A request takes effect between `sent_us` and `done_us`; one without a response
+takes effect at any time after `sent_us`, or never.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,32 +14,32 @@ from pyspark.sql import DataFrame, SparkSession
 from fakebroker.replay.spark.query_settings import settings_for_rows, temporary_settings
 
 CLOCK_SKEW_US = 100_000
-"""How far the clocks of the machines that members play on may be apart."""
+"""Maximum difference between the clocks of the machines on which members run, in microseconds."""
 
 BOUND_US = 5_000_000
-"""How late a coordinator may be: with ending a session, with serving what it is named for."""
+"""Maximum delay of a coordinator, in microseconds: to end an expired session, or to serve a group it is named for."""
 
 OVERDUE_US = 4_000_000
-"""How long after the group's rebalance timeout a parked request counts as forgotten; members give up after 5 s."""
+"""How long after the rebalance timeout a parked request is overdue, in microseconds; members give up after 5 s."""
 
 REQUEST_TIMEOUT_US = 30_000_000
-"""How long a client waits for an answer to what is never parked (`request.timeout.ms`)."""
+"""How long a client waits for a response to a request that is never parked (`request.timeout.ms`), in microseconds."""
 
 LOADING_US = 60_000_000
-"""How long a coordinator may load: it answers every heartbeat without an error then, as Kafka's does."""
+"""Maximum loading time of a coordinator, in microseconds; it answers every heartbeat without an error meanwhile."""
 
 RETENTION_US = 60_000_000
-"""The least time that Kafka can be told to keep offsets (`offsets.retention.minutes` = 1)."""
+"""The minimum retention of offsets (`offsets.retention.minutes` = 1), in microseconds."""
 
 _IN_PLACE = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
-"""Joins are where the rows are: no copies for everybody, and no plans that change as they run."""
+"""Spark settings that keep joins local: no broadcasts, and no plans that change while they run."""
 
 PARKED = "api in ('JoinGroup', 'SyncGroup')"
-"""What a coordinator may let wait."""
+"""Condition for requests that a coordinator may park."""
 
 _SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
 _IN_GENERATION = "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit')"
@@ -47,8 +47,9 @@ _IN_GENERATION = "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit')"
 NO_LOOKUP = """
     left anti join lookups l
         on l.is_sign and l.group = s.group and l.at_us > s.since_us and l.at_us <= s.until_us"""
-"""Keeps of the rows `s` those between whose two times no look-up is a sign that the group lost its coordinator: it was
-the same, with all that it had in memory. Whoever loses a coordinator looks it up."""
+"""Keeps the rows of `s` without a look-up between `since_us` and `until_us` that indicates that the group lost its
+coordinator. In those, the coordinator and its memory were the same; members that lose a coordinator look it up.
+"""
 
 CALLS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
@@ -62,15 +63,15 @@ SCRIPTS = """
     select /*+ repartition(`group`) */ `group`, member, topics, assignor, session_timeout_ms, rebalance_timeout_ms
     from members"""
 
-# Who looks for a coordinator that cannot know him has lost none; but whoever asks is told of one that has moved.
+# A look-up by a client without knowledge of a coordinator indicates no loss, unless the result has changed.
 LOOKUPS = """
     select *, again or node <> lag(node) over (partition by `group` order by at_us) is_sign from (
         select /*+ repartition(`group`) */ place.key `group`, place.node, place.again, sent_us,
             scheduled_us + latency_us at_us
         from events lateral view explode(found) as place where place.error = 0)"""
 
-# A group that was deleted, or forgotten because it had expired, starts over at generation 1: another life. One that is
-# back at generation 1 because the next one was never complete does not.
+# A group that was deleted or has expired starts over at generation 1, which begins another life. A group that returns
+# to generation 1 because the next one was never complete does not.
 STEPS = f"""
     select *, count_if(
             api = 'JoinGroup' and generation = 1 and before > 1 and complete.generation > 1
@@ -89,7 +90,8 @@ LIVES = """
         select `group`, life, min(done_us) from_us from steps where life > 0 group by `group`, life)
     group by `group`"""
 
-# Of a member in a generation. Heartbeats prove less than the rest: a coordinator that loads answers all of them alike.
+# Last responses to a member in a generation. Heartbeats prove less than others: a coordinator that loads answers all of
+# them without an error.
 STAYS = f"""
     select `group`, size(filter(coalesce(starts, array()), start -> start <= done_us)) life, generation, owner,
         member_id, any_value(member) member,
@@ -106,8 +108,8 @@ ROUNDS = """
         max_by(listed, done_us) filter (where listed > 0) listed
     from steps group by `group`, life, generation"""
 
-# Somebody who was not there when a generation was complete, or its leader, who gets a new one for the asking, joined
-# it afterwards. Followers and static members may: they are told again where they are.
+# Generations that a member joined after they were complete, although it was not in them; or their leader, whose
+# JoinGroup always begins another generation. Followers and static members may join again: they get the current state.
 REUSED = f"""
     select `group`, life, generation, min(done_us) at_us, array_sort(collect_set(member)) who from (
         select s.*, completed_us, max(if(api = 'SyncGroup', done_us, null)) over (
@@ -122,7 +124,7 @@ REUSED = f"""
         and (told_us > completed_us + {CLOCK_SKEW_US} or leader = member_id and sent_us >= synced_us)
     group by `group`, life, generation"""
 
-# Row by row of each member, what came before; only rows that a promise about sessions may be about.
+# Each request of a member with what preceded it; only rows that promises about sessions may need.
 TURNS = f"""
     with turns as (
         select *, max(greatest(last_us, coalesce(done_us, last_us))) over earlier alive_us,
@@ -159,12 +161,13 @@ _VIEWS = {
 def promise_views(
     spark: SparkSession, events: DataFrame, members: DataFrame, partitions: Mapping[str, int]
 ) -> Iterator[None]:
-    """Make the views, each worked out once, and let go of them in the end.
+    """Create the views within the context; each is computed once and cached.
 
     Args:
+        spark: The session.
         events: Rows as in `events.Event`; read twice.
         members: Rows as in `script.Script`.
-        partitions: How many partitions each topic has had all the time.
+        partitions: The number of partitions of each topic that did not change during the replay.
     """
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")

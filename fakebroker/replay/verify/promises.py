@@ -1,6 +1,6 @@
-"""Checks on a replay's events, by Spark SQL, what every group coordinator promises, and shows what broke it.
+"""Checks the promises of group coordinators on the events of a replay, by Spark SQL, and lists violations.
 
-Knows how violations are counted and shown; what is promised stands in `promise_queries`.
+Counts and lists violations; the promises themselves are in `promise_queries`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from fakebroker.replay.verify.promise_views import promise_views
 __all__ = ["PROMISES", "Promise", "check_promises"]
 
 MOST_VIOLATIONS = 5
-"""How many violations of one promise are listed, the earliest first; all are counted."""
+"""Maximum number of violations listed per promise, earliest first; all are counted."""
 
 MOST_EVENTS = 20
-"""How many events are shown with each."""
+"""Maximum number of events listed with each violation."""
 
 AROUND_US = 2_000_000
-"""How long before and after a violation they are looked for."""
+"""Events up to this long before and after a violation are listed, in microseconds."""
 
 _DETAILS = f"""
     with listed as (
@@ -47,12 +47,14 @@ def check_promises(
     partitions: Mapping[str, int],
     wanted: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Check what coordinators promise.
+    """Check the promises of group coordinators.
 
     Args:
+        spark: The session.
         events: Rows as in `events.Event`; read several times.
         members: Rows as in `script.Script`.
-        partitions: How many partitions each topic has had all the time; topics that are not in it are not looked at.
+        partitions: The number of partitions of each topic that did not change during the replay; others are not
+            checked.
         wanted: Names of the promises to check; all if not given.
 
     Returns:
@@ -94,7 +96,7 @@ def _union(names: Sequence[str]) -> str:
 
 
 def _count(spark: SparkSession, names: Sequence[str]) -> dict[str, int]:
-    """How often each promise was broken that was."""
+    """Return the number of violations of each promise that has some."""
     if not names:
         return {}
     counted = spark.sql(f"select promise, count(*) times from ({_union(names)}) group by promise")

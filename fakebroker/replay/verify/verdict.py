@@ -1,4 +1,4 @@
-"""Whether a replay went well: an available cluster, the promises that every group coordinator keeps, expectations."""
+"""The verdict on a replay: availability of the cluster, promises of group coordinators, and expectations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def judge(
     speed: float = 1.0,
     is_simulated: bool = False,
 ) -> dict[str, Any]:
-    """The verdict as it stands in `summary.json`.
+    """Return the verdict for `summary.json`.
 
     For the arguments see `check_promises`, `expectations`, `events_done` and `check_availability`.
     """
@@ -50,13 +50,13 @@ def judge(
 
 
 def with_somebody(expected: Sequence[Expectation]) -> list[Expectation]:
-    """Add what every workload expects unless it says otherwise: a cluster that lets nobody in has broken no promise."""
+    """Add the default expectation that some member joins: a cluster that admits no members violates no promise."""
     says_otherwise = any(expectation.metric == SOMEBODY.metric for expectation in expected)
     return [*expected] if says_otherwise else [*expected, SOMEBODY]
 
 
 def events_done(timeline: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What every workload with events expects: that they happened. Without them nothing was tried."""
+    """Return the implicit expectation of a workload with events: that all of them were performed."""
     if not timeline:
         return []
     done = sum(event["done"] for event in timeline)
@@ -64,7 +64,7 @@ def events_done(timeline: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def expectations(expected: Sequence[Expectation], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Compare what the workload expects with the summary; a number that there is not meets nothing."""
+    """Compare expectations with the summary; an expectation whose number is missing is not met."""
     checked = []
     for expectation in expected:
         actual = metric(expectation, summary)
@@ -74,9 +74,9 @@ def expectations(expected: Sequence[Expectation], summary: Mapping[str, Any]) ->
 
 
 def metric(expectation: Expectation, summary: Mapping[str, Any]) -> float | None:
-    """The number of the summary that an expectation is about; `None` if there were no such requests.
+    """Return the number of the summary for an expectation; `None` if there were no such requests.
 
-    An error that nobody met was met 0 times.
+    An error that never occurred has the number 0.
     """
     numbers: Mapping[str, float | None] = summary["metrics"]
     if expectation.api is not None:

@@ -1,6 +1,6 @@
 """Unusual behaviors of members, as tables of a population: `leave = { share = 0.2, at_s = [5, 20] }`.
 
-Plain data; `replay.script.acts` turns it into the acts of members.
+Plain data; `replay.script.acts` converts it to the actions of members.
 """
 
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ class _Timed(Table, frozen=True):
 
 
 class Behavior(_Timed, frozen=True):
-    """A behavior that a share of the members has once."""
+    """A behavior that a share of the members shows once."""
 
     share: Share
     at_s: Span
@@ -31,12 +31,12 @@ class Behavior(_Timed, frozen=True):
 
 
 class Leave(Behavior, frozen=True):
-    """Members leave the group and stop; a static member just stops (KIP-345).
+    """Members leave the group and stop; a static member stops without a LeaveGroup (KIP-345).
 
     Attributes:
-        share: Of the population's members.
+        share: Share of the population's members.
         at_s: When.
-        return_after_s: How much later they start again; never if not given.
+        return_after_s: Time until they start again; never if not given.
     """
 
     return_after_s: Span | None = None
@@ -46,45 +46,45 @@ class Crash(Behavior, frozen=True):
     """Members stop without leaving; their connections are closed.
 
     Attributes:
-        share: Of the population's members.
+        share: Share of the population's members.
         at_s: When.
-        return_after_s: How much later they start again; never if not given.
+        return_after_s: Time until they start again; never if not given.
     """
 
     return_after_s: Span | None = None
 
 
 class Pause(Behavior, frozen=True):
-    """Members do nothing at all for a while, not even send heartbeats, and go on, as in a long garbage collection.
+    """Members are suspended for some time and do not even send heartbeats, as in a long garbage collection.
 
     Attributes:
-        share: Of the population's members.
+        share: Share of the population's members.
         at_s: When.
-        for_s: How long; a member is out of its group when this is over its session timeout.
+        for_s: Duration; beyond the session timeout a member is removed from its group.
     """
 
     for_s: Span
 
 
 class Slow(Behavior, frozen=True):
-    """Members do not poll for a while: heartbeats go on, joins do not.
+    """Members do not poll for some time: heartbeats continue, joins do not.
 
     Attributes:
-        share: Of the population's members.
+        share: Share of the population's members.
         at_s: When.
-        for_s: How long; past the rebalance timeout a member leaves until then, as Kafka's consumer does (KIP-62).
+        for_s: Duration; beyond the rebalance timeout a member leaves until its end, as Kafka's consumer does (KIP-62).
     """
 
     for_s: Span
 
 
 class Zombie(Behavior, frozen=True):
-    """Members send nothing until their session is over, then heartbeats and commits under their old member ids.
+    """Members send nothing until their session has expired, then heartbeats and commits with their old member ids.
 
     Attributes:
-        share: Of the population's members.
-        at_s: When they go silent.
-        for_s: How long they go on after their session, whatever they are answered.
+        share: Share of the population's members.
+        at_s: When they stop sending.
+        for_s: How long they go on after their session has expired, regardless of the responses.
     """
 
     for_s: Span
@@ -95,8 +95,8 @@ class Restart(_Timed, frozen=True):
 
     Attributes:
         at_s: When the first member of a group leaves.
-        every_s: From one member to the next.
-        return_after_s: How much later each one starts again.
+        every_s: Interval between members.
+        return_after_s: Time until each one starts again.
     """
 
     at_s: Span
@@ -108,9 +108,9 @@ class Grow(_Timed, frozen=True):
     """Members that join each group later, without behaviors.
 
     Attributes:
-        instances: How many.
+        instances: Number of members for each group.
         at_s: When the first one of a group starts.
-        every_s: From one member to the next; 0 is all at once.
+        every_s: Interval between members; 0 starts all at once.
         how: `dynamic` members have no instance id; with `static` they have one, and an `add-members` load that comes
             first registers them together.
     """

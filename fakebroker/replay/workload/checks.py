@@ -1,6 +1,6 @@
-"""Checks of tables against each other, each of which is valid by itself.
+"""Checks across tables, each of which is valid by itself.
 
-Each function raises a ValueError whose sentence begins with the path of the key.
+Each function raises a ValueError whose message begins with the path of the key.
 """
 
 import re
@@ -17,7 +17,7 @@ from fakebroker.replay.workload.table import Span, ends
 
 _MAX_PER_MEMBER_S = 100
 _STATIC_MEMBERS = Release(2, 3)
-"""The first release with them (KIP-345)."""
+"""The first release that supports static members (KIP-345)."""
 
 LEAVING = 0.1
 """The last share of the duration, in which the groups leave one after the other, each with all its members at once."""
@@ -109,10 +109,10 @@ def check_population(where: str, population: Groups, duration_s: float, heartbea
     """Check that all behaviors end before the groups leave, and that heartbeats are fast enough.
 
     Args:
-        where: Path of the population, for the sentence.
+        where: Path of the population, for the message.
         population: The population.
-        duration_s: Of the workload.
-        heartbeat_interval_ms: The actual interval, which the pacing may set.
+        duration_s: Duration of the workload, in seconds.
+        heartbeat_interval_ms: The actual interval in milliseconds, which the pacing may set.
     """
     quiet_s = duration_s * (1 - LEAVING)
     if population.arrived_s >= quiet_s:
@@ -138,7 +138,7 @@ def check_population(where: str, population: Groups, duration_s: float, heartbea
 
 
 def _periods(population: Groups) -> Iterator[tuple[str, Span, float]]:
-    """Yield the behaviors: the key, when it begins, and when the last member is done."""
+    """Yield the behaviors: the key, when it begins, and when it ends for the last member, in seconds."""
     for action, behavior in population.behaviors.items():
         silent_s = population.session_timeouts_ms[1] / 1000 if action == "zombie" else 0.0
         yield action, behavior.at_s, ends(behavior.at_s)[1] + behavior.lasts_s + silent_s

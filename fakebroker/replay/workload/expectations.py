@@ -34,7 +34,7 @@ METRICS = {
     "unassigned_member_s": "over all members, seconds between a start, or a JoinGroup with which a member gave up its "
     "partitions, and the next SyncGroup without error",
 }
-"""The numbers that expectations can be about, and their meanings."""
+"""The metrics for expectations, and their meanings."""
 
 METRICS_OF_AN_API = (
     "requests",
@@ -66,14 +66,14 @@ Api = Literal[
 
 
 class Expectation(Table, frozen=True):
-    """One number of the summary that the verdict compares.
+    """A comparison with a number of the summary.
 
     Attributes:
-        metric: Which number; see below.
-        comparison: How it must stand to `value`.
-        value: What it is compared with.
-        api: For some metrics: of the requests of this API alone.
-        groups: For some metrics: of the groups of this population alone.
+        metric: The number; see below.
+        comparison: The operator between the number and `value`.
+        value: The value to compare with.
+        api: For some metrics: only the requests of this API.
+        groups: For some metrics: only the groups of this population.
     """
 
     metric: str
@@ -94,7 +94,7 @@ class Expectation(Table, frozen=True):
 
     @property
     def key(self) -> str:
-        """The key of the number in the summary's `metrics`; in the row of its `api`, if it has one."""
+        """The key of the number in the summary's `metrics`, or in the row of its `api` if it has one."""
         return f"{self.metric}.{self.groups}" if self.groups else self.metric
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Expectation(Table, frozen=True):
 
 
 class Promises(Table, frozen=True):
-    """Which promises are checked.
+    """The promises to check.
 
     Attributes:
         check: Their names; all if not given.

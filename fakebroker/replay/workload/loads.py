@@ -1,4 +1,4 @@
-"""`[[load]]`: requests of an administrator's tools, beside those of members. Plain data."""
+"""`[[load]]`: requests of administrative tools, besides those of members. Plain data."""
 
 from typing import Literal
 
@@ -8,20 +8,20 @@ LoadKind = Literal["find-coordinators", "fetch-offsets", "describe-groups", "lis
 
 
 class Load(Table, frozen=True):
-    """Requests beside the members; their events have no member.
+    """Requests in addition to those of the members; their events have no member.
 
     Attributes:
-        kind: What is asked: FindCoordinator, OffsetFetch, DescribeGroups or ListGroups; `add-members` is a JoinGroup
+        kind: The request: FindCoordinator, OffsetFetch, DescribeGroups or ListGroups; `add-members` is a JoinGroup
             that registers many static members at once (proposal `batch-join`).
-        groups: About the groups of which population; about all groups if not given.
-        batch: How many groups one request asks about; a broker that cannot take several is asked about one after the
-            other. In memory a batch has groups of one offsets partition at most.
-        rate_per_s: Requests in a second, answered or not (open loop); if not given, the next request follows the answer
-            (closed loop).
+        groups: The population whose groups are requested; all groups if not given.
+        batch: Number of groups per request; a broker that does not support several is sent one request per group. In
+            memory, a batch has groups of one offsets partition only.
+        rate_per_s: Requests per second, answered or not (open loop); if not given, the next request follows the
+            response (closed loop).
         at_s: When it begins.
-        for_s: How long it goes on, beginning again with the first group; if not given, once over all groups.
-        instances: `add-members` alone: how many members of each group it registers. They are those of the population's
-            `grow`, by their instance ids.
+        for_s: Duration, starting again with the first group as needed; if not given, once over all groups.
+        instances: `add-members` only: the number of members to register for each group. They are those of the
+            population's `grow`, by their instance ids.
     """
 
     kind: LoadKind

@@ -1,4 +1,4 @@
-"""Turns msgspec's messages about an invalid file into sentences for its author.
+"""Converts msgspec's messages about an invalid file to messages for its author.
 
 Depends on the wording of msgspec's messages and on how structs declare their keys.
 """
@@ -28,7 +28,7 @@ def sentence(mistake: str, raw: dict[str, Any], declared: type) -> str:
     Args:
         mistake: msgspec's message.
         raw: The whole file.
-        declared: The struct that it was to be converted to.
+        declared: The struct that the file was converted to.
     """
     what, _, where = mistake.partition(" - at ")
     path: Path = [int(step) if step.isdigit() else step for step in re.findall(r"[^.`$\[\]]+", where)]
@@ -51,7 +51,7 @@ def sentence(mistake: str, raw: dict[str, Any], declared: type) -> str:
 
 
 def not_finite(raw: Any, path: Path | None = None) -> Iterator[str]:
-    """Yield a sentence for each NaN or infinity in a file; TOML has literals for them."""
+    """Yield a message for each NaN or infinity in a file; TOML has literals for them."""
     path = path or []
     if isinstance(raw, float) and not math.isfinite(raw):
         yield f"{_dotted(path)} = {raw}: expected a number that is finite"

@@ -1,4 +1,4 @@
-"""`[[groups]]`: a population, which is similar groups, and how their members behave. Plain data."""
+"""`[[groups]]`: a population of similar groups, and how their members behave. Plain data."""
 
 from itertools import accumulate
 from typing import Annotated, Literal
@@ -18,12 +18,12 @@ Jitter = Annotated[float, Meta(ge=0, lt=1)]
 
 
 class Sizes(Table, frozen=True):
-    """How many members each group draws: one of `uniform`, `zipf` and `histogram`.
+    """The distribution of group sizes: one of `uniform`, `zipf` and `histogram`.
 
     Attributes:
-        uniform: The fewest and the most members; all numbers in between are as likely.
+        uniform: The minimum and maximum number of members; all numbers in between are equally likely.
         zipf: The exponent: k members are as likely as k to the power of minus this.
-        max: With `zipf`, the most members.
+        max: With `zipf`, the maximum number of members.
         histogram: Numbers of members, as text, with their weights: `{ "1" = 90, "8" = 10 }`.
     """
 
@@ -69,12 +69,12 @@ class Arrival(Table, frozen=True):
     """When members start: all at `at_s`, or from then on by one of `ramp_s`, `poisson_per_s` and `bursts`.
 
     Attributes:
-        at_s: When the first one may.
-        ramp_s: Each at a moment of its own within so many seconds.
-        poisson_per_s: By a Poisson process: so many a second on average, the time between two of them is random.
-        bursts: In so many crowds; each member is in one of them.
-        every_s: With `bursts`, from one crowd to the next.
-        by: Who arrives by itself: each `member`, or each `group` with all its members at once.
+        at_s: The earliest start.
+        ramp_s: Starts are uniformly distributed over this time.
+        poisson_per_s: Starts are a Poisson process with this average rate per second.
+        bursts: Number of bursts; each member is in one of them.
+        every_s: With `bursts`, the interval between bursts.
+        by: The unit that arrives: each `member` by itself, or each `group` with all its members at once.
     """
 
     at_s: Seconds = 0.0
@@ -111,35 +111,36 @@ class Groups(Table, frozen=True):
     """A population: similar groups with members that behave similarly. A workload may have several.
 
     Attributes:
-        name: Of the population, in reports and for `[[load]]` and `[[expect]]`.
-        pattern: Of the groups' names; `{}` stands for the number of the group. The population's name, a dash and the
-            number if not given.
-        count: How many groups. With `from_file`, how many of its names at most; if not given, 1, or all of the file.
-        from_file: A Parquet or CSV file with the groups' names instead, relative to the workload.
+        name: Name of the population, in reports and for `[[load]]` and `[[expect]]`.
+        pattern: Pattern of the groups' names; `{}` stands for the number of the group. The population's name, a dash
+            and the number if not given.
+        count: Number of groups. With `from_file`, the maximum number of names to use; if not given, 1, or all of the
+            file.
+        from_file: A Parquet or CSV file with the groups' names, used instead of `pattern`; relative to the workload.
         from_column: The file's column with the names.
-        hot_partitions: The groups get names that belong to one of these partitions of `__consumer_offsets`, so that
-            their brokers have more to do than others; a number is appended to the group's own to get there.
-        hot_share: Which share of the groups does.
-        members: How many a group has: a number, or a distribution.
-        topics: What the members subscribe to; all topics of the workload if not given.
-        assignor: By which the leader assigns partitions.
-        session_timeout_ms: Silent for longer, a member is out of its group.
-        rebalance_timeout_ms: How long a member may take to join again when a rebalance is on; the consumer's
+        hot_partitions: The groups get names that map to one of these partitions of `__consumer_offsets`, so that the
+            brokers leading them have more load than others; a number is appended to the group's own to get there.
+        hot_share: Share of the groups on hot partitions.
+        members: Number of members of each group: a number, or a distribution.
+        topics: Subscription of the members; all topics of the workload if not given.
+        assignor: The leader's partition assignor.
+        session_timeout_ms: Time without heartbeats after which a member is removed from its group.
+        rebalance_timeout_ms: Time that a member may take to rejoin during a rebalance; the consumer's
             `max.poll.interval.ms`.
-        timeout_jitter: By which share of its length a member's session or rebalance timeout may be longer or shorter.
-        heartbeat_interval_ms: From one heartbeat to the next.
-        commit_interval_ms: From one commit to the next; 0 for members that never commit.
-        jitter: By which share of its length a member's heartbeat or commit interval may be longer or shorter.
-        consume_per_s: Records by which the position of each assigned partition moves on in a second.
-        static: Which share of the members has a `group.instance.id` (KIP-345).
+        timeout_jitter: Maximum relative deviation of a member's session and rebalance timeouts.
+        heartbeat_interval_ms: Interval between heartbeats.
+        commit_interval_ms: Interval between commits; 0 for members that never commit.
+        jitter: Maximum relative deviation of a member's heartbeat and commit intervals.
+        consume_per_s: Records per second by which the position of each assigned partition advances.
+        static: Share of the members with a `group.instance.id` (KIP-345).
         arrival: When the members start.
         leave: Members that leave, and may come back.
         crash: Members that stop without leaving, and may come back.
-        pause: Members that stand still for a while.
-        slow: Members that stop polling for a while.
-        zombie: Members that go on after their session is over.
-        restart: All members leave and come back, one after the other.
-        grow: Members that come later.
+        pause: Members that are suspended for some time.
+        slow: Members that stop polling for some time.
+        zombie: Members that continue after their session has expired.
+        restart: A rolling restart of all members.
+        grow: Members that join later.
     """
 
     name: Name = "group"
@@ -212,7 +213,7 @@ class Groups(Table, frozen=True):
 
     @property
     def behaviors(self) -> dict[str, Behavior]:
-        """Behaviors of shares of the members, by their action. Each member has one at most."""
+        """Behaviors of shares of the members, by their action. Each member has at most one."""
         named = {
             "leave": self.leave,
             "crash": self.crash,

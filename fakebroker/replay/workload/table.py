@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 MOST_MEMBERS = 10_000
-"""Of one group."""
+"""Maximum number of members of one group."""
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -17,7 +17,7 @@ PositiveSeconds = Annotated[float, Meta(gt=0)]
 Rate = Annotated[float, Meta(gt=0)]
 
 Span = float | tuple[float, float]
-"""Seconds, or their minimum and maximum: each member, or group, draws its own in between.
+"""Seconds, or their minimum and maximum: each member, or group, draws a value in between.
 
 Checked by `check_span`: msgspec confuses the bound of a number with the length of a list where both are allowed.
 """

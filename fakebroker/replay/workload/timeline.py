@@ -1,4 +1,4 @@
-"""The `[[event]]` tables of a workload: checked, performed on the embedded cluster at their time, and reported."""
+"""The `[[event]]` tables of a workload: checks, execution on the embedded cluster at their time, and results."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,13 +14,13 @@ _CHECK_EVERY_S = 0.02
 WHEN = "at_s"
 
 Outcome = str | None
-"""Of an event: None if it was done, else the reason why not."""
+"""The outcome of an event: None if it was performed, else the reason why not."""
 
 OVER = "the replay was over"
 """The outcome of events that were not due yet when the last member had left."""
 
 EventOutcome = dict[str, Any]
-"""An event in `summary.json`: with its outcome, and when it was done, in seconds from the start."""
+"""An event in `summary.json`: with its outcome, and when it was performed, in seconds from the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Timeline:
     """The events of a replay.
 
     Attributes:
-        done: Events that were performed, with when: seconds from the start of the replay.
+        done: Events that were performed, with the time in seconds from the start of the replay.
         left: Events that are not due yet, the next one first.
     """
 
@@ -39,7 +39,7 @@ class Timeline:
         """Return the timeline for `summary.json`.
 
         Args:
-            outcomes: Of the events that were performed, in their order.
+            outcomes: Outcomes of the events that were performed, in their order.
         """
         missing = ["no word from the cluster"] * (len(self.done) - len(outcomes))
         performed = zip(self.done, [*outcomes, *missing], strict=False)
@@ -55,15 +55,19 @@ def event_outcome(event: Mapping[str, Any], at_s: float, why: Outcome) -> EventO
 
 
 def by_time(events: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str, Any]]]:
-    """Return events with their places in the file, ordered by time; those of one time as in the file."""
+    """Return events with their indexes in the file, ordered by time; ties in the order of the file."""
     return sorted(enumerate(events), key=lambda numbered: float(numbered[1][WHEN]))
 
 
 def check_events(events: Sequence[Mapping[str, Any]], duration_s: float) -> None:
     """Check events before anything starts.
 
+    Args:
+        events: As in the file.
+        duration_s: Duration of the workload, in seconds.
+
     Raises:
-        ConfigError: One is invalid; the sentence says which.
+        ConfigError: An event is invalid; the message says which.
     """
     for index, event in enumerate(events):
         at_s = event.get(WHEN)
@@ -78,7 +82,7 @@ def check_events(events: Sequence[Mapping[str, Any]], duration_s: float) -> None
 
 
 def without_time(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event as `fakebroker.cluster.events` takes it."""
+    """Return an event in the form that `fakebroker.cluster.events` takes."""
     return {key: value for key, value in event.items() if key != WHEN}
 
 
@@ -86,11 +90,11 @@ def without_time(event: Mapping[str, Any]) -> dict[str, Any]:
 def performing(
     events: Sequence[Mapping[str, Any]], elapsed_ms: Callable[[], float], perform: Callable[[Mapping[str, Any]], None]
 ) -> Iterator[Timeline]:
-    """Perform each event at its time within the context, in a thread; those that are not due at its end are left.
+    """Perform each event at its time within the context, in a thread; events that are not due at its end are skipped.
 
     Args:
         events: As in the file, in any order.
-        elapsed_ms: Returns how long the members have been playing.
+        elapsed_ms: Returns the elapsed time of the replay, in milliseconds.
         perform: Performs an event.
 
     Yields:

@@ -1,7 +1,7 @@
-"""The schema of a workload file, and reading one. Does not depend on Spark or sockets.
+"""The schema of a workload file, and its reader. Does not depend on Spark or sockets.
 
-A workload is TOML. It says how many groups there are and how their members behave; what each member does follows from
-it and a seed (`replay.script`). `scenarios/workloads/README.md` has all keys.
+A workload is TOML. It defines the number of groups and how their members behave; the actions of each member follow
+from it and a seed (`replay.script`). `scenarios/workloads/README.md` has all keys.
 """
 
 import tomllib
@@ -40,14 +40,14 @@ FAILOVERS = (
 
 
 class Cluster(Table, frozen=True):
-    """The embedded cluster; ignored when the workload is played against another one.
+    """The embedded cluster; ignored when the workload is replayed against another one.
 
     Attributes:
-        brokers: How many; their node ids are 1, 2, 3 ...
-        as_version: The release of Kafka that they pass for, such as "2.8"; the newest if not given.
-        proposals: What no release of Kafka has and they are to have all the same.
+        brokers: Number of brokers; their node ids are 1, 2, 3 ...
+        as_version: The release of Kafka that the brokers emulate, such as "2.8"; the newest if not given.
+        proposals: Experimental protocol extensions, in no release of Kafka, that the brokers implement.
         config: Broker settings under Kafka's names; those of `fakebroker serve`.
-        load_ms: How long a coordinator loads after an `[[event]]`, unless that says it itself.
+        load_ms: How long a coordinator loads after an `[[event]]` that does not set it itself.
     """
 
     brokers: Annotated[int, Meta(ge=1, le=100)] = 3
@@ -78,10 +78,10 @@ class Pacing(Table, frozen=True):
     """How fast members send.
 
     Attributes:
-        rate_per_s: Open loop: all members together send so many heartbeats a second, whatever their own interval is.
+        rate_per_s: Open loop: heartbeats per second of all members together; overrides their own intervals.
         closed_loop: Each member sends its next heartbeat when the last one is answered.
-        speed: How many times as fast as real time the clocks of members and embedded cluster run; all times in the file
-            and in the results are theirs.
+        speed: Speed of the clocks of members and embedded cluster, as a multiple of real time; all times in the file
+            and in the results are by these clocks.
     """
 
     rate_per_s: Rate | None = None
@@ -99,15 +99,16 @@ class Workload(Table, frozen=True, kw_only=True):
     Attributes:
         duration_s: From the start of the first member until the last has left. In the last tenth of it the groups
             leave, one after the other, each with all its members at once.
-        topics: How many partitions each topic has.
-        seed: Of all random choices; `--seed` overrides it, and one is drawn if neither is given.
+        topics: Number of partitions of each topic.
+        seed: Seed of all random choices; `--seed` overrides it, and one is drawn if neither is given.
         cluster: The embedded cluster.
         groups: The populations: `[[groups]]` tables.
-        load: Requests beside the members: `[[load]]` tables.
-        event: What happens to the embedded cluster: `[[event]]` tables with `at_s`, when, `do`, what, and how.
+        load: Requests in addition to those of the members: `[[load]]` tables.
+        event: Events of the embedded cluster: `[[event]]` tables with `at_s` (the time), `do` (the event), and its
+            arguments.
         pacing: How fast members send.
-        expect: What the verdict compares: `[[expect]]` tables.
-        promises: Which promises the verdict checks.
+        expect: Comparisons for the verdict: `[[expect]]` tables.
+        promises: The promises that the verdict checks.
     """
 
     duration_s: Annotated[float, Meta(gt=0, le=_MAX_DURATION_S)]
@@ -162,7 +163,7 @@ class Workload(Table, frozen=True, kw_only=True):
 
     @property
     def member_count(self) -> int:
-        """The approximate number of members: sizes of groups may be random."""
+        """The approximate number of members, because sizes of groups may be random."""
         return round(sum(population.member_count for population in self.groups))
 
     @property
@@ -186,7 +187,7 @@ def load_workload(path: Path) -> Workload:
     """Read a workload file.
 
     Raises:
-        ConfigError: It, or a file that it names, cannot be read, is not TOML, or is invalid. The sentence names the
+        ConfigError: The file, or a file that it names, cannot be read, is not TOML, or is invalid. The message has the
             file, the key, the value and what was expected.
     """
     try:
