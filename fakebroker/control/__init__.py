@@ -1,7 +1,7 @@
 """HTTP control of fake clusters: the server (`server.py`), its client (`client/`), `fakebroker top` and the web page.
 
-Depends on `server`; all but the client need the extra `control`. The client is imported on first use. Start reading in
-`server.py` and `routes/operations.py`.
+Depends on `server`; everything but the client requires the extra `control`. The client is imported on first use. Start
+with `server.py` and `routes/operations.py`.
 """
 
 from typing import TYPE_CHECKING, Any

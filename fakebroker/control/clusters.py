@@ -1,6 +1,6 @@
-"""The clusters that are controlled: the one that the process began with, and those that were asked for later.
+"""The registry of the controlled clusters: the one the process was started with, and those created later.
 
-Knows how they come and go; what is done to them is the resources' business.
+Manages their lifecycle; operations on a cluster are in `routes`.
 """
 
 import re
@@ -22,25 +22,26 @@ from fakebroker.server.fake_cluster import FakeCluster
 T = TypeVar("T")
 
 DEFAULT = "default"
-"""The name of the cluster that the process began with."""
+"""The name of the cluster that the process was started with."""
 
 MAX_CLUSTERS = 100
 MAX_SNAPSHOTS = 100
-"""Of one cluster."""
+"""Maximum number of snapshots of one cluster."""
 
 _NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,100}")
 _SAMPLE_S = 1.0
 
 
 class Served:
-    """One cluster, and what is kept of it for those who control it.
+    """One cluster with its statistics, snapshots and fault ids.
 
     Attributes:
-        name: What it is called in addresses.
+        name: The cluster's name in URLs.
         cluster: The cluster.
-        meter: What it was asked.
-        census: Its groups.
-        snapshots: Those that were taken, by their ids.
+        meter: Counts of its requests.
+        census: Counts of its groups.
+        snapshots: Stored snapshots, by id.
+        snapshots_taken: The number of snapshots taken, from which ids are made.
     """
 
     def __init__(self, name: str, cluster: FakeCluster) -> None:
@@ -54,15 +55,15 @@ class Served:
         self._rules_seen = 0
         self._recent = Recent()
         self._waits: list[trio.CancelScope] = []
-        cluster.call(self.meter.catch_up)  # From here on it hears of what groups do.
+        cluster.call(self.meter.catch_up)  # From here on, the meter receives changes of groups.
         cluster.watch(self.meter.look)
 
     async def ask(self, function: Callable[[], T]) -> T:
-        """Run something in the cluster's thread."""
+        """Run a function in the cluster's thread."""
         return await self.cluster.call_async(function)
 
     async def look(self, function: Callable[[], T]) -> T:
-        """Run something in the cluster's thread that changes nothing."""
+        """Run a read-only function in the cluster's thread."""
         return function() if self.cluster.is_cluster_thread else await self.ask(function)
 
     @contextmanager
@@ -70,7 +71,7 @@ class Served:
         """Wait for the cluster in this block.
 
         Raises:
-            Problem: It has been deleted meanwhile.
+            Problem: The cluster was deleted meanwhile.
         """
         with trio.CancelScope() as scope:
             self._waits.append(scope)
@@ -82,15 +83,15 @@ class Served:
             raise not_found("cluster", self.name, "one that is not deleted meanwhile")
 
     def end_waits(self) -> None:
-        """Let nobody wait for the cluster any longer: it is no more."""
+        """Cancel all waits, because the cluster was deleted."""
         for scope in self._waits:
             scope.cancel()
 
     def keep(self, take: Callable[[], Snapshot]) -> str:
-        """Take a snapshot and keep it; its id.
+        """Take a snapshot, store it, and return its id.
 
         Raises:
-            Problem: There are as many as there may be.
+            Problem: The maximum number of snapshots is stored.
         """
         if len(self.snapshots) >= MAX_SNAPSHOTS:
             expected = f"at most {MAX_SNAPSHOTS}; one that is deleted makes room"
@@ -101,10 +102,10 @@ class Served:
         return snapshot_id
 
     def snapshot(self, snapshot_id: str) -> Snapshot:
-        """A snapshot by its id.
+        """Return a snapshot by its id.
 
         Raises:
-            Problem: There is none such.
+            Problem: There is no such snapshot.
         """
         if snapshot_id not in self.snapshots:
             known = f"one of {', '.join(self.snapshots)}" if self.snapshots else "none: there are no snapshots"
@@ -112,7 +113,7 @@ class Served:
         return self.snapshots[snapshot_id]
 
     def rules(self) -> dict[str, ActiveFault]:
-        """The faults in force, each under an id that it keeps; in the cluster's thread."""
+        """Return the active faults by their ids, which are stable. Must run in the cluster's thread."""
         there = self.cluster.cluster.faults.active
         for rule in there:
             if rule not in self._rules:
@@ -122,16 +123,16 @@ class Served:
         return {rule_id: rule for rule, rule_id in self._rules.items()}
 
     def fault_id(self, handle: FaultHandle) -> str:
-        """The id of a fault in force; in the cluster's thread."""
+        """Return the id of an active fault. Must run in the cluster's thread."""
         return next(rule_id for rule_id, rule in self.rules().items() if handle.is_of(rule))
 
     def rates(self) -> Rates:
-        """What it is asked now; in the cluster's thread."""
+        """Return the current request rates. Must run in the cluster's thread."""
         self.meter.catch_up()
         return self._recent.rates(self._now_s(), self.meter.totals, list(self.cluster.cluster.brokers))
 
     def sample(self) -> None:
-        """Remember what has been counted, once a second; in the cluster's thread."""
+        """Record the counts for the rates, once a second. Must run in the cluster's thread."""
         self.meter.catch_up()
         self._recent.keep(self._now_s(), self.meter.totals)
 
@@ -143,7 +144,7 @@ class Clusters:
     """All clusters of the process, by name.
 
     Args:
-        first: The one that is there from the start and to the end; somebody else lets it run.
+        first: The default cluster, which cannot be deleted; its owner starts and stops it.
     """
 
     def __init__(self, first: FakeCluster) -> None:
@@ -153,20 +154,20 @@ class Clusters:
         return iter(tuple(self._served.values()))
 
     def get(self, name: str) -> Served:
-        """A cluster by name.
+        """Return a cluster by name.
 
         Raises:
-            Problem: There is none such.
+            Problem: There is no such cluster.
         """
         if name not in self._served:
             raise not_found("cluster", name, f"one of {', '.join(self._served)}")
         return self._served[name]
 
     def check_new(self, name: str) -> None:
-        """Refuse a name that no further cluster can have.
+        """Validate the name of a new cluster.
 
         Raises:
-            Problem: Why.
+            Problem: The name is invalid or in use, or there are too many clusters.
         """
         if not _NAME.fullmatch(name):
             expected = "1 to 100 of the characters a-z A-Z 0-9 . _ -, and neither . nor .."
@@ -178,15 +179,15 @@ class Clusters:
             raise Problem(409, f"there are {MAX_CLUSTERS} clusters: expected no further one")
 
     async def create(self, name: str, cluster: FakeCluster) -> Served:
-        """Let a further cluster run, which nobody has entered yet.
+        """Start and register a cluster that has not been started yet.
 
         Raises:
-            Problem: The name cannot be.
+            Problem: As `check_new`.
         """
         self.check_new(name)
         await trio.to_thread.run_sync(cluster.__enter__)
         try:
-            self.check_new(name)  # Another caller may have been faster.
+            self.check_new(name)  # Another request may have taken the name meanwhile.
         except Problem:
             await trio.to_thread.run_sync(cluster.__exit__, None, None, None)
             raise
@@ -194,10 +195,10 @@ class Clusters:
         return served
 
     async def delete(self, name: str) -> None:
-        """End a cluster.
+        """Stop a cluster.
 
         Raises:
-            Problem: There is none such, or it is the one that the process began with.
+            Problem: There is no such cluster, or it is the default one.
         """
         served = self.get(name)
         if name == DEFAULT:
@@ -209,7 +210,7 @@ class Clusters:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Take samples of what the clusters are asked, and end those that are left at the end."""
+        """Sample the clusters' request rates within the context, and stop the clusters that were created at its end."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._sample)
             try:

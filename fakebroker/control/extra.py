@@ -1,4 +1,4 @@
-"""Whether what the control server stands on is installed. Imports none of it."""
+"""Checks that the dependencies of the control server are installed, without importing them."""
 
 from importlib.util import find_spec
 
@@ -8,10 +8,10 @@ NEEDED = ("hypercorn", "msgspec", "starlette")
 
 
 def check_installed(needed: tuple[str, ...] = NEEDED) -> None:
-    """Refuse to go on without the extra.
+    """Raise an error if a dependency of the extra `control` is missing.
 
     Raises:
-        ConfigError: Something of it is missing.
+        ConfigError: A dependency is missing.
     """
     missing = [name for name in needed if find_spec(name) is None]
     if missing:

@@ -1,6 +1,6 @@
-"""What went wrong, as problem details (RFC 9457): which field, its value, and what was expected.
+"""Errors as problem details (RFC 9457), with the field, its value, and what was expected.
 
-Knows the sentences of the project's exceptions, which name all three; not who asked.
+Parses the messages of the project's exceptions, which contain all three.
 """
 
 import re
@@ -35,13 +35,13 @@ _SENTENCES = (
     # no broker 9 is up: expected one of 1, 2
     re.compile(r".*?(?P<field>\w+) (?P<value>'[^']*'|-?\d+)[^:]*?(?:: |, )expected (?P<expected>.+)", re.DOTALL),
 )
-"""How the sentences of exceptions tell what is wrong."""
+"""Patterns of exception messages."""
 
 _LITERAL = re.compile(r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?= |$)""", re.DOTALL)
 
 
 class ProblemDetails(TypedDict):
-    """What is wrong; `field`, its `value` and what was `expected` where it is about one."""
+    """An error; with `field`, its `value` and what was `expected` if it is about a field."""
 
     type: str
     title: str
@@ -52,15 +52,15 @@ class ProblemDetails(TypedDict):
     expected: NotRequired[str | None]
 
 
-class Problem(Exception):  # noqa: N818  # RFC 9457 calls it so, and it is the answer as well.
-    """A request that cannot be answered as it wishes.
+class Problem(Exception):  # noqa: N818  # RFC 9457's name; also the response
+    """A request that cannot be fulfilled.
 
     Args:
         status: The HTTP status.
         detail: One sentence.
-        field: What is wrong: an argument or a part of the path.
-        value: What it is.
-        expected: What it should have been.
+        field: The invalid argument or part of the path.
+        value: Its value.
+        expected: What was expected instead.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Problem(Exception):  # noqa: N818  # RFC 9457 calls it so, and it is the a
         self.field, self.value, self.expected = field, value, expected
 
     def body(self) -> ProblemDetails:
-        """The problem as JSON has it."""
+        """Return the problem as a JSON object."""
         found: ProblemDetails = {
             "type": "about:blank",
             "title": _TITLES.get(self.status, "Error"),
@@ -86,12 +86,12 @@ class Problem(Exception):  # noqa: N818  # RFC 9457 calls it so, and it is the a
 
 
 def not_found(what: str, value: object, known: str) -> Problem:
-    """Something is named that is not there."""
+    """Return the problem of a name that does not exist."""
     return Problem(404, f"no {what} {value!r}: expected {known}", field=what, value=value, expected=known)
 
 
 def problem_of(error: FakebrokerError) -> Problem:
-    """What one of the project's own exceptions is for who asked over HTTP."""
+    """Convert one of the project's own exceptions to a problem."""
     status = 408 if isinstance(error, WaitTimeout) else 409 if isinstance(error, ListenError) else 422
     told = [found for each in _SENTENCES if (found := each.fullmatch(str(error)))] if status != 408 else []
     if not told:
@@ -100,7 +100,7 @@ def problem_of(error: FakebrokerError) -> Problem:
 
 
 def _read(value: str) -> Any:
-    """A value as it stands in a sentence: text in quotes or a number, and what is said of it; or words."""
+    """Parse a value in a message: a quoted string or a number, maybe followed by words; or else the text itself."""
     if found := _LITERAL.match(value):
         with suppress(ValueError, SyntaxError):
             return literal_eval(found[0])

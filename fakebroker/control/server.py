@@ -1,9 +1,9 @@
-"""The control server: HTTP beside the brokers, spoken by a process of its own.
+"""The control server: HTTP in a separate process, operations in the brokers' process.
 
-Reading and writing HTTP takes more time than what is asked for: in the brokers' process it would be time that they have
-not. So a second process does that (`gateway`), and passes on what is asked; this end answers in the thread of the first
-cluster, between two requests to its brokers. If that process ends, another one takes over its port; the clusters, and
-what is kept of them, are here and remain.
+Parsing and writing HTTP takes more time than the operations, and would delay the brokers if it were in their process.
+So a second process (`gateway`) does that and forwards requests over a socket; this end runs them in the thread of the
+first cluster, between requests to its brokers. If the gateway ends, it is restarted on the same port; the clusters and
+their statistics are in this process and remain.
 """
 
 import logging
@@ -31,30 +31,30 @@ logger = logging.getLogger("fakebroker")
 
 _BACKLOG = 1024
 _START_S = 60.0
-"""An import of all that it needs takes under a second, on a machine that has time for it."""
+"""The gateway's imports take less than a second on an idle machine."""
 
 _END_S = 5.0
 _MOST_STARTS = 5
-"""One that ends again and again has a fault, which a further start does not mend."""
+"""A gateway that ends repeatedly has a defect that another start does not cure."""
 
 
 class ControlServer:
-    """HTTP control of a cluster that runs, and of others that are asked for. As a context manager it serves meanwhile.
+    """HTTP control of a running cluster, and of others created by requests. A context manager that serves meanwhile.
 
     Args:
-        cluster: What is controlled, under the name `default`.
+        cluster: The cluster with the name `default`.
         host: The address to listen on.
-        port: The port; 0 takes a free one.
-        token: What callers have to show. Without one, one is made if others than this machine can ask.
+        port: The port; 0 selects a free one.
+        token: Bearer token; generated for addresses other than loopback if None.
 
     Attributes:
-        url: Where it is reached.
-        token: What callers have to show; None is nothing.
-        has_made_token: Whether nobody knows it yet.
+        url: URL of the server.
+        token: Required bearer token; None if none is required.
+        has_made_token: Whether the token was generated, and has to be printed.
 
     Raises:
-        FakebrokerError: On entering: the process that speaks HTTP does not come up.
-        ListenError: The address or port cannot be had.
+        FakebrokerError: On entering: the gateway process does not start.
+        ListenError: The address or port is not available.
     """
 
     def __init__(self, cluster: FakeCluster, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
@@ -86,10 +86,10 @@ class ControlServer:
         self._end()
 
     def _start(self) -> socket.socket:
-        """Start the process that speaks HTTP; the link to it.
+        """Start the gateway process, and return the link to it.
 
         Raises:
-            FakebrokerError: It does not come up.
+            FakebrokerError: It does not start.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -107,7 +107,7 @@ class ControlServer:
         raise FakebrokerError(f"the process that speaks HTTP {why}")
 
     def _end(self) -> int:
-        """Wait for the end of the process that speaks HTTP, which has lost its link; its status."""
+        """Wait for the end of the gateway process, whose link is closed, and return its exit status."""
         try:
             return self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -115,7 +115,7 @@ class ControlServer:
             return self._process.wait()
 
     async def _serve(self, link: socket.socket) -> None:
-        """Answer what the other process passes on, and start another one if it ends, until this is to end."""
+        """Handle forwarded requests, and restart the gateway if it ends, until canceled."""
         clusters = Clusters(self._cluster)
         with self._scope, self._listener:
             try:
@@ -127,13 +127,13 @@ class ControlServer:
                         if starts < _MOST_STARTS:
                             link = await trio.to_thread.run_sync(self._start)
                             logger.warning("another process speaks HTTP now")
-            except* Exception:  # A fault of ours costs the control, not the brokers.
+            except* Exception:  # An internal error stops the control, not the brokers.
                 logger.exception("control over HTTP failed")
             logger.error("nothing is controlled over HTTP any more")
 
 
 async def _answer(link: socket.socket, dispatcher: Dispatcher) -> None:
-    """Answer what the other process passes on, until it ends."""
+    """Handle forwarded requests until the gateway ends."""
     with Link(link) as end:
         async with trio.open_nursery() as nursery:
             await Answering(end, dispatcher, nursery).run()
@@ -143,11 +143,11 @@ async def _answer(link: socket.socket, dispatcher: Dispatcher) -> None:
 def _start_gateway(
     listener: socket.socket, link: socket.socket, host: str, token: str | None
 ) -> "subprocess.Popen[bytes]":
-    """Start the process that speaks HTTP; it ends when the link does."""
+    """Start the gateway process; it ends when the link is closed."""
     home = str(Path(fakebroker.__file__).parent.parent)
     path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, TOKEN_VARIABLE: token or ""}
     sockets = (listener.fileno(), link.fileno())
-    # -P: nothing in the working directory passes for one of Python's modules.
+    # -P: files in the working directory must not shadow modules.
     command = [sys.executable, "-P", "-m", "fakebroker.control.gateway.gateway", *map(str, sockets), host]
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, pass_fds=sockets)

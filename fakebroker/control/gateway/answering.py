@@ -1,4 +1,4 @@
-"""Answers what the process that speaks HTTP passes on: at once where that is possible, else in a task for each."""
+"""Handles requests forwarded by the gateway: synchronously if possible, else in a task for each."""
 
 from time import perf_counter
 
@@ -9,7 +9,7 @@ from fakebroker.control.gateway.wire import Ask, Frames, Reply, frame
 from fakebroker.control.routes.dispatch import Dispatcher
 
 _SHARE_S = 0.002
-"""How long the brokers are kept waiting for answers. A few at once cost less than a turn of all tasks for each."""
+"""Other tasks run after requests have been handled for this many seconds; batches save task switches."""
 
 
 class Answering:
@@ -17,9 +17,9 @@ class Answering:
 
     Args:
         link: The link.
-        dispatcher: Who knows the answers.
-        nursery: Where those are worked on that take their time.
-        share_s: The brokers have a turn once answers have taken so long.
+        dispatcher: Handles the requests.
+        nursery: For the tasks of requests that cannot be handled synchronously.
+        share_s: Other tasks run after requests have been handled for this long, in seconds.
     """
 
     def __init__(self, link: Link, dispatcher: Dispatcher, nursery: trio.Nursery, share_s: float = _SHARE_S) -> None:
@@ -27,7 +27,7 @@ class Answering:
         self._pending: dict[int, trio.CancelScope] = {}
 
     async def run(self) -> None:
-        """Answer until the link ends."""
+        """Handle requests until the link is closed."""
         frames = Frames(Ask)
         while data := await self._link.receive():
             since_s = perf_counter()

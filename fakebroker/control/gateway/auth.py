@@ -1,6 +1,6 @@
-"""Who may control: a token where others than this machine can ask, and no page of another origin ever.
+"""Authorization: a bearer token for addresses other than loopback; cross-origin writes are always rejected.
 
-Knows headers; no clusters.
+Depends on methods, paths and headers only.
 """
 
 import hmac
@@ -19,16 +19,16 @@ _OPEN_FOLDER = "/page/"
 
 
 def own_token(host: str, token: str | None) -> str | None:
-    """What callers have to show at this address: the token that is given, or else a new one if others can ask."""
+    """Return the required token: the given one, or a generated one if the address is not loopback and none is given."""
     return token or (None if is_loopback(host) else secrets.token_urlsafe(24))
 
 
 class Guard:
-    """Lets in who may.
+    """Checks whether requests are allowed.
 
     Args:
-        host: The address that is listened on.
-        token: What callers have to show; None is nothing.
+        host: The address that the server listens on.
+        token: The required bearer token; None if none is required.
     """
 
     def __init__(self, host: str, token: str | None = None) -> None:
@@ -36,20 +36,20 @@ class Guard:
         self._token = token
 
     def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
-        """Refuse who may not.
+        """Reject a request that is not allowed.
 
         Raises:
-            Problem: Why.
+            Problem: The host, origin or token is wrong.
         """
         host = headers.get("host", "")
         if self._is_local and not is_loopback(_name_in(host)):
-            # Else a page could ask under a name of its own that points to this machine (DNS rebinding).
+            # Else a web page could send requests under a name of its own that resolves to this machine (DNS rebinding).
             raise Problem(
                 421, f"host={host!r}: expected a loopback address", **_about("host", host, "a loopback address")
             )
         if method not in _READING:
             _check_origin(host, headers)
-        # The page has nothing to hide, and asks for the token.
+        # The web page contains no secrets, and prompts for the token.
         if self._token is not None and path not in _OPEN and not path.startswith(_OPEN_FOLDER):
             self._check_token(headers.get("authorization", ""))
 
@@ -61,7 +61,7 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine for itself alone."""
+    """Return whether a host name or address is a loopback one."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -76,7 +76,7 @@ def _check_origin(host: str, headers: Mapping[str, str]) -> None:
 
 
 def _name_in(host: str) -> str:
-    """The name in a Host header; none if that has more in it than an address."""
+    """Return the name in a Host header; empty if it contains more than an address."""
     if set(host) & set("/?#@\\"):
         return ""
     try:

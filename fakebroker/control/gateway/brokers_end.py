@@ -1,4 +1,4 @@
-"""The link to the brokers' process: asks, and hands each answer to who has asked. Knows frames; no HTTP."""
+"""The gateway's end of the link: sends requests to the brokers and matches responses. Independent of HTTP."""
 
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -9,21 +9,21 @@ from fakebroker.control.gateway.link import Link
 from fakebroker.control.gateway.wire import Ask, Frames, Reply, frame
 
 _SOON_S = 0.1
-"""To watch whether who asks is gone costs as much as to ask; most answers are here before."""
+"""Delay before watching for a disconnect, which costs as much as a request; most responses arrive earlier."""
 
 Gone = Callable[[], Awaitable[object]]
 
 
-class HasEnded(Exception):  # noqa: N818  # It is no error of who asks.
-    """The brokers' process has ended, or has let go of this one."""
+class HasEnded(Exception):  # noqa: N818  # not an error of the caller
+    """The brokers' process has ended, or has closed the link."""
 
 
-class IsGone(Exception):  # noqa: N818  # It is no error either.
-    """Who has asked waits for the answer no longer."""
+class IsGone(Exception):  # noqa: N818  # not an error either
+    """The caller has disconnected before the response."""
 
 
 class _Asked:
-    """A question, and its answer once that is there."""
+    """A pending request, and its response once received."""
 
     def __init__(self) -> None:
         self.is_over = trio.Event()
@@ -31,13 +31,13 @@ class _Asked:
 
 
 class BrokersEnd:
-    """The brokers, as far as they can be asked.
+    """The brokers' process, as seen from the gateway.
 
     Args:
         link: The link.
 
     Attributes:
-        has_ended: Whether the link has.
+        has_ended: Set when the link is closed.
     """
 
     def __init__(self, link: Link) -> None:
@@ -47,7 +47,7 @@ class BrokersEnd:
         self.has_ended = trio.Event()
 
     async def run(self) -> None:
-        """Pass on questions and answers until the link ends."""
+        """Forward requests and responses until the link is closed."""
         frames = Frames(Reply)
         try:
             async with trio.open_nursery() as nursery:
@@ -66,11 +66,11 @@ class BrokersEnd:
     async def ask(
         self, method: str, path: str, query: str = "", body: bytes = b"", *, gone: Gone = trio.sleep_forever
     ) -> Reply:
-        """Ask something, and wait for the answer; `gone` returns when nobody wants it any more.
+        """Send a request and wait for the response; `gone` returns when the caller has disconnected.
 
         Raises:
-            HasEnded: There will be none.
-            IsGone: Nobody waits for it.
+            HasEnded: The brokers' process has ended.
+            IsGone: The caller has disconnected.
         """
         if self.has_ended.is_set():
             raise HasEnded
@@ -89,7 +89,7 @@ class BrokersEnd:
 
 
 async def _answered(asked: _Asked, gone: Gone) -> None:
-    """Wait for an answer, or until nobody wants it any more."""
+    """Wait for a response, or until the caller has disconnected."""
     with trio.move_on_after(_SOON_S):
         await asked.is_over.wait()
         return

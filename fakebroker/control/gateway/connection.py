@@ -1,8 +1,8 @@
-"""Connections of HTTP callers, served by Hypercorn with less work for each request than it would do by itself.
+"""HTTP connections, served by Hypercorn with less work per request than by default.
 
-Head and body of an answer go out together, and one task watches how long a connection idles, where Hypercorn starts
-one after each answer. That is a quarter of what a call takes this process, which may have to share a processor with
-brokers and clients. Hypercorn keeps to itself what is overridden here, so its version has an upper bound.
+Head and body of a response are sent together, and one task watches for idle timeouts, where Hypercorn starts a task
+after each response. This saves a quarter of the processor time of a request in this process, which may share a
+processor with brokers and clients. It overrides private methods of Hypercorn, so its version has an upper bound.
 """
 
 from functools import partial
@@ -21,22 +21,22 @@ class Connection(TCPServer):
     """One connection.
 
     Args:
-        app: Who answers.
-        config: Limits, and what Hypercorn adds to answers.
-        context: Tells when all is to end.
-        stream: The connection itself.
+        app: The application.
+        config: Limits, and headers that Hypercorn adds.
+        context: Signals the shutdown.
+        stream: The transport.
     """
 
     def __init__(self, app: ASGIWrapper, config: Config, context: WorkerContext, stream: trio.SocketStream) -> None:
-        super().__init__(app, config, context, {}, stream)  # type: ignore[arg-type]  # It takes streams without TLS.
+        super().__init__(app, config, context, {}, stream)  # type: ignore[arg-type]  # accepts streams without TLS
         self._head = b""
         self._closes_at = trio.current_time() + config.keep_alive_timeout
 
     async def protocol_send(self, event: Event) -> None:
-        """Send what the protocol has to send, and note whether it waits for a request."""
+        """Send data of the protocol, and note whether the connection is idle."""
         if isinstance(event, RawData):
             data = self._head + event.data
-            # Something always follows the head of an answer, if only its empty end.
+            # The head of a response is always followed by another event, if only its empty end.
             self._head = data if _is_head(event.data) else b""
             if data and not self._head:
                 await super().protocol_send(RawData(data))
@@ -52,7 +52,7 @@ class Connection(TCPServer):
             await self.idle_task.stop()
 
     async def _idle_timeout(self) -> None:
-        """Close the connection once it has been idle for too long, or when all is to end and it is idle."""
+        """Close the connection after the idle timeout, or during the shutdown when it is idle."""
         while (left_s := self._closes_at - trio.current_time()) > 0 and not self.context.terminated.is_set():
             with trio.move_on_after(min(left_s, self.config.keep_alive_timeout)):
                 await self.context.terminated.wait()
@@ -62,7 +62,7 @@ class Connection(TCPServer):
 
 
 def _is_head(data: bytes) -> bool:
-    """Whether it is the head of an answer; `100 Continue` is none."""
+    """Return whether data is the head of a final response, unlike `100 Continue`."""
     return data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1")
 
 
@@ -73,7 +73,7 @@ async def serve(
     has_ended: trio.Event,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve an application until that has ended; what is answered then has `graceful_timeout` to be sent."""
+    """Serve an application until `has_ended`; pending responses have `graceful_timeout` to be sent."""
     context = WorkerContext(None)
     async with trio.open_nursery() as connections:
 

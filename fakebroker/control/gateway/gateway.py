@@ -1,7 +1,7 @@
-"""The process that speaks HTTP: lets in who may, serves the page and the streams, and passes on all else.
+"""The gateway process: authorizes HTTP requests, serves the page and the streams, and forwards all other requests.
 
-Started by `server`, with a listening socket and the link; it ends when the link does. Knows no cluster. `server` starts
-another one if it ends before: what clusters are is not lost with it.
+Started by `server` with a listening socket and the link; ends when the link is closed. It has no state of clusters, so
+`server` can restart it.
 """
 
 import logging
@@ -21,11 +21,11 @@ from fakebroker.control.gateway.web import make_app
 
 _GRACE_S = 0.5
 _NICENESS = 10
-"""Brokers and their clients come first: who watches them is not to slow them down, where processors are few."""
+"""Brokers and their clients have priority over monitoring on machines with few processors."""
 
 
 async def run(listener_fd: int, link: Link, guard: Guard) -> None:
-    """Serve until the link ends."""
+    """Serve until the link is closed."""
     async with trio.open_nursery() as nursery:
         brokers = BrokersEnd(link)
         nursery.start_soon(brokers.run)
@@ -46,12 +46,13 @@ def _config() -> Config:
 
 
 def main() -> None:
-    """Run; the arguments are the file descriptors of the listening socket and of the link, and the address."""
+    """Run the process; arguments are the file descriptors of the listening socket and of the link, and the address."""
     listener_fd, link_fd, host = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    # An interrupt from the keyboard is for the brokers' process, which ends this one.
+    # A keyboard interrupt is for the brokers' process, which ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What that process blocks for itself is blocked here as well, but nobody would ever take it up.
+    # The signal mask is inherited from that process, which handles blocked signals elsewhere; here they would stay
+    # pending.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     os.nice(_NICENESS)
     guard = Guard(host, os.environ.get(TOKEN_VARIABLE) or None)

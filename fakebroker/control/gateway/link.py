@@ -1,7 +1,7 @@
-"""One end of the link between the two processes: bytes, taken and given as soon as they can be. Knows no frames.
+"""One end of the link between the two processes: bytes, sent and received as soon as possible. Independent of frames.
 
-A stream of trio's lets all other tasks have a turn after every piece. A turn of the brokers is long when they have much
-to do, and more than one of them for every question would be most of what an answer takes.
+A trio stream yields to other tasks after each operation. In the brokers' process a turn of all tasks takes long under
+load, and several of them per request would dominate its latency.
 """
 
 import socket
@@ -12,10 +12,10 @@ _READ_BYTES = 2**16
 
 
 class Link:
-    """One end.
+    """One end of the link.
 
     Args:
-        end: Its socket; who enters this closes it at the end.
+        end: Its socket, closed on leaving the context.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -32,32 +32,32 @@ class Link:
         self._end.close()
 
     async def receive(self) -> bytes:
-        """What has come, once there is something; nothing when the other end is closed."""
+        """Return the bytes received, once there are some; empty when the other end is closed."""
         while True:
             await trio.lowlevel.wait_readable(self._end)
             try:
                 return self._end.recv(_READ_BYTES)
             except BlockingIOError:
                 continue
-            except OSError:  # It was closed with something unread.
+            except OSError:  # closed with unread data
                 return b""
 
     def put(self, data: bytes) -> None:
-        """Send something: at once as far as there is room, the rest by `keep_sending` or `drain`."""
+        """Send data, as much as possible immediately, the rest by `keep_sending` or `drain`."""
         self._unsent += data
         self._send()
         if self._unsent:
             self._is_left_over.set()
 
     async def keep_sending(self) -> None:
-        """Send whatever `put` leaves over, until this is canceled."""
+        """Send the data that `put` could not send, until canceled."""
         while True:
             await self._is_left_over.wait()
             self._is_left_over = trio.Event()
             await self.drain()
 
     async def drain(self) -> None:
-        """Wait until all is sent; nothing to wait for is no turn for others."""
+        """Wait until all data is sent. Does not yield if there is none."""
         while self._unsent:
             async with self._lock:
                 if self._unsent:
@@ -69,5 +69,5 @@ class Link:
             del self._unsent[: self._end.send(self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # Who receives hears that the other end is closed.
+        except OSError:  # the receiver notices that the other end is closed
             self._unsent.clear()

@@ -1,7 +1,7 @@
-"""Streams of server-sent events: what is new in a cluster, some times a second.
+"""Server-sent events: changes of a cluster, several times a second.
 
-One task asks the brokers for all streams of a cluster, while there are any: many streams cost them no more than one.
-What happens after a stream was welcomed is told; but one that does not keep up misses some.
+One task polls the brokers for all streams of a cluster, so further streams are free for the brokers. A stream gets all
+changes after its welcome comment; a stream that does not keep up misses some.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -29,7 +29,7 @@ _NOTHING = b"null"
 
 
 class Update(msgspec.Struct):
-    """What the brokers tell, each part as the JSON that it is."""
+    """An update from the brokers; its parts are kept as JSON."""
 
     seen: str
     overview: msgspec.Raw
@@ -39,12 +39,12 @@ class Update(msgspec.Struct):
 
 
 class Stream:
-    """One who listens.
+    """One subscriber.
 
     Attributes:
-        kinds: What it wants to hear of.
-        group_id: The group whose moments it wants to hear of, too.
-        receiver: Where it hears of it; it ends with the cluster.
+        kinds: The kinds of events to send.
+        group_id: A group whose moments are sent as well.
+        receiver: Receives the events; closed when the cluster is deleted.
     """
 
     def __init__(self, kinds: Sequence[str], group_id: str | None) -> None:
@@ -53,12 +53,12 @@ class Stream:
         self._sender, self.receiver = trio.open_memory_channel[bytes](_WAITING)
 
     def send(self, data: bytes) -> None:
-        """Pass something on, unless too much waits already."""
+        """Send an event, or drop it if the buffer is full."""
         with suppress(trio.WouldBlock):
             self._sender.send_nowait(data)
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Close the stream."""
         self._sender.close()
 
 
@@ -66,9 +66,9 @@ class ClusterStreams:
     """All streams of one cluster.
 
     Args:
-        brokers: Who is asked.
-        cluster: The cluster's name, quoted.
-        seen: Since when there is something new.
+        brokers: The link to the brokers' process.
+        cluster: The cluster's name, percent-encoded.
+        seen: Version after which changes are sent.
     """
 
     def __init__(self, brokers: BrokersEnd, cluster: str, seen: str) -> None:
@@ -81,7 +81,7 @@ class ClusterStreams:
         self._is_idle.set()
 
     async def run(self) -> None:
-        """Tell the streams what is new, as long as there are any, and the cluster is there."""
+        """Send changes to the streams, as long as there are any and the cluster exists."""
         with suppress(HasEnded):
             while self.streams and (reply := await self._ask()).status == 200:
                 update = msgspec.json.decode(reply.body, type=Update)
@@ -100,7 +100,7 @@ class ClusterStreams:
             self._is_idle.set()
 
     async def add(self, stream_: Stream) -> None:
-        """Add a stream; afterwards nothing is asked for any more without what it wants."""
+        """Add a stream; returns when no request without its events is pending."""
         self.streams.append(stream_)
         await self._is_idle.wait()
 
@@ -126,16 +126,16 @@ class ClusterStreams:
 
 
 def event(kind: str, data: msgspec.Raw) -> bytes:
-    """One event in the form of text/event-stream."""
+    """Return an event in the format of text/event-stream."""
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), bytes(data))
 
 
 class AllStreams:
-    """The streams of all clusters that somebody listens to.
+    """The streams of all clusters that have some.
 
     Args:
-        brokers: Who is asked.
-        nursery: Where they run.
+        brokers: The link to the brokers' process.
+        nursery: For the tasks that poll.
     """
 
     def __init__(self, brokers: BrokersEnd, nursery: trio.Nursery) -> None:
@@ -145,7 +145,7 @@ class AllStreams:
 
     @asynccontextmanager
     async def listening(self, cluster: str, stream_: Stream, seen: str) -> AsyncIterator[None]:
-        """Let a stream hear of a cluster meanwhile; `seen` is since when, if nobody listens to that yet."""
+        """Subscribe a stream to a cluster within the context; `seen` is the first version if it is the only stream."""
         cluster_streams = self._by_cluster.get(cluster)
         if cluster_streams is None:
             cluster_streams = self._by_cluster[cluster] = ClusterStreams(self._brokers, cluster, seen)
@@ -157,22 +157,22 @@ class AllStreams:
             cluster_streams.streams.remove(stream_)
 
     async def _run(self, cluster: str, cluster_streams: ClusterStreams) -> None:
-        await trio.lowlevel.checkpoint()  # Its first stream comes right now.
+        await trio.lowlevel.checkpoint()  # its first stream is added meanwhile
         await cluster_streams.run()
         del self._by_cluster[cluster]
 
     def check_room(self) -> None:
-        """Refuse a stream too many.
+        """Reject a stream beyond the maximum.
 
         Raises:
-            Problem: There are as many as there may be.
+            Problem: The maximum number of streams is open.
         """
         if sum(len(cluster_streams.streams) for cluster_streams in self._by_cluster.values()) >= MAX_STREAMS:
             expected = f"at most {MAX_STREAMS} at a time"
             raise Problem(503, f"there are {MAX_STREAMS} streams already: expected {expected}", expected=expected)
 
     async def newest(self, cluster: str) -> Reply:
-        """What the brokers say to who is new: how much there has been until now, or that there is no such cluster."""
+        """Return the response to a new stream: the current version of the cluster, or an error if there is none."""
         return await self._brokers.ask("POST", _news_of(cluster))
 
 
@@ -181,7 +181,7 @@ def _news_of(cluster: str) -> str:
 
 
 class StreamResponse(Response):
-    """The response that is a stream, until who listens is gone, or the cluster is."""
+    """A streaming response, until the caller disconnects or the cluster is deleted."""
 
     def __init__(self, streams: AllStreams, cluster: str, stream_: Stream, seen: str) -> None:
         super().__init__(headers={"content-type": "text/event-stream", "cache-control": "no-store"})
@@ -212,14 +212,14 @@ async def _until_gone(receive: Receive, scope: trio.CancelScope) -> None:
 
 
 async def stream(streams: AllStreams, request: Request) -> Response:
-    """A stream of what is new in a cluster."""
+    """Respond with a stream of changes of a cluster."""
     kinds = [kind for kind in request.query_params.get("kinds", ",".join(KINDS)).split(",") if kind]
     for kind in kinds:
         if kind not in KINDS:
             expected = f"some of {', '.join(KINDS)}"
             raise Problem(422, f"kinds={kind!r}: expected {expected}", field="kinds", value=kind, expected=expected)
     streams.check_room()
-    # One ClusterStreams per cluster, however its name is quoted.
+    # One ClusterStreams per cluster, however its name is percent-encoded.
     cluster = quote(unquote(request.path_params["cluster"]), safe="")
     reply = await streams.newest(cluster)
     if reply.status != 200:

@@ -1,4 +1,4 @@
-"""The ASGI application: who may ask, how long a body may be, the page, the streams; all else is for the brokers."""
+"""The ASGI application: authorization, body limits, the page and the streams; other requests go to the brokers."""
 
 from collections.abc import Iterable
 from importlib.resources import files
@@ -27,7 +27,7 @@ _KINDS = {
     "html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "json": "application/json",
 }  # fmt: skip
 _ALWAYS = [
-    # No other page may show these in a frame, where a click could be meant for something else.
+    # Other sites must not frame these pages (clickjacking).
     (b"content-security-policy", b"frame-ancestors 'none'"),
     (b"x-frame-options", b"DENY"),
     (b"x-content-type-options", b"nosniff"),
@@ -35,7 +35,7 @@ _ALWAYS = [
 
 
 def make_app(brokers: BrokersEnd, guard: Guard, nursery: trio.Nursery) -> ASGIApp:
-    """The application in front of some brokers; what goes on beside requests runs in the nursery."""
+    """Return the application for a link to the brokers; background tasks run in the nursery."""
     streams = AllStreams(brokers, nursery)
 
     async def listen(request: Request) -> Response:
@@ -70,11 +70,11 @@ def make_app(brokers: BrokersEnd, guard: Guard, nursery: trio.Nursery) -> ASGIAp
 
 
 class Gate:
-    """Lets requests through to the application that may be made.
+    """Authorizes requests before the application.
 
     Args:
         app: The application.
-        guard: Who tells.
+        guard: Checks the requests.
     """
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
@@ -91,8 +91,8 @@ class Gate:
                 message["headers"] = [*message.get("headers", ()), *_ALWAYS]
             await send(message)
 
-        # All go by the path as it came. A part of it may have a slash in its name: it is unquoted when the path has
-        # been taken apart.
+        # Everything uses the path as received. A part of it may contain an encoded slash, so it is decoded only after
+        # it has been split.
         scope["path"] = scope["raw_path"].decode("latin-1")
         try:
             self._guard.check(scope["method"], scope["path"], Headers(scope=scope))
@@ -103,14 +103,14 @@ class Gate:
 
 
 async def _passed_on(brokers: BrokersEnd, request: Request) -> Response:
-    """What the brokers answer; a client that goes away meanwhile waits for it no longer."""
+    """Return the brokers' response; the request is canceled if the client disconnects."""
     body = await _body(request)
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    # Not of `request.url`: that is made of the header Host, too.
+    # Not from `request.url`, which also depends on the Host header.
     query = request.scope["query_string"].decode("latin-1")
     reply = await brokers.ask(request.method, request.scope["path"], query, body, gone=gone)
     if reply.status == 405:
@@ -122,14 +122,14 @@ async def _passed_on(brokers: BrokersEnd, request: Request) -> Response:
 
 
 def _allowed(methods: Iterable[str]) -> dict[str, str]:
-    """The header with the methods that an address has; what can be read has a head as well."""
+    """Return the header with the allowed methods; HEAD is allowed with GET."""
     more = ("HEAD", "OPTIONS") if "GET" in methods else ("OPTIONS",)
     return {"allow": ", ".join(sorted({*methods, *more}))}
 
 
 async def _body(request: Request) -> bytes:
     body, length = bytearray(), 0
-    # To the end, so that who sends too much hears of it.
+    # Read to the end, so that a client that sends too much gets the error.
     async for chunk in request.stream():
         length += len(chunk)
         if length <= MAX_BODY_BYTES:
@@ -160,7 +160,7 @@ async def _page(request: Request) -> Response:
 
 
 def response_to(problem: Problem) -> Response:
-    """A problem as a response."""
+    """Return a problem as a response."""
     headers = {"www-authenticate": "Bearer"} if problem.status == 401 else None
     return Response(msgspec.json.encode(problem.body()), problem.status, headers, PROBLEM_TYPE)
 
@@ -174,7 +174,7 @@ async def _ended(request: Request, error: HasEnded) -> Response:
 
 
 async def _other_method(request: Request, error: HTTPException) -> Response:
-    """An address of this process was asked for in a way that it does not have."""
+    """Reject a method that a route of this process does not support."""
     allowed = _allowed((error.headers or {})["Allow"].split(", "))
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=allowed)
@@ -186,4 +186,4 @@ async def _other_method(request: Request, error: HTTPException) -> Response:
 
 
 async def _gone(request: Request, error: ClientDisconnect | IsGone) -> Response:
-    return Response(status_code=499)  # Nobody reads it.
+    return Response(status_code=499)  # the client has disconnected

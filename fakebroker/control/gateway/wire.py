@@ -1,6 +1,6 @@
-"""What passes between the process of the brokers and the one that speaks HTTP: questions and answers as frames.
+"""The protocol of the link between the brokers' process and the gateway: requests and responses as frames.
 
-A frame is its length in four bytes and a message in MessagePack. Knows no sockets and no HTTP.
+A frame is a message in MessagePack, after its length in four bytes. Does not depend on sockets or HTTP.
 """
 
 import struct
@@ -15,13 +15,14 @@ T = TypeVar("T")
 
 
 class Ask(msgspec.Struct, array_like=True):
-    """A request as it came, but for its headers.
+    """A request as received, without its headers.
 
     Attributes:
-        number: Tells its answer from others.
-        method: The method; "" takes an earlier question back, whose answer nobody waits for any more.
-        path: The path as it came, quoted.
-        query: What stands behind the question mark, quoted.
+        number: Correlates the response.
+        method: The method; "" cancels an earlier request.
+        path: The path as received, percent-encoded.
+        query: The query string, percent-encoded.
+        body: The body.
     """
 
     number: int
@@ -32,7 +33,7 @@ class Ask(msgspec.Struct, array_like=True):
 
 
 class Reply(msgspec.Struct, array_like=True):
-    """The answer to one request."""
+    """The response to one request."""
 
     number: int
     status: int
@@ -45,16 +46,16 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def frame(message: Ask | Reply) -> bytes:
-    """A message as a frame."""
+    """Encode a message as a frame."""
     data = _encoder.encode(message)
     return _LENGTH.pack(len(data)) + data
 
 
 class Frames(Generic[T]):
-    """Cuts what arrives into messages.
+    """Splits received bytes into messages.
 
     Args:
-        kind: Which messages come.
+        kind: The type of the messages.
     """
 
     def __init__(self, kind: type[T]) -> None:
@@ -62,7 +63,7 @@ class Frames(Generic[T]):
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[T]:
-        """Take up what has arrived; gives the messages that are whole with it."""
+        """Add received bytes, and yield the messages that are complete."""
         self._data += data
         while len(self._data) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(self._data)[0]

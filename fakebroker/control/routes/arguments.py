@@ -1,4 +1,4 @@
-"""Arguments of requests: read, checked against their types, and refused in one sentence. Knows no operation."""
+"""Parses the arguments of requests and validates them against their types."""
 
 import re
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from fakebroker.control.problems import Problem
 S = TypeVar("S")
 
 GROUP_ID = "group_id"
-"""The one name in addresses that may be anything, also empty.
+"""The only path parameter that may have any value, even an empty one.
 
-Who resolves addresses takes the parts "." and ".." out of them, quoted or not: as ids they are written "~2E" and
-"~2E~2E", and so that no other id is meant by that, "~7E" is "~".
+URL libraries remove the segments "." and ".." from paths, quoted or not. These ids are written "~2E" and "~2E~2E", and
+"~" is written "~7E" so that every id is unambiguous.
 """
 
 _AT = re.compile(r"(?P<what>.*?)(?: - at `\$?\.?(?P<path>.*)`)?", re.DOTALL)
@@ -29,10 +29,10 @@ _WORDS = {"array": "a list", "bool": "true or false", "float": "a number", "int"
 
 
 def read_body(kind: type[S], body: bytes) -> S:
-    """The JSON of a request; none at all is an empty object.
+    """Parse the JSON body of a request; an empty body is an empty object.
 
     Raises:
-        Problem: It is no JSON, or not of this type.
+        Problem: It is not JSON, or not of this type.
     """
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
@@ -43,19 +43,19 @@ def read_body(kind: type[S], body: bytes) -> S:
 
 
 def read_query(kind: type[S], text: str) -> S:
-    """The arguments behind the question mark.
+    """Parse the query string.
 
     Raises:
-        Problem: One of them is unknown, or not of its type.
+        Problem: An argument is unknown, or not of its type.
     """
     return converted(kind, dict(parse_qsl(text, keep_blank_values=True)), is_strict=False)
 
 
 def converted(kind: type[S], value: Any, *, is_strict: bool = True) -> S:
-    """JSON that has been read, as what it has to be.
+    """Convert parsed JSON to a type.
 
     Raises:
-        Problem: It is not.
+        Problem: It is not of this type.
     """
     try:
         return msgspec.convert(value, kind, strict=is_strict)
@@ -64,10 +64,10 @@ def converted(kind: type[S], value: Any, *, is_strict: bool = True) -> S:
 
 
 def path_value(name: str, text: str, kind: type) -> Any:
-    """A part of the path.
+    """Parse a path parameter.
 
     Raises:
-        Problem: It is no number where one is expected: then it names nothing that is there.
+        Problem: It is not a number where one is expected, so no such resource exists.
     """
     value = unquote(text)
     if name == GROUP_ID:
@@ -80,10 +80,10 @@ def path_value(name: str, text: str, kind: type) -> Any:
 
 
 def check_range(name: str, value: float, low: int, high: int) -> None:
-    """Refuse a number that is out of range.
+    """Validate the range of a number.
 
     Raises:
-        Problem: It is.
+        Problem: It is out of range.
     """
     if not low <= value <= high:
         expected = f"{low} to {high}"
@@ -91,7 +91,7 @@ def check_range(name: str, value: float, low: int, high: int) -> None:
 
 
 def _invalid(error: msgspec.ValidationError, kind: Any, body: bytes) -> Problem:
-    """What msgspec's sentence says, as a problem; `kind` is what the body should have been."""
+    """Convert msgspec's error to a problem; `kind` is the expected type of the body."""
     told = _AT.fullmatch(str(error))
     assert told is not None
     what, path = told["what"], told["path"] or ""
@@ -112,12 +112,12 @@ def _invalid(error: msgspec.ValidationError, kind: Any, body: bytes) -> Problem:
 
 
 def _in_words(kinds: str) -> str:
-    """What msgspec expects, without its words for types."""
+    """Return msgspec's names of types in words."""
     return " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | "))
 
 
 def _choices(kind: inspect.Type, steps: list[tuple[str, str]]) -> Iterator[Any]:
-    """The values that there are to choose from, behind some steps from a type."""
+    """Yield the allowed values at a path within a type."""
     if isinstance(kind, inspect.UnionType):
         for each in kind.types:
             yield from _choices(each, steps)
@@ -135,7 +135,7 @@ def _choices(kind: inspect.Type, steps: list[tuple[str, str]]) -> Iterator[Any]:
 
 
 def _value_at(body: bytes, path: str) -> Any:
-    """What stands at a path such as `members[0].client_id`; None where that cannot be told."""
+    """Return the value at a path such as `members[0].client_id`; None if there is none."""
     try:
         value = msgspec.json.decode(body or b"{}")
         for name, index in _STEP.findall(path):

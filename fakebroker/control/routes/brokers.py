@@ -24,21 +24,21 @@ class BrokerList(TypedDict):
 
 @operation("GET", f"{CLUSTER}/brokers")
 def list_brokers(served: Served) -> BrokerList:
-    """All brokers."""
+    """List all brokers."""
     return {"brokers": broker_rows(served, served.rates())}
 
 
 @operation("POST", f"{CLUSTER}/brokers", status=201, body=json_type(Broker))
 def add_broker(served: Served, body: Broker) -> BrokerRow:
-    """Add a broker, at a free port."""
+    """Add a broker, on a free port."""
     return _row(served, served.cluster.add_broker(body).node_id)
 
 
 def _row(served: Served, node_id: int) -> BrokerRow:
-    """A broker.
+    """Return a broker.
 
     Raises:
-        Problem: There is none such.
+        Problem: There is no such broker.
     """
     for row in broker_rows(served, served.rates()):
         if row["node_id"] == node_id:
@@ -48,12 +48,12 @@ def _row(served: Served, node_id: int) -> BrokerRow:
 
 @operation("GET", BROKER)
 def get_broker(served: Served, node_id: int) -> BrokerRow:
-    """One broker."""
+    """Get a broker."""
     return _row(served, node_id)
 
 
 def _change(name: str, method: Method, path: str) -> None:
-    """Make a method of `FakeCluster` that changes a broker an operation."""
+    """Register a method of `FakeCluster` that changes a broker as an operation."""
     change = getattr(FakeCluster, name)
 
     def run(served: Served, node_id: int, body: Arguments) -> BrokerRow:
@@ -74,7 +74,7 @@ _change("upgrade_broker", "POST", f"{BROKER}/upgrade")
 
 @operation("DELETE", BROKER, status=204, body=arguments_of(FakeCluster.remove_broker, "node_id"))
 def remove_broker(served: Served, node_id: int, body: Arguments) -> None:
-    """Take a broker away for good; its replicas move to others."""
+    """Remove a broker permanently; its replicas move to others."""
     _row(served, node_id)
     served.cluster.remove_broker(node_id, **body.given())
 
@@ -116,14 +116,14 @@ class TopicList(TypedDict):
 
 
 class PartitionCount(Arguments):
-    """How many partitions a topic is to have."""
+    """The new number of partitions of a topic."""
 
     partitions: int
 
 
 @operation("GET", f"{CLUSTER}/topics")
 def list_topics(served: Served) -> TopicList:
-    """All topics."""
+    """List all topics."""
     return {
         "topics": [
             {"name": each.name, "partitions": len(each.partitions), "is_internal": each.is_internal}
@@ -166,13 +166,13 @@ def _detail(topic: Topic) -> TopicDetail:
 
 @operation("GET", TOPIC)
 def get_topic(served: Served, topic: str) -> TopicDetail:
-    """One topic with its partitions."""
+    """Get a topic with its partitions."""
     return _detail(_topic(served, topic))
 
 
 @operation("PATCH", TOPIC, body=PartitionCount)
 def create_partitions(served: Served, topic: str, body: PartitionCount) -> TopicDetail:
-    """Give a topic more partitions."""
+    """Add partitions to a topic."""
     found = _topic(served, topic)
     served.cluster.create_partitions(topic, body.partitions)
     return _detail(found)
@@ -180,7 +180,7 @@ def create_partitions(served: Served, topic: str, body: PartitionCount) -> Topic
 
 @operation("DELETE", TOPIC, status=204)
 def delete_topic(served: Served, topic: str) -> None:
-    """Delete a topic with its records, and what groups have committed to it."""
+    """Delete a topic with its records and committed offsets."""
     _topic(served, topic)
     served.cluster.delete_topic(topic)
 
@@ -191,7 +191,7 @@ def delete_topic(served: Served, topic: str) -> None:
 class CoordinatorRow(TypedDict):
     """One partition of __consumer_offsets, and so the coordinator of its groups; `leader` is -1 if there is none.
 
-    `zombies` are the node ids of old coordinators that still answer.
+    `zombies` are the node ids of former coordinators that still respond.
     """
 
     partition: int
@@ -210,7 +210,7 @@ class CoordinatorList(TypedDict):
 
 
 class Move(arguments_of(FakeCluster.move_offsets_partition, "partition")):  # type: ignore[misc]  # made of a method
-    """Where coordination goes: of a group, with all others of its partition, or of a partition by number."""
+    """The target of a move: of a group and all others of its partition, or of a partition by number."""
 
     group_id: str | msgspec.UnsetType = msgspec.UNSET
     partition: int | msgspec.UnsetType = msgspec.UNSET
@@ -218,7 +218,7 @@ class Move(arguments_of(FakeCluster.move_offsets_partition, "partition")):  # ty
 
 @operation("GET", f"{CLUSTER}/coordinators")
 def list_coordinators(served: Served) -> CoordinatorList:
-    """Who coordinates what."""
+    """List the coordinators of all partitions of __consumer_offsets."""
     core = served.cluster.cluster
     topic = core.topics.get(OFFSETS_TOPIC)
     groups: dict[int, list[int]] = {}
@@ -244,7 +244,7 @@ def list_coordinators(served: Served) -> CoordinatorList:
 
 @operation("POST", f"{CLUSTER}/coordinators/move", body=Move)
 def move_coordinator(served: Served, body: Move) -> CoordinatorList:
-    """Let another broker coordinate a group, or all groups of a partition of __consumer_offsets."""
+    """Move a group, or all groups of a partition of __consumer_offsets, to another coordinator."""
     given = body.given()
     group_id, partition = given.pop("group_id", None), given.pop("partition", None)
     if (group_id is None) == (partition is None):
@@ -257,13 +257,13 @@ def move_coordinator(served: Served, body: Move) -> CoordinatorList:
 
 @operation("POST", f"{CLUSTER}/coordinators/finish_loading")
 def finish_loading(served: Served) -> CoordinatorList:
-    """Let every coordinator that is loading be done with it."""
+    """Finish the load of every coordinator that is loading."""
     served.cluster.finish_loading()
     return list_coordinators(served)
 
 
 @operation("POST", f"{CLUSTER}/coordinators/stop_zombies")
 def stop_zombies(served: Served) -> CoordinatorList:
-    """Let every old coordinator that still answers give up."""
+    """Make every zombie coordinator resign."""
     served.cluster.stop_zombies()
     return list_coordinators(served)

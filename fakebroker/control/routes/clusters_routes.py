@@ -1,4 +1,4 @@
-"""Clusters over HTTP: which there are, one of them as a whole, its time, its snapshots, and any event by its name."""
+"""Operations on clusters: list, create, delete, time, snapshots, and any event by its name."""
 
 from typing import Any, TypedDict, Union
 
@@ -30,14 +30,14 @@ class ClusterList(TypedDict):
 
 
 class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_host")):  # type: ignore[misc]
-    """A cluster to be: its name, and the arguments of `FakeCluster`; it is at free ports, where the first one is."""
+    """A new cluster: its name, and the arguments of `FakeCluster`; it uses free ports on the first cluster's host."""
 
     name: str
 
 
 @operation("GET", f"{V1}/clusters")
 async def list_clusters(clusters: Clusters) -> ClusterList:
-    """All clusters of the process."""
+    """List all clusters of the process."""
     return {"clusters": [await served.look(lambda served=served: _row(served)) for served in clusters]}  # type: ignore[misc]
 
 
@@ -53,7 +53,7 @@ def _row(served: Served) -> ClusterRow:
 
 @operation("POST", f"{V1}/clusters", status=201, body=NewCluster)
 async def create_cluster(clusters: Clusters, body: Arguments) -> Overview:
-    """Start another cluster, which knows nothing of the others."""
+    """Start another, independent cluster."""
     given = body.given()
     name = given.pop("name")
     clusters.check_new(name)
@@ -65,19 +65,19 @@ async def create_cluster(clusters: Clusters, body: Arguments) -> Overview:
 
 @operation("GET", CLUSTER)
 def get_cluster(served: Served) -> Overview:
-    """A cluster at this moment: brokers, groups by state, and what is asked now."""
+    """Get the current state of a cluster: brokers, groups by state, and request rates."""
     return overview(served)
 
 
 @operation("DELETE", CLUSTER, status=204)
 async def delete_cluster(clusters: Clusters, cluster: str) -> None:
-    """End a cluster, with all its connections."""
+    """Stop a cluster and close all its connections."""
     await clusters.delete(cluster)
 
 
 @operation("POST", f"{CLUSTER}/reset")
 def reset(served: Served) -> Overview:
-    """Be as at the start; every connection is cut."""
+    """Return a cluster to its start; all connections are closed."""
     served.cluster.reset()
     return overview(served)
 
@@ -86,39 +86,39 @@ def reset(served: Served) -> Overview:
 
 
 class Seconds(Arguments):
-    """How far."""
+    """A duration."""
 
     seconds: float
 
 
 class DeadlineList(TypedDict):
-    """What time alone will bring about, the earliest first."""
+    """Pending deadlines of a cluster, earliest first."""
 
     deadlines: list[Deadline]
 
 
 @operation("GET", f"{CLUSTER}/clock")
 def get_clock(served: Served) -> ClockView:
-    """The brokers' clock."""
+    """Get the brokers' clock."""
     return clock_view(served)
 
 
 @operation("POST", f"{CLUSTER}/clock/advance", body=Seconds)
 def advance(served: Served, body: Seconds) -> ClockView:
-    """Let time pass for the brokers; the clock has to be the manual one."""
+    """Advance the brokers' clock, which must be a manual one."""
     served.cluster.advance(body.seconds)
     return clock_view(served)
 
 
 @operation("POST", f"{CLUSTER}/clock/advance_to_next_deadline")
 def advance_to_next_deadline(served: Served) -> DeadlineList:
-    """Let the manual clock go on until the next thing happens; gives what has happened."""
+    """Advance the manual clock to the next deadline, and return what was due."""
     return {"deadlines": served.cluster.advance_to_next_deadline() or []}
 
 
 @operation("GET", f"{CLUSTER}/deadlines")
 def list_deadlines(served: Served) -> DeadlineList:
-    """What time alone will bring about, the earliest first."""
+    """List the pending deadlines, earliest first."""
     return {"deadlines": served.cluster.pending_deadlines()}
 
 
@@ -126,27 +126,27 @@ def list_deadlines(served: Served) -> DeadlineList:
 
 
 class SnapshotView(TypedDict):
-    """A snapshot under its id."""
+    """A snapshot's id."""
 
     id: str
 
 
 @operation("POST", f"{CLUSTER}/snapshots", status=201)
 def take_snapshot(served: Served) -> SnapshotView:
-    """Keep topics with their records, brokers, leaders, configs, groups and offsets."""
+    """Take a snapshot of topics with their records, brokers, leaders, configs, groups and offsets."""
     return {"id": served.keep(served.cluster.snapshot)}
 
 
 @operation("POST", f"{CLUSTER}/snapshots/{{id}}/restore")
 def restore_snapshot(served: Served, id: str) -> Overview:  # noqa: A002  # the name in the address
-    """Be again what a snapshot has kept."""
+    """Restore a snapshot."""
     served.cluster.restore(served.snapshot(id))
     return overview(served)
 
 
 @operation("DELETE", f"{CLUSTER}/snapshots/{{id}}", status=204)
 def delete_snapshot(served: Served, id: str) -> None:  # noqa: A002  # the name in the address
-    """Forget a snapshot."""
+    """Delete a snapshot."""
     served.snapshot(id)
     del served.snapshots[id]
 
@@ -155,7 +155,7 @@ def delete_snapshot(served: Served, id: str) -> None:  # noqa: A002  # the name 
 
 
 def _event(name: str) -> type[Arguments]:
-    """The arguments of an event, told from others by `do`."""
+    """Return the arguments of an event, tagged by `do`."""
     arguments = arguments_of(getattr(FakeCluster, name))
     return msgspec.defstruct(  # type: ignore[return-value]  # It has the base.
         f"{arguments.__name__}Event", [], bases=(arguments,), tag_field="do", tag=name
@@ -163,14 +163,14 @@ def _event(name: str) -> type[Arguments]:
 
 
 class EventResult(TypedDict):
-    """What an event gives."""
+    """The result of an event."""
 
     result: Any
 
 
 @operation("POST", f"{CLUSTER}/events", body=Union[tuple(map(_event, EVENTS))])  # noqa: UP007  # made of a table
 def do_event(served: Served, body: Arguments) -> EventResult:
-    """Do anything that can be done to a cluster: `do` names a method of `FakeCluster`, beside it its arguments."""
+    """Perform any event: `do` names a method of `FakeCluster`, the other fields are its arguments."""
     result = getattr(served.cluster, str(body.__struct_config__.tag))(**body.given())
     if isinstance(result, FaultHandle):
         return {"result": {"id": served.fault_id(result)}}

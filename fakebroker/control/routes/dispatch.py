@@ -1,4 +1,4 @@
-"""Finds the operation that a request means, and lets it be done. Knows no HTTP beyond methods, paths and statuses."""
+"""Finds the operation for a request and runs it. Depends only on methods, paths and statuses of HTTP."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -19,16 +19,16 @@ logger = logging.getLogger("fakebroker")
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 _NAME = "/"
-"""Stands for a name, in the tree of all addresses: no part of a path is that."""
+"""The key of a path parameter in the tree of paths; no segment of a path contains a slash."""
 _GROUP_ID = "//"
-"""Stands for the name that may be empty."""
+"""The key of the path parameter that may be empty."""
 
 _PATHS_KEPT = 1_000
-"""Of the addresses that were asked for last it is known what they mean."""
+"""Number of paths whose operations are cached."""
 
 
 class Dispatcher:
-    """Answers requests about some clusters."""
+    """Handles requests to some clusters."""
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
@@ -41,7 +41,7 @@ class Dispatcher:
         self._found = lru_cache(_PATHS_KEPT)(self._find)
 
     def at_once(self, ask: Ask) -> Reply | None:
-        """The answer, if nobody else has to have a turn before; else None. To be called in a cluster's thread."""
+        """Handle a request synchronously if possible, else return None. Must run in a cluster's thread."""
         try:
             operation, subject, arguments = self._understood(ask)
             if operation.is_async or not isinstance(subject, Served) or not subject.cluster.is_cluster_thread:
@@ -53,7 +53,7 @@ class Dispatcher:
             return _failure(ask, error)
 
     async def answer(self, ask: Ask) -> Reply:
-        """The answer, once it is known."""
+        """Handle a request."""
         try:
             operation, subject, arguments = self._understood(ask)
             if operation.is_async:
@@ -64,10 +64,10 @@ class Dispatcher:
             return _failure(ask, error)
 
     def _understood(self, ask: Ask) -> tuple[Operation, Clusters | Served, dict[str, Any]]:
-        """The operation, what it is about, and its arguments.
+        """Return the operation, its subject, and its arguments.
 
         Raises:
-            Problem: There is none such, or its arguments are wrong.
+            Problem: There is no such operation or cluster, or its arguments are invalid.
         """
         operation, parts = self._found(ask.method, ask.path)
         arguments = {name: path_value(name, parts[name], kind) for name, kind in operation.path_types.items()}
@@ -83,7 +83,7 @@ class Dispatcher:
         return operation, subject, arguments
 
     def _find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
-        """The operation of an address, and the parts of that which are names."""
+        """Return the operation for a path, and the values of its path parameters."""
         method = "GET" if method == "HEAD" else method
         allowed: list[str] = []
         for methods, texts in _matches(self._tree, path.split("/")[1:]):
@@ -99,14 +99,14 @@ class Dispatcher:
 
 
 def _kind_of(part: str) -> str:
-    """What stands in the tree for a part of an operation's path."""
+    """Return the tree's key for a segment of an operation's path."""
     if not part.startswith("{"):
         return part
     return _GROUP_ID if part == f"{{{GROUP_ID}}}" else _NAME
 
 
 def _matches(node: dict[str | None, Any], parts: Sequence[str]) -> Iterator[tuple[dict[str, Operation], list[str]]]:
-    """The operations by method that an address may mean, with the names in it; words of addresses before names."""
+    """Yield the operations by method for a path, with its path parameters; fixed segments precede parameters."""
     if not parts:
         if None in node:
             yield node[None], []

@@ -1,4 +1,4 @@
-"""Faults over HTTP."""
+"""Operations on faults."""
 
 from typing import Any, TypedDict
 
@@ -13,7 +13,7 @@ FAULT = f"{CLUSTER}/faults/{{id}}"
 
 
 class FaultRow(TypedDict):
-    """A fault in force: what of it is not as by default, and how many requests it did its work on."""
+    """A fault in force: its settings other than defaults, and the number of requests it was applied to."""
 
     id: str
     rule: dict[str, Any]
@@ -21,20 +21,20 @@ class FaultRow(TypedDict):
 
 
 class FaultList(TypedDict):
-    """All faults in force, in the order in which they were added; those that are used up, too."""
+    """All faults in force, in the order in which they were added, including those that are used up."""
 
     faults: list[FaultRow]
 
 
 @operation("GET", f"{CLUSTER}/faults")
 def list_faults(served: Served) -> FaultList:
-    """All faults in force."""
+    """List all faults in force."""
     return {"faults": [_row(rule_id, rule) for rule_id, rule in served.rules().items()]}
 
 
 @operation("POST", f"{CLUSTER}/faults", status=201, body=json_type(Fault))
 def add_fault(served: Served, body: Fault) -> FaultRow:
-    """Let requests meet a fault; one that can never do anything is refused."""
+    """Inject a fault; a fault that can never take effect is rejected."""
     served.cluster.add_fault(body)
     rule_id, rule = list(served.rules().items())[-1]
     return _row(rule_id, rule)
@@ -42,19 +42,19 @@ def add_fault(served: Served, body: Fault) -> FaultRow:
 
 @operation("DELETE", f"{CLUSTER}/faults", status=204)
 def clear_faults(served: Served) -> None:
-    """End all faults; answers that they hold back still go out when they are due."""
+    """Remove all faults; responses that they delay are still sent when they are due."""
     served.cluster.clear_faults()
 
 
 @operation("GET", FAULT)
 def get_fault(served: Served, id: str) -> FaultRow:  # noqa: A002  # the name in the address
-    """One fault."""
+    """Get a fault."""
     return _row(id, _rule(served, id))
 
 
 @operation("DELETE", FAULT, status=204)
 def remove_fault(served: Served, id: str) -> None:  # noqa: A002  # the name in the address
-    """End a fault."""
+    """Remove a fault."""
     served.cluster.cluster.faults.remove(_rule(served, id))
 
 

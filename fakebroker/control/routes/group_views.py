@@ -1,4 +1,4 @@
-"""Groups as JSON has them: rows of a list, and one group with all that is known of it. Changes nothing."""
+"""Groups as JSON: rows of a list, and details of one group. Read-only."""
 
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
@@ -16,7 +16,7 @@ _NAMED_AT_MOST = 3
 
 
 class GroupRow(TypedDict):
-    """One group in a list; `coordinator` is a node id, `why` a short sentence, `rebalances` those since the start."""
+    """One group in a list; `coordinator` is a node id, `why` an explanation, `rebalances` a count since the start."""
 
     group_id: str
     state: str
@@ -41,7 +41,7 @@ class OffsetRow(TypedDict):
 
 
 class GroupDetail(TypedDict):
-    """One group; `assignment` of a member is in base64."""
+    """One group; assignments of members are in base64."""
 
     group_id: str
     state: str
@@ -59,7 +59,7 @@ class GroupDetail(TypedDict):
 
 
 class TimelineView(TypedDict):
-    """What a group went through; `text` and `svg` are pictures of it, null if they were not asked for."""
+    """The history of a group; `text` and `svg` are null unless requested."""
 
     group_id: str
     taken_ms: float
@@ -69,7 +69,7 @@ class TimelineView(TypedDict):
 
 
 class FullGroup(TypedDict):
-    """One group with what it went through; `assignment` of a member is in base64."""
+    """One group with its history; assignments of members are in base64."""
 
     group_id: str
     state: str
@@ -82,7 +82,7 @@ class FullGroup(TypedDict):
 
 
 def group_row(served: Served, group: Group, coordinator: int | None) -> GroupRow:
-    """A group that there is."""
+    """Return the row of an existing group."""
     moments = without_zombies(served.cluster.cluster.history.of(group.group_id))
     return {
         "group_id": group.group_id,
@@ -98,7 +98,7 @@ def group_row(served: Served, group: Group, coordinator: int | None) -> GroupRow
 
 
 def dead_row(served: Served, group_id: str) -> GroupRow:
-    """A group that is gone, or without a coordinator."""
+    """Return the row of a group that does not exist, or has no coordinator."""
     moments = served.cluster.cluster.history.of(group_id)
     return {
         "group_id": group_id,
@@ -114,9 +114,9 @@ def dead_row(served: Served, group_id: str) -> GroupRow:
 
 
 def why(group: Group, moments: Sequence[Moment]) -> str:
-    """In one short sentence: what brought a group to where it is, and whom it waits for."""
+    """Return a short explanation: the cause of a group's state, and the members that it waits for."""
     last = next((moment for moment in reversed(moments) if moment.is_transition), None)
-    told = (*last.members, *last.left) if last else ()  # Names of all that ever were would take long.
+    told = (*last.members, *last.left) if last else ()  # Computing names of all former members would be slow.
     names = short_names([*group.members, *group.pending_members, *told])
     cause = with_names(last.cause, names) if last else ""
     if group.state is PREPARING_REBALANCE:
@@ -136,12 +136,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def changed_rows(served: Served, group_ids: Sequence[str]) -> list[GroupRow]:
-    """Groups by their ids; those that are not there are Dead."""
+    """Return the rows of groups by their ids; groups that do not exist are Dead."""
     return [row_of(served, group_id) for group_id in group_ids]
 
 
 def row_of(served: Served, group_id: str) -> GroupRow:
-    """One group by its id."""
+    """Return the row of a group by its id."""
     core = served.cluster.cluster
     broker, group = core.coordinator_of(group_id), find_group(core, group_id)
     if broker is None or group is None:
@@ -150,13 +150,13 @@ def row_of(served: Served, group_id: str) -> GroupRow:
 
 
 def all_rows_of(served: Served, groups: Sequence[Group]) -> list[GroupRow]:
-    """The rows of groups that there are."""
+    """Return the rows of existing groups."""
     core = served.cluster.cluster
     return [group_row(served, group, core.offsets_partition(group.partition).leader_id) for group in groups]
 
 
 def full_group(served: Served, group: Group) -> FullGroup:
-    """A group that there is, as `GroupView` has it."""
+    """Return an existing group with the fields of `GroupView`."""
     view = GroupView.of(group.group_id, group)
     return {
         "group_id": view.group_id,
@@ -171,7 +171,7 @@ def full_group(served: Served, group: Group) -> FullGroup:
 
 
 def detail(served: Served, group_id: str) -> GroupDetail:
-    """All that is known of one group."""
+    """Return the details of a group."""
     core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
     view, row = view_group(core, group_id, now_ms), row_of(served, group_id)
     broker = core.coordinator_of(group_id)
@@ -203,7 +203,7 @@ def detail(served: Served, group_id: str) -> GroupDetail:
 
 
 def first_groups(served: Served, groups: Sequence[Group], sort: str, count: int) -> Sequence[Group]:
-    """Of groups by name the first so many: those that rebalance most, those with most to do, or just by name."""
+    """Return the first groups of a list sorted by name, by most rebalances, by highest load, or by name."""
     keys: Iterable[tuple[float, float, int]]
     if sort == "unstable":
         rebalances = served.meter.rebalances_of

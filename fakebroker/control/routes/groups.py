@@ -1,4 +1,4 @@
-"""Groups over HTTP."""
+"""Operations on groups."""
 
 from bisect import bisect_right
 from operator import attrgetter
@@ -35,7 +35,7 @@ MAX_FULL = 100
 
 
 class GroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which groups, in which order: those that have most to do, by name, or those that rebalance most."""
+    """Filters and order of groups: by load, by name, or by the number of rebalances."""
 
     state: Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable"] | None = None
     search: str = ""
@@ -45,7 +45,7 @@ class GroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class GroupList(TypedDict):
-    """Some groups; `total` is how many there would be without limit and offset."""
+    """Some groups; `total` is the number without limit and offset."""
 
     total: int
     groups: list[GroupRow]
@@ -53,7 +53,7 @@ class GroupList(TypedDict):
 
 @operation("GET", f"{CLUSTER}/groups")
 def list_groups(served: Served, query: GroupQuery) -> GroupList:
-    """Groups, with why they are in their state; `search` is a part of the id in any case."""
+    """List groups with explanations of their states; `search` is a part of the id, case-insensitive."""
     check_range("limit", query.limit, 0, MAX_LISTED)
     check_range("offset", query.offset, 0, 2**31)
     found, search = served.census.now().groups, query.search.lower()
@@ -66,14 +66,14 @@ def list_groups(served: Served, query: GroupQuery) -> GroupList:
 
 
 class FullGroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which groups: those whose ids come behind one."""
+    """A page of groups: those with ids after `after`."""
 
     after: str | None = None
     limit: int = MAX_FULL
 
 
 class FullGroupList(TypedDict):
-    """Some groups by name; `taken_ms` is when they were so."""
+    """Some groups by name; `taken_ms` is the time of their state."""
 
     taken_ms: float
     groups: list[FullGroup]
@@ -81,7 +81,7 @@ class FullGroupList(TypedDict):
 
 @operation("GET", f"{CLUSTER}/group_views")
 def list_full_groups(served: Served, query: FullGroupQuery) -> FullGroupList:
-    """Groups by name with all members and all that they went through: one page after the other gives all of them."""
+    """List groups by name with all members and histories, in pages."""
     check_range("limit", query.limit, 1, MAX_FULL)
     after = query.after
     all_groups = served.census.now().groups
@@ -92,7 +92,7 @@ def list_full_groups(served: Served, query: FullGroupQuery) -> FullGroupList:
 
 @operation("GET", GROUP)
 def get_group(served: Served, group_id: str) -> GroupDetail:
-    """One group with its members and offsets; one that is gone is Dead."""
+    """Get a group with its members and offsets; a group that was removed is Dead."""
     _check_known(served, group_id)
     return detail(served, group_id)
 
@@ -112,7 +112,7 @@ def delete_group(served: Served, group_id: str) -> None:
         errors.append(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     else:
         broker.coordinator.delete_group(group_id, served.cluster.clock.now_ms(), errors.append)
-    error = errors[0] if errors else ErrorCode.NONE  # Without a result yet: the tombstones are being stored.
+    error = errors[0] if errors else ErrorCode.NONE  # no result yet while the tombstones are being stored
     if error is ErrorCode.GROUP_ID_NOT_FOUND:
         raise not_found("group", group_id, "a group that is there")
     if error:
@@ -121,13 +121,13 @@ def delete_group(served: Served, group_id: str) -> None:
 
 
 class Explanation(TypedDict):
-    """The state of a group and why, in words."""
+    """An explanation of a group's state."""
 
     text: str
 
 
 class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How much is wanted: the last so many moments, and pictures of them, which take their time for large groups."""
+    """The number of moments, the latest ones, and whether to draw them, which takes long for large groups."""
 
     limit: int = MAX_MOMENTS_OF_A_GROUP
     text: bool = False
@@ -136,7 +136,7 @@ class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @operation("GET", f"{GROUP}/timeline")
 def get_timeline(served: Served, group_id: str, query: TimelineQuery) -> TimelineView:
-    """What a group went through, with the causes: as data, and if asked for as pictures in text and in SVG."""
+    """Get the history of a group with causes: as data, and if requested drawn as text and SVG."""
     check_range("limit", query.limit, 1, MAX_MOMENTS_OF_A_GROUP)
     _check_known(served, group_id)
     moments = served.cluster.cluster.history.of(group_id)[-query.limit :]
@@ -151,29 +151,29 @@ def get_timeline(served: Served, group_id: str, query: TimelineQuery) -> Timelin
 
 
 class Coordinator(TypedDict):
-    """The broker that coordinates a group; null while none does."""
+    """The broker that coordinates a group; null if none does."""
 
     node_id: int | None
 
 
 @operation("GET", f"{GROUP}/coordinator")
 def get_coordinator(served: Served, group_id: str) -> Coordinator:
-    """Who coordinates a group, or would if it were there."""
+    """Get the broker that coordinates a group, whether or not the group exists."""
     broker = served.cluster.cluster.coordinator_of(group_id)
     return {"node_id": None if broker is None else broker.node_id}
 
 
 @operation("GET", f"{GROUP}/explain")
 def explain_group(served: Served, group_id: str) -> Explanation:
-    """In words: the state of a group and why, who is waited for, and until when; also of one that is not there."""
+    """Explain the state of a group, its cause, the members it waits for, and until when; also if it does not exist."""
     return {"text": served.cluster.explain(group_id)}
 
 
-# By hand
+# Manual control
 
 
 def _by_hand(name: str, *, needs_group: bool = True) -> None:
-    """Make a method of `FakeCluster` that does something to a group an operation."""
+    """Register a method of `FakeCluster` that changes a group as an operation."""
     method = getattr(FakeCluster, name)
 
     def run(served: Served, group_id: str, body: Arguments) -> GroupRow:
@@ -188,7 +188,7 @@ def _by_hand(name: str, *, needs_group: bool = True) -> None:
 
 for _name in ("choose_leader", "delay_sync", "evict", "expire", "fence", "force_rebalance", "release_sync"):
     _by_hand(_name)
-for _name in ("hold", "release"):  # It need not be there yet.
+for _name in ("hold", "release"):  # The group need not exist yet.
     _by_hand(_name, needs_group=False)
 
 
@@ -196,21 +196,21 @@ for _name in ("hold", "release"):  # It need not be there yet.
 
 
 class SeedMany(Arguments):
-    """Groups to be."""
+    """Groups to create."""
 
     groups: list[json_type(GroupSeed)]  # type: ignore[valid-type]  # It is made of GroupSeed.
 
 
 @operation("POST", f"{GROUP}/seed", status=201, body=arguments_of(FakeCluster.seed_group, "group_id"))
 def seed_group(served: Served, group_id: str, body: Arguments) -> GroupRow:
-    """Put a group there, as if clients had brought it to where it is."""
+    """Create a group, as if clients had created it."""
     served.cluster.seed_group(group_id, **body.given())
     return row_of(served, group_id)
 
 
 @operation("POST", f"{CLUSTER}/groups/seed", status=201, body=SeedMany)
 def seed_groups(served: Served, body: Arguments) -> GroupList:
-    """Put many groups there at once; if one of them cannot be, none is."""
+    """Create many groups at once, or none if one of them cannot be created."""
     seeds = body.given()["groups"]
     served.cluster.seed_groups(seeds)
     return {"total": len(seeds), "groups": [row_of(served, seed.group_id) for seed in seeds[:100]]}

@@ -1,4 +1,4 @@
-"""Requests over HTTP: those that the journal has, and waiting for what must come."""
+"""Operations on the journal, and waits for conditions."""
 
 import re
 from itertools import chain, count, islice
@@ -24,7 +24,7 @@ _LINES_AT_ONCE = 50
 
 
 class RequestRow(TypedDict):
-    """One request with its response, as far as it has one; both as the journal keeps them."""
+    """One request with its response, if any, as kept in the journal."""
 
     seq: int
     api: str
@@ -42,16 +42,16 @@ class RequestRow(TypedDict):
 
 
 class RequestList(TypedDict):
-    """Some requests, oldest first; `last` is the number of the newest that has come, whether it is here or not."""
+    """Some requests, oldest first; `last` is the number of the latest request, whether or not it is included."""
 
     requests: list[RequestRow]
     last: int
 
 
 class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which requests: those that are all of this, the last ones of them.
+    """Filters, all of which must match; the last matching requests are returned.
 
-    `after` makes it the first ones after a number; `seqs`, numbers with commas, those and no others.
+    With `after`, the first ones after that number; with `seqs`, comma-separated numbers, only those.
     """
 
     api: str | None = None
@@ -69,7 +69,7 @@ class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 @operation("GET", f"{CLUSTER}/journal")
 def list_requests(served: Served, query: JournalQuery) -> RequestList:
-    """Requests that the journal has, with their responses."""
+    """List requests in the journal, with their responses."""
     check_range("limit", query.limit, 0, MAX_LISTED)
     core = served.cluster.cluster
     journal = core.journal
@@ -90,10 +90,10 @@ def list_requests(served: Served, query: JournalQuery) -> RequestList:
 
 
 def _numbers(seqs: str) -> list[int]:
-    """Numbers with commas, in their order and each once.
+    """Parse comma-separated numbers, and return them sorted and without duplicates.
 
     Raises:
-        Problem: It is something else, or they are too many.
+        Problem: They are malformed, or too many.
     """
     parts = seqs.split(",")
     if len(parts) > MAX_LISTED or not all(re.fullmatch("[0-9]{1,18}", part) for part in parts):
@@ -103,7 +103,7 @@ def _numbers(seqs: str) -> list[int]:
 
 
 def request_row(number: int, call: Call) -> RequestRow:
-    """A request under its number."""
+    """Return the row of a request."""
     return {
         "seq": number,
         "api": call.api.name,
@@ -123,14 +123,14 @@ def request_row(number: int, call: Call) -> RequestRow:
 
 @operation("GET", f"{CLUSTER}/journal.jsonl")
 async def export_journal(served: Served) -> Text:
-    """The journal as a file that `fakebroker.read_journal` reads: a JSON object a line."""
+    """Export the journal as JSON lines, for `fakebroker.read_journal`."""
     view = await served.look(served.cluster.journal_view)
     view.check_kept()
     lines: list[str] = []
     for line in journal_lines(view):
         lines.append(line)
         if len(lines) % _LINES_AT_ONCE == 0:
-            await trio.lowlevel.checkpoint()  # The brokers have a turn.
+            await trio.lowlevel.checkpoint()  # lets the brokers run
     return Text("".join(lines), "application/x-ndjson")
 
 
@@ -138,7 +138,7 @@ async def export_journal(served: Served) -> Text:
 
 
 class Committed(TypedDict):
-    """What is committed."""
+    """A committed offset."""
 
     offset: int
     metadata: str
@@ -169,7 +169,7 @@ async def wait_for_state(served: Served, body: Arguments) -> GroupDetail:
 
 @operation("POST", f"{CLUSTER}/wait/generation", body=arguments_of(FakeCluster.wait_for_generation))
 async def wait_for_generation(served: Served, body: Arguments) -> GroupDetail:
-    """Wait until a group's generation is above a number."""
+    """Wait until a group's generation exceeds a number."""
     given = _checked(body)
     with served.waiting():
         view = await served.cluster.wait_for_generation_async(**given)
@@ -192,7 +192,7 @@ async def wait_for_commit(served: Served, body: Arguments) -> Committed:
 
 @operation("POST", f"{CLUSTER}/wait/request", body=arguments_of(FakeCluster.wait_for_request))
 async def wait_for_request(served: Served, body: Arguments) -> Requests:
-    """Wait until requests have come; of many, the last ones are given."""
+    """Wait until requests have come; if there are many, the last ones are returned."""
     given = _checked(body)
     with served.waiting():
         calls = await served.cluster.wait_for_request_async(**given)

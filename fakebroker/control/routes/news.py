@@ -1,4 +1,4 @@
-"""What is new in a cluster since somebody looked: what streams of events are made of."""
+"""Changes of a cluster since an earlier request: the source of event streams."""
 
 from collections.abc import Sequence
 from typing import TypedDict
@@ -15,7 +15,7 @@ MAX_ROWS = 500
 
 
 class Wanted(Arguments):
-    """What is wanted; `timelines` are groups. `after` is the `seen` of an earlier answer: without it nothing is new."""
+    """The changes to return; `timelines` are groups. `after` is `seen` of an earlier response; omit it at first."""
 
     after: str = ""
     overview: bool = False
@@ -25,7 +25,7 @@ class Wanted(Arguments):
 
 
 class RequestNews(TypedDict):
-    """The last of the requests that have come; `seen` is how many have, `sampled` whether these are not all."""
+    """The latest of the new requests; `seen` is the number of new ones, `sampled` whether some are omitted."""
 
     sampled: bool
     seen: int
@@ -33,21 +33,21 @@ class RequestNews(TypedDict):
 
 
 class GroupNews(TypedDict):
-    """The groups to which something happened; `more` is how many there are beside these, of which it is longer ago."""
+    """The groups that changed most recently; `more` is the number of changed groups omitted."""
 
     groups: list[GroupRow]
     more: int
 
 
 class TimelineNews(TypedDict):
-    """What happened to one group."""
+    """New moments of one group."""
 
     group_id: str
     moments: list[Moment]
 
 
 class News(TypedDict):
-    """What is new; null is what was not asked for, or where nothing is."""
+    """Changes; parts that were not requested or have no changes are null."""
 
     seen: str
     overview: Overview | None
@@ -58,7 +58,7 @@ class News(TypedDict):
 
 @operation("POST", f"{CLUSTER}/news", body=Wanted, changes_nothing=True)
 def ask_for_news(served: Served, body: Wanted) -> News:
-    """What is new since somebody looked last; streams are made of it."""
+    """Get the changes since an earlier request, as used by streams."""
     journal, meter = served.cluster.cluster.journal, served.meter
     requests_before, changes_before = _read(body.after, journal.added, meter.changes)
     changed = meter.changed_since(changes_before)
@@ -77,11 +77,11 @@ def ask_for_news(served: Served, body: Wanted) -> News:
 
 
 def _read(after: str, *now: int) -> tuple[int, ...]:
-    """The counts that somebody has seen; those of now for a newcomer."""
+    """Parse a version; without a valid one, return the current one."""
     seen = after.split(".")
     if len(seen) != len(now) or not all(each.isdecimal() for each in seen):
         return now
-    # After a reset there are fewer.
+    # After a reset the counts are smaller.
     return tuple(int(each) if int(each) <= there else 0 for each, there in zip(seen, now, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the table of operations. Knows no cluster."""
+"""Generates the OpenAPI document from the table of operations."""
 
 import inspect
 from functools import cache
@@ -20,7 +20,7 @@ _REF = "#/components/schemas/{name}"
 
 @cache
 def document() -> str:
-    """The document as JSON."""
+    """Return the document as JSON."""
     kinds: list[Any] = [ProblemDetails]
     for operation in OPERATIONS:
         kinds += [kind for kind in (operation.body, operation.query) if kind is not None]
@@ -46,7 +46,7 @@ def document() -> str:
 
 
 def _in_front(schemas: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the process that speaks HTTP answers by itself."""
+    """Return the paths that the gateway process handles itself."""
     health = {"type": "object", "required": ["status"], "properties": {"status": {"const": "ok"}}}
     texts = {name: {"name": name, "in": "query", "schema": {"type": "string"}} for name in ("kinds", "group")}
     texts["kinds"]["description"] = "Some of overview, requests and groups, with commas; all if not given."
@@ -102,7 +102,7 @@ def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _name(name: str, kind: type | None) -> dict[str, Any]:
-    """What a name in a path may be."""
+    """Return the schema of a path parameter."""
     if name == GROUP_ID:
         return {"schema": {"type": "string"}, "description": _SPELLING}
     return {"schema": {"type": "integer"} if kind is int else {"type": "string", "minLength": 1}}
@@ -121,7 +121,7 @@ def _query_parameters(
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of what is given: in a query, null is what is not there."""
+    """Return the schema of a query parameter, in which null is the same as omission."""
     options = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     kept = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
     if "enum" in kept:

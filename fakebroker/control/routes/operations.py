@@ -1,7 +1,7 @@
-"""What can be asked over HTTP: a table of operations, each a function with its address, its arguments and its result.
+"""The table of HTTP operations: each is a function with its path, arguments and result.
 
-Where an operation is a method of `FakeCluster`, its arguments are made of the method's signature. Knows no requests and
-no clusters: `dispatch` calls the functions, `openapi` tells of them.
+If an operation is a method of `FakeCluster`, its arguments are derived from the method's signature. Does not depend on
+requests or clusters: `dispatch` calls the functions, `openapi` documents them.
 """
 
 import inspect
@@ -22,14 +22,15 @@ class Operation:
     """One operation.
 
     Attributes:
-        path: Its address, with the names of its parts in braces.
-        run: Does it. A plain function runs in the thread of the cluster that it is about, an async one in trio's tasks.
-        status: The HTTP status when it is done.
-        path_types: The types of the parts of the path, but for the cluster's name.
-        query: The arguments behind the question mark, if it takes some.
-        body: What the request's JSON has to be, if it takes some.
-        result: What it gives.
-        changes_nothing: Whether a cluster is only looked at.
+        method: The HTTP method.
+        path: Its path, with parameters in braces.
+        run: The function. A plain one runs in the thread of its cluster, an async one as a trio task.
+        status: The HTTP status of success.
+        path_types: The types of the path parameters, without the cluster's name.
+        query: The type of the query, if it takes one.
+        body: The type of the body's JSON, if it takes one.
+        result: The type of the result.
+        changes_nothing: Whether it is read-only.
     """
 
     method: Method
@@ -44,22 +45,22 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """A name for it that no other operation has."""
+        """Its unique name."""
         return self.run.__name__
 
     @property
     def summary(self) -> str:
-        """What it does, in a sentence."""
+        """Its description in one sentence."""
         return (inspect.getdoc(self.run) or "").partition("\n")[0]
 
     @cached_property
     def names(self) -> list[str]:
-        """The names in its address."""
+        """The names of its path parameters."""
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
     @cached_property
     def is_about_one(self) -> bool:
-        """Whether it is about one cluster, and not about which there are."""
+        """Whether it operates on one cluster, rather than on the set of clusters."""
         return "{cluster}" in self.path and "cluster" not in self.path_types
 
     @cached_property
@@ -69,14 +70,14 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A result that is no JSON."""
+    """A result that is not JSON."""
 
     text: str
     media_type: str
 
 
 OPERATIONS: list[Operation] = []
-"""All of them; the modules of the resources fill it."""
+"""All operations, registered by the modules imported in `resources`."""
 
 V1 = "/v1"
 CLUSTER = f"{V1}/clusters/{{cluster}}"
@@ -87,14 +88,14 @@ F = typing.TypeVar("F", bound=Callable[..., Any])
 def operation(
     method: Method, path: str, status: int = 200, body: Any = None, *, changes_nothing: bool = False
 ) -> Callable[[F], F]:
-    """Makes a function an operation. Its parameters are parts of the path, or `query` or `body`.
+    """Register a function as an operation. Its parameters are path parameters, `query` and `body`.
 
     Args:
-        method: The method.
-        path: The address.
-        status: The status when it is done.
-        body: What `body` has to be, if there is one.
-        changes_nothing: Whether a cluster is only looked at, though it is no GET.
+        method: The HTTP method.
+        path: The path.
+        status: The status of success.
+        body: The type of `body`, if there is one.
+        changes_nothing: Whether it is read-only although its method is not GET.
     """
 
     def note(run: F) -> F:
@@ -112,13 +113,13 @@ class Arguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The arguments of one operation."""
 
     def given(self) -> dict[str, Any]:
-        """Those that were given."""
+        """Return the arguments that were given."""
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         return {name: plain(value) for name, value in values.items() if value is not msgspec.UNSET}
 
 
 def plain(value: Any) -> Any:
-    """What was read, with the arguments of dataclasses made what they stand for."""
+    """Replace the arguments of dataclasses in a value by instances of those."""
     if isinstance(value, _Built):
         return value.built()
     return [plain(each) for each in value] if isinstance(value, list) else value
@@ -136,7 +137,7 @@ _built_structs: dict[type, type[_Built]] = {}
 
 
 def arguments_of(method: Callable[..., Any], *without: str) -> type[Arguments]:
-    """What a method of `FakeCluster` takes, but for some parameters."""
+    """Return a struct with the parameters of a method of `FakeCluster`, except some."""
     hints = typing.get_type_hints(method)
     found: list[Any] = []
     for parameter in list(inspect.signature(method).parameters.values())[1:]:
@@ -159,16 +160,16 @@ def _camel(name: str) -> str:
 
 
 def json_type(hint: Any) -> Any:
-    """The type that JSON has for a type of Python; where there is a choice, what JSON cannot have is left out."""
+    """Return the JSON type for a Python type; alternatives of a union that JSON cannot represent are omitted."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         options = [json_type(each) for each in typing.get_args(hint) if _is_in_json(each)]
         kinds = list(dict.fromkeys(options))
-        return typing.Union[tuple(kinds)]  # noqa: UP007  # The types are known only now.
+        return typing.Union[tuple(kinds)]  # noqa: UP007  # built at run time
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return dict[str, json_type(inner[1])]  # type: ignore[misc]  # a type that is known only now
+        return dict[str, json_type(inner[1])]  # type: ignore[misc]  # built at run time
     if origin is not None and origin is not tuple and isinstance(origin, type) and issubclass(origin, Sequence):
-        return list[json_type(inner[0])]  # type: ignore[misc]  # a type that is known only now
+        return list[json_type(inner[0])]  # type: ignore[misc]  # built at run time
     if hint is object:
         return Any
     return _struct_of(hint) if is_dataclass(hint) else hint
@@ -178,7 +179,7 @@ def _is_in_json(hint: Any) -> bool:
     from enum import Enum
 
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return False  # Their names are text, which is among the choices.
+        return False  # their names are strings, which are among the alternatives
     return not (typing.get_origin(hint) is not None and _is_keyed_by_more_than_text(hint))
 
 

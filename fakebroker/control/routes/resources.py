@@ -1,4 +1,4 @@
-"""All operations: importing this module fills their table."""
+"""All operations: importing this module registers them."""
 
 from fakebroker.control.routes import brokers, clusters_routes, documents, faults, groups, journal, news
 from fakebroker.control.routes.operations import OPERATIONS

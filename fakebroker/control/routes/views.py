@@ -1,4 +1,4 @@
-"""Clusters, brokers and groups as JSON has them: plain values. Looks at the core, in its thread; changes nothing."""
+"""Clusters and brokers as JSON. Read-only; must run in the cluster's thread."""
 
 from collections import Counter
 from typing import TypedDict
@@ -10,7 +10,7 @@ from fakebroker.server.clock import ManualClock, RealClock
 
 
 class BrokerRow(TypedDict):
-    """One broker; `as_version` is the release that it behaves as, `offsets_partitions` are those that it leads."""
+    """One broker; `as_version` is the release that it emulates, `offsets_partitions` are those that it leads."""
 
     node_id: int
     host: str
@@ -32,14 +32,14 @@ class ClockView(TypedDict):
 
 
 class JournalSize(TypedDict):
-    """How many requests the journal has, and how many it has forgotten."""
+    """The number of requests in the journal, and of those it has dropped."""
 
     size: int
     dropped: int
 
 
 class Overview(TypedDict):
-    """A cluster at one moment."""
+    """The state of a cluster."""
 
     name: str
     bootstrap_servers: str
@@ -56,7 +56,7 @@ class Overview(TypedDict):
 
 
 def overview(served: Served) -> Overview:
-    """A cluster now."""
+    """Return the current state of a cluster."""
     core, rates = served.cluster.cluster, served.rates()
     counted = served.census.now()
     return {
@@ -76,14 +76,14 @@ def overview(served: Served) -> Overview:
 
 
 def clock_view(served: Served) -> ClockView:
-    """The brokers' clock now."""
+    """Return the brokers' clock."""
     clock = served.cluster.clock
     kind = "manual" if isinstance(clock, ManualClock) else "real" if isinstance(clock, RealClock) else "scaled"
     return {"now_ms": clock.now_ms(), "kind": kind}
 
 
 def broker_rows(served: Served, rates: Rates) -> list[BrokerRow]:
-    """All brokers now."""
+    """Return all brokers."""
     core = served.cluster.cluster
     connections = Counter(connection.broker.node_id for connection in served.cluster.connections)
     led: dict[int, list[int]] = {node_id: [] for node_id in core.brokers}

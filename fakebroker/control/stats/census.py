@@ -1,4 +1,4 @@
-"""All groups of a cluster by name, and how many there are of which kind; counted anew only when one has changed."""
+"""All groups of a cluster by name, with counts by state and broker; cached until a group changes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from fakebroker.server.fake_cluster import FakeCluster
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The groups at one moment.
+    """The groups at one point in time.
 
     Attributes:
-        groups: By name. An old coordinator that still answers has some as well, which do not count.
-        by_state: How many are in each state, by Kafka's name.
-        members: How many members they have.
-        members_at: How many members each broker's groups have, by node id, those of old coordinators among them.
+        groups: Ordered by name, without those of zombie coordinators.
+        by_state: Number of groups by state, under Kafka's names.
+        members: Number of members in total.
+        members_at: Number of members by node id of the broker, including those at zombie coordinators.
     """
 
     groups: Sequence[Group]
@@ -32,8 +32,8 @@ class Census:
     """Counts groups, in the cluster's thread.
 
     Args:
-        cluster: Whose.
-        meter: Hears of each change of a group.
+        cluster: The cluster.
+        meter: Counts the changes of groups.
     """
 
     def __init__(self, cluster: FakeCluster, meter: Meter) -> None:
@@ -43,18 +43,18 @@ class Census:
         self._when: object = None
 
     def now(self) -> Counted:
-        """The groups as they are."""
+        """Return the current groups."""
         core = self._cluster.cluster
-        # A group that goes or changes is heard of; one that comes need not be, but then there are more of them.
+        # The meter notices removed and changed groups; added ones may go unnoticed, but then the sizes differ.
         sizes = [len(broker.coordinator.groups()) for broker in core.brokers.values()]
-        leaders = self._leaders()  # The groups of a coordinator that becomes a zombie stay as they are.
+        leaders = self._leaders()  # The groups of a coordinator that becomes a zombie do not change.
         when = core.history, self._meter.changes, leaders, sizes
         if self._counted is None or not self._meter.hears or when != self._when:
             self._counted, self._when = self._count(leaders), when
         return self._counted
 
     def _leaders(self) -> list[int]:
-        """The leader of each partition of __consumer_offsets, as a node id."""
+        """Return the leader of each partition of __consumer_offsets, as a node id."""
         topic = self._cluster.cluster.topics.get(OFFSETS_TOPIC)
         return [partition.leader_id for partition in topic.partitions] if topic else []
 

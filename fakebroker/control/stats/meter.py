@@ -1,7 +1,7 @@
-"""Counts what a cluster is asked and answers, out of its journal and history: how often, with which errors, how long.
+"""Counts requests, errors and latencies of a cluster, from its journal and history. Does not depend on HTTP.
 
-The cluster's own thread looks each time that a few thousand requests have come, and whoever wants to know; the way of a
-request has no counting in it. Knows no HTTP.
+The cluster's thread counts after every few thousand requests, and when the numbers are read; request handling itself
+does no counting.
 """
 
 from bisect import bisect_left
@@ -19,7 +19,7 @@ from fakebroker.server.connection import Connection
 from fakebroker.server.fake_cluster import FakeCluster
 
 BOUNDS_MS = (0.0, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4, 3e5)
-"""Where the buckets of durations end; the first one is of what was answered at once, and one more has all the rest."""
+"""Upper bounds of the buckets of durations; the first one is for immediate responses, and one more for all the rest."""
 
 _MOST_AT_ONCE = 2_000
 _LOOKED_AT = 1_000
@@ -29,7 +29,7 @@ _COMPLETING = GroupState.COMPLETING_REBALANCE.value
 
 
 class Histogram:
-    """How many durations fell into each bucket, and their sum."""
+    """Number of durations in each bucket, and their sum."""
 
     __slots__ = ("buckets", "sum_ms")
 
@@ -38,7 +38,7 @@ class Histogram:
         self.sum_ms = 0.0
 
     def copy(self) -> "Histogram":
-        """The same counts, which nobody goes on with."""
+        """Return an independent copy."""
         twin = Histogram()
         twin.buckets, twin.sum_ms = self.buckets.copy(), self.sum_ms
         return twin
@@ -53,7 +53,7 @@ class Histogram:
 
 
 def quantile(buckets: Sequence[int], share: float) -> float | None:
-    """The duration in milliseconds that this share of all does not exceed, as far as buckets can tell."""
+    """Return the estimated quantile of durations in buckets, in milliseconds; None if there are none."""
     wanted, seen = sum(buckets) * share, 0
     if not wanted:
         return None
@@ -68,12 +68,12 @@ def quantile(buckets: Sequence[int], share: float) -> float | None:
 
 @dataclass(slots=True)
 class Totals:
-    """What has been counted since the start.
+    """Counts since the start.
 
     Attributes:
-        requests: By API and node id.
-        errors: Responses by API, node id and the name of an error that they tell.
-        latencies: Durations by API, in the brokers' time.
+        requests: Requests by API and node id.
+        errors: Responses by API, node id and name of the error.
+        latencies: Durations by API, by the brokers' time.
     """
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -81,21 +81,21 @@ class Totals:
     latencies: dict[str, Histogram] = field(default_factory=dict)
 
     def copy(self) -> "Totals":
-        """The same counts, which nobody goes on with."""
+        """Return an independent copy."""
         latencies = {api: histogram.copy() for api, histogram in self.latencies.items()}
         return Totals(Counter(self.requests), Counter(self.errors), latencies)
 
 
 class Meter:
-    """The counts of one cluster. All but `__init__` belongs into the cluster's thread.
+    """The counts of one cluster. All methods but `__init__` must run in the cluster's thread.
 
     Attributes:
-        totals: Of requests.
-        missed: Requests that the journal forgot before they could be counted.
-        rebalances: How many began.
-        rebalance_durations: From the begin of a rebalance to a group that is Stable or Empty.
-        rebalances_of: By group, of those that are there.
-        changes: How many moments groups had.
+        totals: Counts of requests.
+        missed: Requests dropped by the journal before they could be counted.
+        rebalances: Number of rebalances that began.
+        rebalance_durations: From the beginning of a rebalance until the group is Stable or Empty.
+        rebalances_of: Number of rebalances by group, for existing groups.
+        changes: Number of moments of all groups.
     """
 
     def __init__(self, cluster: FakeCluster) -> None:
@@ -115,7 +115,7 @@ class Meter:
         self._moments: deque[tuple[str, Moment]] = deque(maxlen=_MOMENTS_KEPT)
 
     def look(self) -> bool:
-        """Called each time that something has happened; tells whether it is never to be called again."""
+        """Called after each change of the cluster; returns whether to stop calling it."""
         if self._has_ended:
             return True
         journal = self._cluster.cluster.journal
@@ -125,19 +125,19 @@ class Meter:
 
     @property
     def hears(self) -> bool:
-        """Whether it hears now of what groups do."""
+        """Whether changes of groups are received."""
         return self._history is self._cluster.cluster.history and not self._has_ended
 
     def end(self) -> None:
-        """Listen no more: whoever runs the cluster keeps it without this."""
+        """Unsubscribe from the cluster, which may continue without control."""
         self._has_ended = True
         if self._history is not None:
             self._history.listeners.remove(self._note)
 
     def catch_up(self) -> None:
-        """Count what has come since the last time."""
+        """Count the requests since the last call."""
         core = self._cluster.cluster
-        if core.journal is not self._journal:  # It starts over.
+        if core.journal is not self._journal:  # after a reset
             self._count_new()
             self._journal, self._seen = core.journal, 0
         if core.history is not self._history:
@@ -148,7 +148,7 @@ class Meter:
             self._owed = [call for call in self._owed if not self._is_over(call)]
 
     def _count_new(self) -> None:
-        """Count what has come to the journal that is looked at; what it has forgotten already is missed."""
+        """Count new requests in the journal; those that it has already dropped are missed."""
         journal = self._journal
         if journal is None:
             return
@@ -160,8 +160,8 @@ class Meter:
             self._count(journal, kept)
 
     def _count(self, journal: Journal, kept: int) -> None:
-        """Count the newest so many calls."""
-        # Heartbeats come by the hundred thousand: nothing is done for each of them that C does not do.
+        """Count the newest `kept` calls."""
+        # Heartbeats come by the hundred thousand, so they are counted by built-in functions only.
         newest = islice(reversed(journal), kept)
         alive = Counter([call.peer for call in newest if call.response is ALIVE and not call.answered_after])
         for peer, count in alive.items():
@@ -178,7 +178,7 @@ class Meter:
                 self._owed.append(call)
 
     def _is_over(self, call: Call) -> bool:
-        """Whether no answer is to be expected any more; if there is one, it is counted."""
+        """Return whether no response is pending any more; count the response if there is one."""
         if call.latency_ms is None:
             return isinstance(call.peer, Connection) and call.peer.is_closed
         self._latency(call.api.name).add(call.latency_ms)
@@ -199,7 +199,7 @@ class Meter:
         self.changes += len(moments)
 
     def changed_since(self, changes: int) -> dict[str, list[Moment]]:
-        """The moments of groups since there were so many changes, as far as they are remembered."""
+        """Return the moments of groups after the first `changes` ones, as far as they are kept."""
         found: dict[str, list[Moment]] = {}
         for group_id, moment in list(islice(reversed(self._moments), self.changes - changes))[::-1]:
             found.setdefault(group_id, []).append(moment)
@@ -220,7 +220,7 @@ class Meter:
     # Groups
 
     def busiest(self) -> Counter[str]:
-        """How often groups are named among the last requests: enough to tell which are busy."""
+        """Return how often groups are named in the latest requests, an estimate of their load."""
         found: Counter[str] = Counter()
         for call in self._cluster.cluster.journal.newest(_LOOKED_AT):
             found.update(call.group_ids)

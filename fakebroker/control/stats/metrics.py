@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format (exposition format 0.0.4). Reads the meters; counts nothing itself."""
+"""Metrics in Prometheus' text format (exposition format 0.0.4), from the meters."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
 
 Sample = tuple[str, Mapping[str, object], float]
-"""What stands behind the metric's name, such as "_bucket"; the labels; the value."""
+"""The suffix of the metric's name, such as "_bucket"; the labels; the value."""
 
 METRICS = {
     "fakebroker_requests_total": ("counter", "Requests that came, by API and broker."),
@@ -33,7 +33,7 @@ METRICS = {
 
 
 async def exposition(clusters: Clusters) -> str:
-    """The metrics of all clusters."""
+    """Return the metrics of all clusters."""
     found = [(served.name, await served.look(lambda served=served: _samples(served))) for served in clusters]  # type: ignore[misc]
     lines: list[str] = []
     for name, (kind, about) in METRICS.items():
@@ -47,7 +47,7 @@ async def exposition(clusters: Clusters) -> str:
 
 
 def _samples(served: Served) -> dict[str, list[Sample]]:
-    """All samples of one cluster by the metric's name; in its thread."""
+    """Return all samples of one cluster by metric. Must run in its thread."""
     meter, core = served.meter, served.cluster.cluster
     meter.catch_up()
     groups = served.census.now()

@@ -1,4 +1,4 @@
-"""What a meter has counted, as rates of the last seconds. Knows numbers; no cluster."""
+"""Request rates over the last seconds, from the counts of a meter."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _KEPT = 3
 
 
 class ApiRate(TypedDict):
-    """One API; durations are None where nothing was answered."""
+    """Rates of one API; durations are None if there were no responses."""
 
     api: str
     requests_per_s: float
@@ -20,14 +20,14 @@ class ApiRate(TypedDict):
 
 
 class BrokerRate(TypedDict):
-    """One broker."""
+    """Rates of one broker."""
 
     node_id: int
     requests_per_s: float
 
 
 class Rates(TypedDict):
-    """What is asked now; APIs by name."""
+    """Current request rates; APIs by name."""
 
     requests_per_s: float
     by_api: list[ApiRate]
@@ -35,17 +35,17 @@ class Rates(TypedDict):
 
 
 class Recent:
-    """The counts of some seconds ago, to be compared with those of now."""
+    """The counts of the last seconds, to compute rates."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, Totals]] = deque(maxlen=_KEPT)
 
     def keep(self, now_s: float, totals: Totals) -> None:
-        """Remember the counts of now; to be called about once a second."""
+        """Record the current counts; to be called about once a second."""
         self._samples.append((now_s, totals.copy()))
 
     def rates(self, now_s: float, totals: Totals, node_ids: Sequence[int]) -> Rates:
-        """How often, since the oldest counts that are remembered."""
+        """Return the rates since the oldest recorded counts."""
         since_s, before = self._samples[0] if self._samples else (now_s, totals)
         seconds = max(now_s - since_s, 1e-3)
         requests, errors = totals.requests - before.requests, totals.errors - before.errors

@@ -1,6 +1,6 @@
-"""What `fakebroker top` shows, asked of the control API: a look at a cluster now, and what has happened lately.
+"""The data of `fakebroker top`, from the control API: the current state of a cluster, and recent events.
 
-The API tells how things are; what happened between two looks is found by comparing them. Knows no terminal.
+The API returns states; events are derived from the differences between them. Does not depend on a terminal.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ MAX_EVENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that has happened.
+    """A change of a group, of a broker or of the faults.
 
     Attributes:
-        at_ms: When, by the brokers' clock.
-        about: A group's id, or what else it befell.
-        what: In words.
+        at_ms: Time by the brokers' clock, in milliseconds since the Unix epoch.
+        about: A group's id, or another subject.
+        what: Description.
     """
 
     at_ms: float
@@ -32,13 +32,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A cluster as it was at one moment.
+    """A cluster at one point in time.
 
     Attributes:
         overview: The cluster.
-        unstable: The groups that are in a rebalance, and those that rebalanced most; a first one alone is none.
-        busy: The groups with most to do.
-        events: The newest first.
+        unstable: Groups in a rebalance, and those with most rebalances; a single rebalance is not counted.
+        busy: The groups with the highest load.
+        events: Events, newest first.
     """
 
     overview: "Overview"
@@ -48,7 +48,7 @@ class Look:
 
 
 class Source(Protocol):
-    """What is needed of `fakebroker.control.Client`."""
+    """The methods used of `fakebroker.control.Client`."""
 
     def overview(self) -> dict[str, Any]: ...
 
@@ -56,10 +56,10 @@ class Source(Protocol):
 
 
 class Observer:
-    """Looks at one cluster again and again.
+    """Observes one cluster repeatedly.
 
     Args:
-        source: Tells of it: a control client.
+        source: A control client.
     """
 
     def __init__(self, source: Source) -> None:
@@ -69,7 +69,7 @@ class Observer:
         self._events: dict[tuple[str, float], Event] = {}
 
     def look(self) -> Look:
-        """The cluster now."""
+        """Fetch the current state."""
         overview = cast("Overview", self._source.overview())
         unstable, busy = self._groups("unstable"), self._groups("busy")
         self._compare(overview)
@@ -82,7 +82,7 @@ class Observer:
         return cast("list[GroupRow]", self._source.group_rows(sort=order, limit=MAX_GROUPS))
 
     def _compare(self, overview: "Overview") -> None:
-        """Note what happened to brokers and faults since the last look; at the first, what is not as usual."""
+        """Record changes of brokers and faults since the last look; at the first one, unusual states."""
         now_ms = overview["clock"]["now_ms"]
         up = {broker["node_id"]: broker["up"] for broker in overview["brokers"]}
         before = self._up or dict.fromkeys(up, True)
@@ -97,7 +97,7 @@ class Observer:
         self._up, self._faults = up, overview["faults"]
 
     def _note(self, event: Event) -> None:
-        # What befell one thing at one moment is one event, though the words for it may change while a rebalance waits.
+        # One event per subject and time, even if its description changes while a rebalance waits.
         self._events[event.about, event.at_ms] = event
 
     def _forget(self) -> None:

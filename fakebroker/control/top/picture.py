@@ -1,4 +1,4 @@
-"""What `fakebroker top` shows, drawn: one look at a cluster as lines of a terminal. Knows neither terminal nor HTTP."""
+"""Renders a cluster's state for `fakebroker top` as lines of text. Does not depend on a terminal or HTTP."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Choice = Literal["unstable and busiest", "unstable", "busiest"]
 CHOICES: tuple[Choice, ...] = ("unstable and busiest", "unstable", "busiest")
-"""Which groups can be shown."""
+"""The choices of groups to show."""
 
 _WIDE = 100
 _SNAPSHOT_ROWS = 20
@@ -28,12 +28,12 @@ _GOOD, _BAD, _QUIET, _HEAD = "green", "bold red", "bright_black", "reverse"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a picture is to fit in, and what is to be in it.
+    """The size and contents of a picture.
 
     Attributes:
         width: Columns.
-        height: Lines; None is as many as it takes.
-        choice: Which groups.
+        height: Lines; None for as many as needed.
+        choice: The groups to show.
         footer: The last line, if there is a height.
     """
 
@@ -45,7 +45,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A table of which as many rows are shown as there is room for; one that has none says `nothing`."""
+    """A table cut to the available lines; if it has no rows, it shows `nothing`."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Text]]
@@ -53,7 +53,7 @@ class _Section:
 
 
 def picture(look: Look, frame: Frame) -> Lines:
-    """A look, as lines that fit in a frame."""
+    """Return the lines of a state that fit in a frame."""
     sections = _sections(look, frame)
     wanted = [max(len(section.rows), 1) for section in sections]
     head: list[RenderableType] = [_title(look.overview), _summary(look.overview)]
@@ -77,7 +77,7 @@ def _sections(look: Look, frame: Frame) -> list[_Section]:
 
 
 def _shared_out(room: int, wanted: Sequence[int]) -> list[int]:
-    """How many rows each section gets: by turns one more, until each has what it wants or no room is left."""
+    """Distribute lines to sections evenly, until each has what it needs or none is left."""
     given = [0] * len(wanted)
     while room > 0 and given != list(wanted):
         for index, want in enumerate(wanted):
@@ -96,7 +96,7 @@ def _table(section: _Section, count: int) -> Table:
     return table
 
 
-# What stands in it
+# Sections
 
 
 def _title(overview: "Overview") -> Table:
@@ -116,7 +116,7 @@ def _title(overview: "Overview") -> Table:
 
 
 def _summary(overview: "Overview") -> Text:
-    """How many groups there are, and in which states; those in a rebalance come first."""
+    """Return the number of groups in total and by state, rebalancing ones first."""
     by_state = overview["groups_by_state"]
     line = Text(_count(sum(by_state.values()), "group"), no_wrap=True, overflow="ellipsis")
     for state, count in sorted(by_state.items(), key=lambda item: (not item[0].endswith("Rebalance"), item[0])):
@@ -173,7 +173,7 @@ def _apis(apis: "Sequence[ApiRate]") -> _Section:
 
 
 def _groups(title: str, groups: "Sequence[GroupRow]", is_wide: bool) -> _Section:
-    # As wide for each table of groups, so that they stand under each other.
+    # Equal widths align the tables of groups.
     state = Column("STATE", no_wrap=True, width=19 if is_wide else 10)
     columns = [_column(title, ratio=1), state, Column("GEN", justify="right", width=5), _number("MEMBERS")]
     if is_wide:
@@ -186,7 +186,7 @@ def _group(group: "GroupRow", is_wide: bool) -> list[Text]:
     state = group["state"]
     cells = [
         _text(group["group_id"]),
-        # A narrow terminal has better use for the room: there is no other Preparing, nor Completing.
+        # Saves space in narrow terminals; the short names are unambiguous.
         _text(state if is_wide else state.removesuffix("Rebalance"), _STYLES.get(state, "")),
         _text(str(group["generation_id"])),
         _text(f"{group['members']:,}"),
@@ -206,7 +206,7 @@ def _events(events: Sequence[Event]) -> _Section:
     return _Section(columns, rows, "nothing yet")
 
 
-# Words and numbers
+# Formatting
 
 
 def _column(title: str, ratio: int | None = None) -> Column:
@@ -222,7 +222,7 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def _plain(text: str) -> str:
-    """The text without what a terminal would obey: clients choose names freely."""
+    """Replace nonprintable characters, which could control the terminal: clients choose names freely."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
@@ -233,7 +233,7 @@ def _count(number: int, what: str) -> str:
 def _time(at_ms: float) -> str:
     try:
         return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S}"
-    except (OverflowError, ValueError, OSError):  # No date is that far away.
+    except (OverflowError, ValueError, OSError):  # The date is out of range.
         return "--:--:--"
 
 

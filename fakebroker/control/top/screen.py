@@ -1,4 +1,4 @@
-"""`fakebroker top`: a cluster in a terminal, live; where there is no terminal, once. Knows the screen and the keys."""
+"""`fakebroker top`: screen and keys of the live view; prints one snapshot if there is no terminal."""
 
 import contextlib
 import os
@@ -22,18 +22,18 @@ _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 
 
 def watch(control: str, cluster: str, token: str | None = None, *, every_s: float = 1.0, once: bool = False) -> None:
-    """Show a cluster until somebody has seen enough.
+    """Show a cluster until the user quits.
 
     Args:
         control: The URL of the control API.
         cluster: The cluster's name.
-        token: What the API wants to be shown.
-        every_s: How often to look, in seconds.
-        once: Whether one look is enough; without a terminal, it always is.
+        token: Bearer token of the API.
+        every_s: The refresh interval, in seconds.
+        once: Print one snapshot and return; the default without a terminal.
 
     Raises:
-        ConfigError: The URL is none, or `every_s` is too short or too long.
-        FakebrokerError: There is no such API or cluster (any more); the terminal is then as it was before.
+        ConfigError: The URL is invalid, or `every_s` is out of range.
+        FakebrokerError: The API or the cluster does not exist (any more); the terminal is restored.
     """
     if not _SHORTEST_S <= every_s <= _LONGEST_S:
         raise ConfigError(f"every={every_s:g}: expected {_SHORTEST_S:g} to {_LONGEST_S:g} seconds")
@@ -47,8 +47,8 @@ def watch(control: str, cluster: str, token: str | None = None, *, every_s: floa
 
 
 def _live(observer: Observer, every_s: float, console: Console) -> None:
-    """Look, draw and do what keys say, until one says to end."""
-    look = observer.look()  # Before the screen is taken: without a server nothing flickers.
+    """Refresh and handle keys until the user quits."""
+    look = observer.look()  # before switching screens, so that errors do not flicker
     choice, is_paused, next_s = 0, False, time.monotonic() + every_s
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -72,9 +72,9 @@ def _footer(every_s: float, choice: str, is_paused: bool) -> str:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[None]:
-    """Have keys at once and without an echo; whatever ends this, the terminal is then as it was before."""
+    """Read keys unbuffered and without echo; restores the terminal on exit."""
     before = termios.tcgetattr(sys.stdin)
-    # By itself it would end the process where it stands.
+    # The default action would end the process without restoring the terminal.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     tty.setcbreak(sys.stdin)
     try:
@@ -84,6 +84,6 @@ def _keys() -> Iterator[None]:
 
 
 def _key(timeout_s: float) -> str | None:
-    """The next key; None if none came in time, "" if none will ever come."""
+    """Return the next key; None after the timeout, "" at the end of the input."""
     ready, _, _ = select.select([sys.stdin], [], [], max(timeout_s, 0.0))
     return os.read(sys.stdin.fileno(), 1).decode("latin-1") if ready else None
