@@ -1,6 +1,6 @@
 """Kafka's error codes, and the exceptions of this project.
 
-The numbers and names are Kafka's (`org.apache.kafka.common.protocol.Errors`). Knows nothing else of the project.
+Numbers and names are Kafka's (`org.apache.kafka.common.protocol.Errors`). Does not depend on other modules.
 """
 
 from enum import IntEnum
@@ -189,11 +189,11 @@ _RETRIABLE = frozenset(
 
 
 class FakebrokerError(Exception):
-    """Base of every exception that this project raises on purpose."""
+    """Base class of all exceptions that this project raises on purpose."""
 
 
 class ProtocolError(FakebrokerError):
-    """Bytes that are not the message they should be, or a message that its version cannot carry."""
+    """Malformed bytes, or a message that its version cannot represent."""
 
 
 class ConfigError(FakebrokerError):
@@ -201,8 +201,8 @@ class ConfigError(FakebrokerError):
 
 
 class ListenError(FakebrokerError):
-    """A broker cannot listen where it should."""
+    """A broker cannot listen at its address."""
 
 
 class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # A TimeoutError by its name too.
-    """What was waited for has not come in time; the message shows what there was instead."""
+    """The condition was not met before the timeout; the message shows the state instead."""

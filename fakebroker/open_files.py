@@ -1,4 +1,4 @@
-"""The limit of open files: each connection is one. Knows what the system allows, not who connects."""
+"""The limit on open files of the process (RLIMIT_NOFILE), which also limits its connections."""
 
 from contextlib import suppress
 
@@ -6,20 +6,20 @@ from fakebroker.errors import FakebrokerError
 
 try:
     import resource
-except ImportError:  # Windows has no such limit worth the name.
+except ImportError:  # Windows has no comparable limit.
     resource = None  # type: ignore[assignment]  # the functions below look for it
 
 _OTHER_FILES = 200
-"""What a process has open beside its connections: libraries, logs, pipes."""
+"""Files that a process has open besides its connections: libraries, logs, pipes."""
 
 
 def file_limit() -> int:
-    """How many files this process may have open now."""
+    """Return the current limit on open files of this process; 0 if there is none."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0] if resource else 0
 
 
 def allow_connections(wanted: int) -> None:
-    """See to it that this process may open so many connections; the soft limit is raised as far as the hard one.
+    """Raise the soft limit, up to the hard limit, so that this process may open `wanted` connections.
 
     Raises:
         FakebrokerError: The hard limit is too low.
@@ -39,12 +39,12 @@ def allow_connections(wanted: int) -> None:
 
 
 def allow_all() -> None:
-    """Raise the soft limit to the hard one: for a process that cannot know how many will connect to it."""
+    """Raise the soft limit to the hard one, for a process whose number of connections is unknown."""
     if resource is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         _raise_to(hard, hard)
 
 
 def _raise_to(soft: int, hard: int) -> None:
-    with suppress(ValueError, OSError):  # some systems have a lower limit of their own
+    with suppress(ValueError, OSError):  # some systems have a lower limit than the hard one
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,6 +1,6 @@
-"""The pytest plugin: fake clusters as fixtures, the mark `fake_cluster`, and what a failed test's cluster has seen.
+"""The pytest plugin: fake clusters as fixtures, the mark `fake_cluster`, and reports on clusters of failed tests.
 
-pytest loads it in every run, also where nobody uses it, so it imports the rest only when a fixture is asked for.
+pytest loads it in every run, even if no test uses it, so other modules are imported only when a fixture is requested.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from fakebroker.server.fake_cluster import FakeCluster
 
 _clusters: pytest.StashKey[list["FakeCluster"]] = pytest.StashKey()
-"""The clusters of one test alone."""
+"""The clusters of a single test."""
 
 _shared: pytest.StashKey[dict[str, "FakeCluster"]] = pytest.StashKey()
-"""The clusters that run for several tests, by their fixture."""
+"""The running clusters shared by several tests, by fixture."""
 
 _SHOWN_GROUPS = 3
 _SHOWN_MOMENTS = 10
@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _log_to_stderr(config: pytest.Config, level: str) -> None:
-    """Print the log as it comes: pytest has not yet begun to capture what goes to this stderr."""
+    """Log to stderr, bypassing pytest, which has not yet begun to capture it."""
     known = logging.getLevelNamesMapping()
     if level.upper() not in known:
         raise pytest.UsageError(f"--fakebroker-log={level}: expected one of {', '.join(known)}")
@@ -73,7 +73,7 @@ def _log_to_stderr(config: pytest.Config, level: str) -> None:
 
 @pytest.fixture
 def fake_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., "FakeCluster"]]:
-    """Starts fake clusters with FakeCluster's arguments; they stop when the test is over."""
+    """Starts fake clusters with FakeCluster's arguments; they stop at the end of the test."""
     from fakebroker.server.fake_cluster import FakeCluster
 
     clusters = request.node.stash.setdefault(_clusters, [])
@@ -89,16 +89,16 @@ def fake_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..
 
 @pytest.fixture
 def fake_cluster(request: pytest.FixtureRequest, fake_cluster_factory: Callable[..., "FakeCluster"]) -> "FakeCluster":
-    """A fake cluster of three brokers, or as the mark `fake_cluster` says, for this test alone."""
+    """A fake cluster of three brokers, or as configured by the mark `fake_cluster`, for this test alone."""
     args, kwargs = _marked(request)
     return fake_cluster_factory(*args, **kwargs)
 
 
 @pytest.fixture
 async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["FakeCluster"]:
-    """The same for a test that is a coroutine: under trio a part of its task tree, else in a thread of its own.
+    """`fake_cluster` for asynchronous tests: under trio as part of the test's task tree, else in a thread of its own.
 
-    It takes a plugin that runs asynchronous fixtures: pytest-trio, or that of anyio.
+    Requires a plugin that runs asynchronous fixtures: pytest-trio, or that of anyio.
     """
     import trio
 
@@ -117,14 +117,14 @@ async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["F
 
 @pytest.fixture(scope="module")
 def fake_cluster_module(request: pytest.FixtureRequest) -> Iterator["FakeCluster"]:
-    """A fake cluster for all tests of a module, as its `pytestmark` says; reset before each test that asks for it."""
+    """A fake cluster for all tests of a module, configured by its `pytestmark`; reset before each test that uses it."""
     args, kwargs = _marked(request)
     yield from _run_shared(request.config, "fake_cluster_module", *args, **kwargs)
 
 
 @pytest.fixture(scope="session")
 def fake_cluster_session_arguments() -> Mapping[str, Any]:
-    """What `fake_cluster_session` gives to FakeCluster: a conftest.py may define it otherwise."""
+    """The arguments of `fake_cluster_session` for FakeCluster; override it in a conftest.py."""
     return {}
 
 
@@ -132,7 +132,7 @@ def fake_cluster_session_arguments() -> Mapping[str, Any]:
 def fake_cluster_session(
     request: pytest.FixtureRequest, fake_cluster_session_arguments: Mapping[str, Any]
 ) -> Iterator["FakeCluster"]:
-    """A fake cluster for the whole run, one in each process of it; reset before each test that asks for it."""
+    """A fake cluster for the whole run, one in each process; reset before each test that uses it."""
     yield from _run_shared(request.config, "fake_cluster_session", **fake_cluster_session_arguments)
 
 
@@ -147,8 +147,8 @@ def _run_shared(config: pytest.Config, fixture: str, *args: Any, **kwargs: Any) 
 
 
 def _shared_clusters(item: pytest.Item) -> list["FakeCluster"]:
-    """The running clusters that a test uses together with others."""
-    names = getattr(item, "fixturenames", ())  # A doctest or a plugin's own kind of test may have none.
+    """Return the running clusters that a test shares with others."""
+    names = getattr(item, "fixturenames", ())  # A doctest or an item of a plugin may have none.
     return [cluster for name, cluster in item.config.stash[_shared].items() if name in names]
 
 
@@ -167,7 +167,7 @@ def _mark(node: Any) -> pytest.Mark:
 
 
 def _marked(request: pytest.FixtureRequest) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """FakeCluster's arguments by the nearest mark; of several releases the one whose turn it is."""
+    """Return FakeCluster's arguments by the nearest mark; if it lists several releases, with the current one."""
     mark = _mark(request.node)
     return mark.args, {**mark.kwargs, "as_version": request.param} if hasattr(request, "param") else mark.kwargs
 
@@ -177,11 +177,11 @@ _MARKED_FIXTURES: Mapping[str, type[pytest.Item | pytest.Collector]] = {
     "fake_cluster_async": pytest.Item,
     "fake_cluster_module": pytest.Module,
 }
-"""The fixtures that a mark is for, and what has to be marked."""
+"""The fixtures that the mark configures, and the kind of node to be marked."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each release in the list that its mark gives as `as_version`."""
+    """Run a test once for each release in the list that its mark has as `as_version`."""
     for fixture, kind in _MARKED_FIXTURES.items():
         if fixture in metafunc.fixturenames:
             releases = _mark(metafunc.definition.getparent(kind)).kwargs.get("as_version")
@@ -194,7 +194,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show in the report of a failed test what its clusters saw."""
+    """Add the reports on its clusters to a failed test."""
     report = yield
     if report.failed:
         for number, cluster in enumerate(item.stash.get(_clusters, []) + _shared_clusters(item), 1):
@@ -203,7 +203,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _told(item: pytest.Item, cluster: "FakeCluster", number: int) -> str:
-    """What a cluster can tell a person: its seed, groups and requests; how the groups came where they are."""
+    """Return the report on a cluster: its seed, groups and requests, and the timelines of groups."""
     parts = [cluster.report(), *_timelines(cluster)]
     if folder := item.config.getoption("fakebroker_keep_journal"):
         parts.append(_keep_journal(cluster, item.config.invocation_params.dir / folder, f"{item.nodeid}-{number}"))
@@ -211,20 +211,20 @@ def _told(item: pytest.Item, cluster: "FakeCluster", number: int) -> str:
 
 
 def _timelines(cluster: "FakeCluster") -> Iterator[str]:
-    """The last moments of the groups to which something has happened last."""
+    """Yield explanations and last moments of the groups that changed most recently."""
     for group_id in cluster.cluster.history.group_ids(_SHOWN_GROUPS):
         timeline = cluster.timeline(group_id)
         yield f"{cluster.explain(group_id)}\n\n{replace(timeline, moments=timeline.moments[-_SHOWN_MOMENTS:])}"
 
 
 def _keep_journal(cluster: "FakeCluster", folder: Path, name: str) -> str:
-    """Write a journal to a file of its own; says where it is, or why it is not."""
-    # Readable, and told apart also where only other characters than these differ, or the end of a long name.
+    """Write a journal to a file of its own; return a line with its path, or with the error."""
+    # Readable; the hash makes names unique that differ only in other characters or after the maximum length.
     readable = re.sub(r"[^\w.]+", "-", name)[:_MAX_NAME]
     path = folder / f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.jsonl"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         cluster.export_journal(path)
-    except Exception as error:  # A report that fails would end the run.
+    except Exception as error:  # An exception in a report would end the run.
         return f"journal not kept: {error}"
     return f"journal: {path}"

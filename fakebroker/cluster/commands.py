@@ -1,6 +1,6 @@
-"""Everything that can be done to a cluster from outside, each command defined once.
+"""All commands on a cluster from outside, each defined once.
 
-A command validates its arguments, changes the cluster, and has the `Environment` do what is not pure: listeners,
+A command validates its arguments, changes the cluster, and delegates side effects to the `Environment`: listeners,
 connections, network conditions, the clock. `FakeCluster` runs the commands over TCP, a simulation in virtual time, and
 `fakebroker.cluster.events` from plain data.
 """
@@ -41,9 +41,9 @@ class ClusterCommands:
 
     Args:
         cluster: The cluster.
-        environment: Where it runs.
+        environment: Side effects and time: TCP or simulated.
         new_cluster: Creates the cluster as it was at the start, ids included.
-        default_broker: What `add_broker` adds by default.
+        default_broker: The default for `add_broker`.
         proposals: Proposals for Kafka that new and upgraded brokers of the newest release implement.
     """
 
@@ -102,13 +102,13 @@ class ClusterCommands:
     # Coordinators
 
     def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        """Let another broker coordinate a group, and all groups of its partition of __consumer_offsets.
+        """Move a group, and all groups of its partition of __consumer_offsets, to another coordinator.
 
         The old coordinator resigns: parked requests get NOT_COORDINATOR. The new one loads the partition's log.
 
         Args:
             group_id: The group.
-            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE) until the group is
+            to: The node id of the broker; None for no coordinator at all (COORDINATOR_NOT_AVAILABLE) until the group is
                 moved again, or its last coordinator restarts.
             how: How the new coordinator starts; see `Failover`.
 
@@ -120,7 +120,7 @@ class ClusterCommands:
         self.move_offsets_partition(self._cluster.offsets_partition_of(group_id).index, to, **how)
 
     def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        """Let another broker lead a partition of __consumer_offsets; see `move_coordinator`."""
+        """Move a partition of __consumer_offsets to another leader; see `move_coordinator`."""
         options = Failover(**how)
 
         def move() -> None:
@@ -144,12 +144,13 @@ class ClusterCommands:
     # Brokers
 
     def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker: its connections are closed, its port refuses.
+        """Stop a broker: its connections are closed, its port refuses connections.
 
         Args:
             node_id: The broker.
-            elect: Whether the partitions that it leads get other leaders; else they have none until it is back, also if
-                other brokers start before. A move, an ElectLeaders request, or its removal gives them one earlier.
+            elect: Whether new leaders are elected for the partitions that it leads; else they have none until it is
+                back, even if other brokers start before. A move, an ElectLeaders request, or its removal gives them one
+                earlier.
             how: How coordinators start elsewhere; see `Failover`.
 
         Raises:
@@ -166,7 +167,7 @@ class ClusterCommands:
         self._run(stop)
 
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Start a broker again, at the port that it had.
+        """Start a stopped broker, on its previous port.
 
         Raises:
             ConfigError: There is no such broker, or it is up already; or an option is out of range.
@@ -181,13 +182,13 @@ class ClusterCommands:
         self._run(start)
 
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker, let others lead its partitions, and start it again."""
+        """Stop a broker, elect new leaders for its partitions, and start it again."""
         self.stop_broker(node_id, **how)
         self.start_broker(node_id, **how)
 
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
         """Restart every broker that is up, one after the other."""
-        Failover(**how)  # Raises ConfigError for invalid options also if no broker is up.
+        Failover(**how)  # Validates the options even if no broker is up.
         for node_id in [broker.node_id for broker in self._cluster.brokers.values() if broker.up]:
             self.restart_broker(node_id, **how)
 
@@ -198,18 +199,18 @@ class ClusterCommands:
         api_versions: Mapping[str, VersionCap] | None = None,
         **how: Unpack[FailoverOptions],
     ) -> None:
-        """Restart a broker as another release of Kafka, newer or older; one that is down stays down.
+        """Restart a broker as another release of Kafka, newer or older; a broker that is down stays down.
 
         Args:
             node_id: The broker.
             as_version: The release; None is the newest behavior with every version that is implemented.
             api_versions: For some APIs by name the first and the last version to support, or None for no support.
-            how: How coordinators start elsewhere, and here again; see `Failover`.
+            how: How coordinators start, elsewhere and here again; see `Failover`.
 
         Raises:
             ConfigError: There is no such broker, release, API or version; or an option is out of range.
         """
-        Failover(**how)  # Raises ConfigError for invalid options also if the broker is down.
+        Failover(**how)  # Validates the options even if the broker is down.
         emulated = EmulatedRelease.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
         broker = self._run(lambda: self._broker(node_id))
         if was_up := broker.up:
@@ -219,7 +220,7 @@ class ClusterCommands:
             self.start_broker(node_id, **how)
 
     def add_broker(self, like: Broker | None = None) -> BrokerView:
-        """Add a broker, at a free port. It leads nothing until a partition is moved to it or created.
+        """Add a broker, on a free port. It leads no partition until one is moved to it or created.
 
         Args:
             like: Its release and versions; those of the cluster if None.
@@ -237,7 +238,7 @@ class ClusterCommands:
         return self._run(add)
 
     def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Remove a broker for good; its replicas move to others.
+        """Remove a broker permanently; its replicas move to others.
 
         Raises:
             ConfigError: There is no such broker, or it is the last one; or an option is out of range.
@@ -261,15 +262,15 @@ class ClusterCommands:
         accept_delay_s: float | None = None,
         round_trip_s: float | None = None,
     ) -> None:
-        """Change the network conditions of a broker until it is stopped; what is not given stays as it is.
+        """Change the network conditions of a broker until it is stopped; values that are not given stay as they are.
 
         All times are wall-clock seconds.
 
         Args:
             node_id: The broker.
-            accept: How it takes new connections. "normal": at once; "slow": requests are read after
-                `accept_delay_s` seconds; "half_open": requests are read and never answered, also after a change back to
-                "normal"; "refuse": not at all. Existing connections remain.
+            accept: How it accepts connections. "normal": immediately; "slow": requests are read after `accept_delay_s`
+                seconds; "half_open": requests are read and never answered, also after a change back to "normal";
+                "refuse": not at all. Existing connections remain.
             accept_delay_s: For "slow", more than 0.
             round_trip_s: Latency added to each response, in order; 0 or more.
 
@@ -347,11 +348,11 @@ class ClusterCommands:
     # Rebalances
 
     def hold(self, group_id: str, state: str) -> Hold:
-        """Keep a group in a state until `release`: from now on, or from when it enters it; it need not exist yet.
+        """Keep a group in a state until `release`: from now on, or from when it enters it. The group need not exist.
 
-        While it is held in PreparingRebalance the join phase does not end, not even by its timer; in
-        CompletingRebalance the leader's SyncGroup is parked. Everything else goes on as in that state: a member that
-        joins, or whose session ends while no response is pending for it, starts another rebalance.
+        While the group is held in PreparingRebalance, the join phase does not end, even if its timer expires; in
+        CompletingRebalance, the leader's SyncGroup is parked. Everything else works as usual in that state: a member
+        that joins, or whose session ends while no response is pending for it, starts another rebalance.
 
         Args:
             group_id: The group.
@@ -374,7 +375,7 @@ class ClusterCommands:
         return Hold(lambda: self._run(lambda: self._release(group_id, [held])))
 
     def release(self, group_id: str, state: str | None = None) -> None:
-        """Release a group that is held; everything that became due meanwhile is done when this returns.
+        """Release a held group; everything that became due meanwhile is done when this returns.
 
         Args:
             group_id: The group.
@@ -399,14 +400,14 @@ class ClusterCommands:
         wanted = self._cluster.group_controls.get(group_id, GroupControls())
         for state in states:
             wanted.held_states.pop(state, None)
-        # A zombie coordinator has the group as well.
+        # A zombie coordinator also has the group.
         for broker in self._cluster.brokers.values():
             group = broker.coordinator.group(group_id)
             if group is not None:
                 controls.release(broker.coordinator, group, self._now_ms())
 
     def force_rebalance(self, group_id: str) -> None:
-        """Start a rebalance as the end of a session does, without removing a member: heartbeats tell all to rejoin.
+        """Start a rebalance as an expired session does, without removing a member: heartbeats tell all to rejoin.
 
         Raises:
             ConfigError: There is no such group, or it is neither Stable nor CompletingRebalance.
@@ -435,7 +436,7 @@ class ClusterCommands:
         self._control(group_id, lambda coordinator, group, now_ms: controls.evict(coordinator, group, member, now_ms))
 
     def expire(self, group_id: str, member: str) -> None:
-        """End a member's session now. While a response is pending for a member that has no effect.
+        """Expire a member's session now. Has no effect while a response is pending for the member.
 
         Raises:
             ConfigError: There is no such group or member.
@@ -445,7 +446,7 @@ class ClusterCommands:
     def fence(self, group_id: str, instance_id: str) -> None:
         """Replace a static member as another process with its instance id does: it gets FENCED_INSTANCE_ID.
 
-        The other process sends nothing more: the member that it has become is removed when its session ends.
+        The other process sends no further requests: the member that replaced it is removed when its session ends.
 
         Raises:
             ConfigError: There is no such group or instance id.
@@ -457,7 +458,7 @@ class ClusterCommands:
     def delay_sync(self, group_id: str, member: str, seconds: float | None = None) -> None:
         """Delay the response to a member's next SyncGroup; one that is parked counts as the next.
 
-        For the group the member has synced, and the other members get their responses.
+        From the group's point of view the member has synced, and the other members get their responses.
 
         Args:
             group_id: The group.
@@ -476,7 +477,7 @@ class ClusterCommands:
         )
 
     def release_sync(self, group_id: str, member: str) -> None:
-        """Send the response that `delay_sync` delays, and delay no further ones.
+        """Send the response that `delay_sync` delays, and cancel the delay.
 
         Raises:
             ConfigError: There is no such group or member, or no response to it is delayed.
@@ -492,7 +493,7 @@ class ClusterCommands:
         self._control(group_id, release)
 
     def _control(self, group_id: str, action: Callable[[Coordinator, Group, float], None]) -> None:
-        """Do something to an existing group, at its coordinator."""
+        """Run an action on an existing group, at its coordinator."""
 
         def act() -> None:
             broker = self._cluster.coordinator_of(group_id)
@@ -531,13 +532,13 @@ class ClusterCommands:
             generation: The generation; 1 by default, 2 during a rebalance.
             state: Kafka's name; by default Stable with members, Empty without. Dead is a deleted group.
             offsets: Committed offsets, such as {"orders-0": 5}.
-            lag: Distance of the committed offsets to the ends of the logs: a number for all partitions of `topics`, or
+            lag: Lag of the committed offsets behind the log end offsets: a number for all partitions of `topics`, or
                 {"orders-0": 3}. `offsets` takes precedence.
             protocol: The assignor's name.
             assignment: Partitions by client id, instance id or member id; by default all of `topics`, distributed.
 
         Raises:
-            ConfigError: There is such a group already, or the arguments contradict each other.
+            ConfigError: The group exists already, or the arguments contradict each other.
         """
         seed = GroupSeed(
             group_id=group_id,
@@ -553,7 +554,7 @@ class ClusterCommands:
         self.seed_groups([seed])
 
     def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
-        """Create many groups at once; if one of them cannot be created, none is.
+        """Create many groups at once, or none if one of them cannot be created.
 
         Raises:
             ConfigError: As `seed_group`.
@@ -566,7 +567,7 @@ class ClusterCommands:
     def snapshot(self) -> Snapshot:
         """Return a snapshot of topics with their records, brokers, leaders, configs, groups and offsets, for `restore`.
 
-        Groups are in it as their log has them: a rebalance in progress is not.
+        Groups are included as in their log, without a rebalance in progress.
         """
         return self._run(lambda: snapshots.take(self._cluster))
 
@@ -574,11 +575,12 @@ class ClusterCommands:
         """Restore a snapshot.
 
         Groups are loaded from their log, with full sessions. Parked joins and syncs get NOT_COORDINATOR. Holds, delays
-        and faults end. Connections remain, except those to brokers that were down or did not exist. Time and ids go on.
+        and faults end. Connections remain, except those to brokers that were down or did not exist. The clock and the
+        sequences of ids continue.
 
         Raises:
             ConfigError: The snapshot is another cluster's.
-            ListenError: A broker that has been removed since cannot get its port again.
+            ListenError: The port of a broker that has been removed since is not available.
         """
         snapshots.check(self._cluster, snapshot)
 
@@ -591,8 +593,8 @@ class ClusterCommands:
     def reset(self) -> None:
         """Return the cluster to its start: the same topics, brokers and ids, and nothing that happened since.
 
-        No groups, offsets, records, holds or faults; an empty journal. All connections are closed. Ports and the time
-        stay as they are.
+        Removes groups, offsets, records, holds and faults, empties the journal, and closes all connections. Ports and
+        the time stay as they are.
         """
 
         def reset() -> None:
@@ -627,13 +629,13 @@ class ClusterCommands:
             pending = pending_deadlines(self._cluster, self._now_ms())
             first = [deadline for deadline in pending if deadline.at_ms == pending[0].at_ms]
             self._environment.advance(first[0].in_s if first else 0.0)
-            self._cluster.tick(self._now_ms(), self._cluster.wire_ms)  # No loop does it if the cluster is not running.
+            self._cluster.tick(self._now_ms(), self._cluster.wire_ms)  # if the cluster is not running, no loop does it
             return first or None
 
         return self._run(advance)
 
 
 def _lasting_name(group: Group, name: str) -> tuple[str, str]:
-    """Return the key of a member that survives longest: its instance id, if it has one."""
+    """Return the key under which a member is longest known: its instance id, if it has one."""
     member = controls.member_of(group, name)
     return group.group_id, member.instance_id or member.member_id

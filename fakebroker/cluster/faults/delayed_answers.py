@@ -1,4 +1,4 @@
-"""Delayed answers to SyncGroup, as over a slow network: the group has completed them already.
+"""Delayed responses to SyncGroup, as over a slow network: the group has completed them already.
 
 Depends on calls and responses only.
 """
@@ -12,7 +12,7 @@ from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.schema import Message
 
 Member = tuple[str, str]
-"""A group id, and the instance id, or without one the member id, of a member."""
+"""The group id of a member, and its instance id, or its member id if it has none."""
 
 
 class Answer(NamedTuple):
@@ -30,18 +30,18 @@ class _DelayedAnswer:
 
 
 class SyncDelays:
-    """The delays that were requested, each for one answer, and the answers that are being delayed."""
+    """Requested delays, each for one response, and the responses that are being delayed."""
 
     def __init__(self) -> None:
         self._requested_ms: dict[Member, float] = {}
         self._delayed: list[_DelayedAnswer] = []
 
     def delay(self, member: Member, delay_ms: float | None) -> None:
-        """Delay the member's next answer by `delay_ms` milliseconds; None is until `release`."""
+        """Delay the member's next response by `delay_ms` milliseconds; None is until `release`."""
         self._requested_ms[member] = inf if delay_ms is None else delay_ms
 
     def hold_back(self, call: Call, response: Message, now_ms: float) -> bool:
-        """Keep an answer if a delay was requested for it, and return whether it is kept."""
+        """Keep a response if a delay was requested for it, and return whether it is kept."""
         if not self._requested_ms or not isinstance(call.request, SyncGroupRequest):
             return False
         request = call.request
@@ -54,18 +54,18 @@ class SyncDelays:
         return False
 
     def release(self, member: Member) -> list[Answer] | None:
-        """Cancel the member's delay and return its delayed answers; None if there was neither."""
+        """Cancel the member's delay and return its delayed responses; None if there was neither."""
         was_requested = self._requested_ms.pop(member, None) is not None
         released = self._take([each for each in self._delayed if each.member == member])
         return released if released or was_requested else None
 
     def release_all(self) -> list[Answer]:
-        """Cancel all delays and return all delayed answers."""
+        """Cancel all delays and return all delayed responses."""
         self._requested_ms.clear()
         return self._take(self._delayed)
 
     def due(self, now_ms: float) -> list[Answer]:
-        """Remove and return the answers whose delay is over, earliest first."""
+        """Remove and return the responses whose delay is over, earliest first."""
         if not self._delayed:
             return []
         return self._take(
@@ -73,7 +73,7 @@ class SyncDelays:
         )
 
     def next_deadline(self) -> float | None:
-        """Return when the next delay ends by itself."""
+        """Return when the next delay ends by itself, in milliseconds; None if none does."""
         return min((each.due_ms for each in self._delayed if each.due_ms < inf), default=None)
 
     def _take(self, taken: list[_DelayedAnswer]) -> list[Answer]:

@@ -1,4 +1,4 @@
-"""The errors that each API can return, and where in its messages they go: a table.
+"""The errors that each API can return, and their places in its messages: a table.
 
 Possible errors are taken from Kafka's response classes, `KafkaApis` and `ReplicationControlManager`; their places from
 `AbstractRequest.getErrorResponse` of each request. Depends on the message declarations only.
@@ -14,10 +14,10 @@ from fakebroker.protocol.schema import Struct, Versions
 
 
 class Place(NamedTuple):
-    """One place in the messages of an API where some errors go.
+    """One place for some errors in the messages of an API.
 
     Attributes:
-        errors: The errors that can go there.
+        errors: The errors that are possible there.
         request_path: The path to the part of the request that an error is about: names of nested arrays, none for the
             request as a whole.
         response_path: The path to the structs of the response that carry the error.
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 def _place(errors: str, request_path: str = "", response_path: str | None = None, versions: str = "0+") -> Place:
-    """A place; paths are dotted, and that of the response is by default that of the request."""
+    """Return a place; paths are dotted, and that of the response is by default that of the request."""
     return Place(
         frozenset(ErrorCode[name] for name in f"{errors} UNKNOWN_SERVER_ERROR".split()),
         _names(request_path),
@@ -77,7 +77,7 @@ _JOIN = (
 )
 
 PLACES: Mapping[str, tuple[Place, ...]] = {
-    # For each API from the message as a whole to its parts.
+    # For each API, from the message as a whole to its parts.
     "Produce": (
         _place(
             _LOG
@@ -237,7 +237,7 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     ),
 }
 
-# Fields that name the group, topic, partition or member of a request or of a part of it, and what they name.
+# Fields that identify the group, topic, partition or member of a request or of a part of it, and the kind of name.
 _KINDS = {
     "group_id": "group",
     "key": "group",
@@ -264,10 +264,10 @@ _BARE_KINDS = {
 _TOPIC_RESOURCE, _GROUP_KEY = 2, 0
 
 Part = Mapping[str, Any]
-"""The names in a request or in a part of it, by what they name (group, topic, partition ...)."""
+"""The names in a request or in a part of it, by kind (group, topic, partition ...)."""
 
 TopicName = Callable[[bytes], str | None]
-"""Returns the name of the topic with an id, None if there is none."""
+"""Returns the name of the topic with an id; None if there is none."""
 
 
 def is_identity(field_name: str) -> bool:
@@ -276,7 +276,7 @@ def is_identity(field_name: str) -> bool:
 
 
 def kind_of(field_name: str) -> str | None:
-    """Return what a field names, such as "topic"; None if it names nothing."""
+    """Return the kind of name in a field, such as "topic"; None if the field names nothing."""
     return _KINDS.get(field_name)
 
 
@@ -297,7 +297,7 @@ def part_of(struct: Struct, version: int, topic_name: TopicName) -> dict[str, An
 
 
 def bare_part(array: str, value: object) -> dict[str, Any]:
-    """Return the name that is an element of an array of plain values."""
+    """Return the name in an element of an array of plain values."""
     return {_BARE_KINDS[array]: value}
 
 
@@ -311,7 +311,7 @@ def requested_parts(api: Api, request: Any, version: int, topic_name: TopicName)
 def _parts(struct: Struct, path: tuple[str, ...], version: int, topic_name: TopicName, outer: Part) -> Iterator[Part]:
     part = {**outer, **part_of(struct, version, topic_name)}
     entries = getattr(struct, path[0]) if path else None
-    if entries is None:  # A null array asks for everything.
+    if entries is None:  # A null array requests everything.
         yield part
     elif not entries:
         yield dict.fromkeys(_KINDS.values()) | part
@@ -324,7 +324,7 @@ def _parts(struct: Struct, path: tuple[str, ...], version: int, topic_name: Topi
 
 @cache
 def kinds_of(api: Api) -> tuple[str, ...]:
-    """Return what the requests and responses of an API can name."""
+    """Return the kinds of names in the requests and responses of an API."""
     found: dict[str, None] = {}
     for place in PLACES[api.name]:
         for message, path in ((api.request, place.request_path), (api.response, place.response_path)):

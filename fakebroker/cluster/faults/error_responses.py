@@ -1,6 +1,6 @@
 """Responses with an injected error: built from the request, or by changing a real response.
 
-Generic over the message declarations; `error_catalog.PLACES` says where an error goes.
+Generic over the message declarations; `error_catalog.PLACES` has the places of errors.
 """
 
 import copy
@@ -14,7 +14,7 @@ from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import BYTES, Primitive
 
 _BLANKS: dict[str, object] = {"node_id": -1, "port": -1, "metadata": "", "records": b""}
-"""The values of fields beside an error that are neither null, empty, -1 nor the field's default in Kafka."""
+"""Values of fields in a response with an error that are not null, empty, -1 or the field's default in Kafka."""
 
 
 class InjectedError(NamedTuple):
@@ -22,9 +22,9 @@ class InjectedError(NamedTuple):
 
     Attributes:
         code: The error.
-        place: Where it goes.
+        place: Its place in the messages.
         version: The version of the API.
-        named: What the error is for; everything if empty.
+        named: Names of the parts that it affects; all parts if empty.
         topic_name: Returns the name of a topic by its id.
     """
 
@@ -35,7 +35,7 @@ class InjectedError(NamedTuple):
     topic_name: TopicName
 
     def covers(self, part: Part) -> bool:
-        """Return whether the error is for a part. Names that the part lacks are not compared."""
+        """Return whether the error affects a part. Names that the part lacks are not compared."""
         return all(part.get(kind, name) == name for kind, name in self.named.items())
 
     def part_of(self, struct: Struct, outer: Part) -> Part:
@@ -43,7 +43,7 @@ class InjectedError(NamedTuple):
 
 
 def refusal(error: InjectedError, response: type[Message], request: Message) -> Message:
-    """Build the response to a request that is refused as a whole."""
+    """Build the response to a request that is rejected as a whole."""
     made = _refused(error, response, request, error.place.request_path, error.place.response_path)
     assert isinstance(made, Message)
     return made

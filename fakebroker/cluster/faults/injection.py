@@ -1,6 +1,6 @@
-"""The faults that are active in a cluster: which requests they match, and how they change the answers.
+"""The active faults of a cluster: matching requests, and changing the responses.
 
-Does not depend on `Cluster`: handlers, time and random numbers are passed in. Bytes of answers are corrupted here
+Does not depend on `Cluster`: handlers, time and random numbers are passed in. Bytes of responses are corrupted here
 (`FaultInjector.corrupted`), connections are closed by the server.
 """
 
@@ -25,22 +25,23 @@ Handle = Callable[[Call, float], Message | None]
 """Handles a call at a time in milliseconds: returns the response, or None if it follows later or none is due."""
 
 Send = Callable[[Call, Message | None, float], None]
-"""Sends the response of a call, or None where none is due, at a time in milliseconds."""
+"""Sends the response to a call, or None if none is due, at a time in milliseconds."""
 
 READS = ("Fetch", "ListOffsets", "Metadata", "OffsetFetch", "DescribeLogDirs", "DescribeTopicPartitions")
-"""APIs without effects. A request may ask for everything without naming it, so errors go into the real response."""
+"""APIs without side effects. A request may ask for everything by omission, so errors go into the real response."""
 
-_FIRST_GARBLED = 8  # Behind the size of the frame and the correlation id.
+_FIRST_GARBLED = 8  # After the size of the frame and the correlation id.
 
 
 class ActiveFault:
-    """A fault in force, and how often it applied.
+    """An active fault, and how often it was applied.
 
     Attributes:
         fault: The rule.
         added_ms: When it was added, by the brokers' time, in milliseconds.
-        seen: How many requests its filters matched, whether or not `nth`, `every` and `probability` selected them.
-        hits: How many requests it was applied to.
+        seen: Number of requests that its filters matched, whether or not `nth`, `every` and `probability` selected
+            them.
+        hits: Number of requests it was applied to.
         stale_metadata: For a fault with `stale`: the leaders when it was added.
     """
 
@@ -55,7 +56,7 @@ class ActiveFault:
         self._versions = None if fault.versions is None else Versions.parse(fault.versions)
 
     def applies_to(self, call: Call, topic_name: TopicName, random: Callable[[], float]) -> bool:
-        """Count a request and return whether the fault applies to it. Its time is that of receipt."""
+        """Count a request and return whether the fault applies to it, by the time of receipt."""
         if not self._matches(call, topic_name):
             return False
         self.seen += 1
@@ -96,13 +97,13 @@ class ActiveFault:
 
 
 class FaultInjector:
-    """The active faults of a cluster in the order in which they were added, and the answers that they delay.
+    """The active faults of a cluster in the order in which they were added, and the responses that they delay.
 
     Args:
         brokers: The brokers of the cluster, by node id.
         topics: The topics of the cluster.
-        random: Returns numbers from 0 to below 1.
-        send: Called with each answer when it is due.
+        random: Returns a random number in [0, 1).
+        send: Called with each response when it is due.
 
     Attributes:
         active: The active faults; the first one that applies to a request is used.
@@ -132,12 +133,12 @@ class FaultInjector:
         return added
 
     def remove(self, fault: ActiveFault) -> None:
-        """Deactivate a fault. Answers that it delays are still sent."""
+        """Deactivate a fault. Responses that it delays are still sent."""
         if fault in self.active:
             self.active.remove(fault)
 
     def reset(self, fresh: "FaultInjector") -> None:
-        """Deactivate all faults, drop the answers that they delay, and take over the random numbers of another one."""
+        """Deactivate all faults, drop the responses that they delay, and adopt another injector's random numbers."""
         self.active.clear()
         self._delayed.clear()
         self._random = fresh._random
@@ -151,7 +152,7 @@ class FaultInjector:
         return False
 
     def handle(self, call: Call, handle: Handle, now_ms: float) -> None:
-        """Handle a call with a fault; its answer is sent now, later or never."""
+        """Handle a call with a fault; its response is sent now, later or never."""
         fault = call.fault
         assert fault is not None
         if fault.takes_effect or (fault.error and call.api.name in READS and self._error_of(call).place.response_path):
@@ -164,7 +165,7 @@ class FaultInjector:
             self._finish(call, None, now_ms)
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Apply a fault to a real answer."""
+        """Apply a fault to a real response."""
         if response is not None and call.fault is not None and call.fault.error:
             response = self._with_error(call, response)
         elif response is not None and call.fault is not None and call.fault.stale:
@@ -181,18 +182,18 @@ class FaultInjector:
         return _with_request(call, replace(call.request, max_wait_ms=0), handle, now_ms)
 
     def _refuse(self, call: Call, handle: Handle, now_ms: float) -> None:
-        """Answer a request with an error: as a whole, or in the parts that the fault names; the rest is handled."""
+        """Respond with an error: to the whole request, or to the parts that the fault names; the rest is handled."""
         error = self._error_of(call)
         refused_part, rest = split(error, call.request) if error.place.request_path else (call.request, None)
         response = None if rest is None else _with_request(call, rest, handle, now_ms)
         if getattr(call.request, "acks", None) == 0:
             if rest is None:
                 self._finish(call, None, now_ms)
-            call.closes_connection = True  # As Kafka does, because there is no response that could carry the error.
+            call.closes_connection = True  # as Kafka does, because there is no response that could carry the error
             return
         refused = refusal(error, call.api.response, call.request if refused_part is None else refused_part)
         if error.code is ErrorCode.UNSUPPORTED_VERSION and call.api.name == "ApiVersions":
-            call.response_version = 0  # Which every client can read (KIP-511).
+            call.response_version = 0  # every client can read version 0 (KIP-511)
         if response is None:
             response = refused
         else:
@@ -215,7 +216,7 @@ class FaultInjector:
         return InjectedError(fault.code, place, call.api_version, fault.named, self._topics.name_of)
 
     def _finish(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Send an answer now or later, or never."""
+        """Send a response now, later or never."""
         fault = call.fault
         assert fault is not None
         if fault.silent:
@@ -232,17 +233,17 @@ class FaultInjector:
         heapq.heappush(self._delayed, (now_ms + delay_s * 1000, self._delayed_count, call, response))
 
     def tick(self, now_ms: float) -> None:
-        """Send the delayed answers that are due, earliest first; ties in the order in which they were delayed."""
+        """Send the delayed responses that are due, earliest first; ties in the order in which they were delayed."""
         while self._delayed and self._delayed[0][0] <= now_ms:
             _, _, call, response = heapq.heappop(self._delayed)
             self._send(call, response, now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when the next delayed answer is due."""
+        """Return when the next delayed response is due, in milliseconds; None if there is none."""
         return self._delayed[0][0] if self._delayed else None
 
     def corrupted(self, fault: Fault, frame: bytearray) -> bytearray:
-        """Return the bytes to send instead of the frame of an answer: garbled, cut or repeated."""
+        """Return the bytes to send instead of the frame of a response: garbled, truncated or repeated."""
         positions = list(range(_FIRST_GARBLED, len(frame))) if fault.garble_bytes else []
         for _ in range(min(fault.garble_bytes or 0, len(positions))):
             frame[positions.pop(int(self._random() * len(positions)))] ^= 1 + int(self._random() * 255)
@@ -252,10 +253,10 @@ class FaultInjector:
 
 
 def place_of(fault: Fault, call: Call) -> Place | None:
-    """Return where a fault's error goes in the response to a request; None if its version has no place for it.
+    """Return the place of a fault's error in the response to a request; None if its version has none.
 
-    Of several places it is the first one for what the fault names: a request or group as a whole, a topic or member, a
-    partition.
+    If there are several, it is the first one for what the fault names: a request or group as a whole, a topic or
+    member, a partition.
     """
     places = [
         place for place in PLACES[call.api.name] if call.api_version in place.versions and fault.code in place.errors
@@ -268,7 +269,7 @@ def place_of(fault: Fault, call: Call) -> Place | None:
 
 
 def fetched_parts(call: Call, topic_name: TopicName) -> list[Part]:
-    """Return the partitions that a Fetch asks for, those of its fetch session included (KIP-227)."""
+    """Return the partitions that a Fetch requests, including those of its fetch session (KIP-227)."""
     return [
         {"topic": topic or topic_name(topic_id), "partition": index}
         for topic, topic_id, index in call.broker.fetch_sessions.requested(call.request)
@@ -276,7 +277,7 @@ def fetched_parts(call: Call, topic_name: TopicName) -> list[Part]:
 
 
 def _add_omitted_partitions(error: InjectedError, response: FetchResponse, call: Call) -> None:
-    """Add the error for partitions that the response omits: in a session those without new records."""
+    """Add the error for partitions that the response omits: those of a fetch session without new records."""
     present = {
         (each.topic, each.topic_id, data.partition_index) for each in response.responses for data in each.partitions
     }
@@ -288,7 +289,7 @@ def _add_omitted_partitions(error: InjectedError, response: FetchResponse, call:
 
 
 def _with_request(call: Call, request: Any, handle: Handle, now_ms: float) -> Message | None:
-    """Handle a call as if it had another request, which must not be kept."""
+    """Handle a call as if it had another request; handlers must not keep that request."""
     original, call.request = call.request, request
     try:
         return handle(call, now_ms)

@@ -1,4 +1,4 @@
-"""A fault as plain data: which requests it matches, and what goes wrong with them; and the checks of a new fault.
+"""A fault as plain data: the requests it matches and its effect on them; and validation of a new fault.
 
 Depends on the protocol's tables, to reject faults that can never match a request.
 """
@@ -16,9 +16,9 @@ from fakebroker.protocol.schema import Versions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A rule: which requests it matches, and what happens to them. A filter that is not given matches every request.
+    """A rule: which requests it matches, and its effect. A filter that is not given matches every request.
 
-    The first matching fault applies; the ones added after it do not count the request.
+    The first matching fault applies; faults added after it do not count the request.
 
     Attributes:
         api: The API by Kafka's name, such as "OffsetCommit"; None is any.
@@ -36,19 +36,19 @@ class Fault:
         probability: The probability that it applies to each of them; drawn from the seed of the cluster.
         after_s: Starts this many seconds of the brokers' time after it was added.
         for_s: Ends this many seconds of the brokers' time after its start.
-        times: How often it applies at most.
+        times: The maximum number of times that it applies.
         error: The error in the response, by Kafka's name, where this API and version has it.
-        delay_s: Seconds of the brokers' time by which the answer is delayed, or a range to draw them from.
-        drop: The connection is closed instead of an answer.
-        silent: There is no answer. Further requests on the connection are not answered either.
+        delay_s: Seconds of the brokers' time by which the response is delayed, or a range to draw them from.
+        drop: The connection is closed instead of a response.
+        silent: There is no response. Further requests on the connection get no response either.
         stale: Metadata and FindCoordinator return the leaders and coordinators of the time when the fault was added.
-        twice: The answer is sent twice.
-        cut_bytes: Only this many bytes of the answer are sent, at most all but one; then the connection is closed.
-        garble_bytes: This many bytes of the answer, behind its correlation id, are changed; drawn.
+        twice: The response is sent twice.
+        cut_bytes: Only this many bytes of the response are sent, at most all but one; then the connection is closed.
+        garble_bytes: This many random bytes of the response, after its correlation id, are changed.
         throttle_time_ms: The throttle time in the response. The connection is muted for as long, by the clients' time
             (KIP-219).
-        handles: Whether the request takes effect. By default a request without an answer or with an error does not. A
-            commit that is applied although its answer is lost is `drop=True, handles=True`.
+        handles: Whether the request takes effect. By default a request without a response or with an error does not. A
+            commit that is applied although its response is lost is `drop=True, handles=True`.
     """
 
     api: str | None
@@ -84,12 +84,12 @@ class Fault:
 
     @property
     def code(self) -> ErrorCode | None:
-        """The error code, None without an error."""
+        """The error code; None without an error."""
         return ErrorCode[self.error] if isinstance(self.error, str) else self.error
 
     @property
     def named(self) -> dict[str, Any]:
-        """The group, member, topic or partition that it names."""
+        """The names in its filters: group, member, topic, partition."""
         kinds = ("group", "member_id", "instance_id", "topic")
         named = {kind: value for kind in kinds if (value := getattr(self, kind)) is not None}
         if self.partition is not None:
@@ -100,7 +100,7 @@ class Fault:
 
 _EFFECTS = ("error", "delay_s", "drop", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms")
 _CONTRADICTIONS = {
-    # A lost answer cannot be changed, but it can be lost after a delay.
+    # A lost response cannot be changed, but it can be lost after a delay.
     "drop": ("error", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
     "silent": ("error", "delay_s", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
     "cut_bytes": ("twice", "throttle_time_ms"),
@@ -111,7 +111,7 @@ _CONTRADICTIONS = {
 _AT_LEAST_ONE = ("nth", "every", "times", "cut_bytes", "garble_bytes", "throttle_time_ms")
 
 _MAX_THROTTLE_MS = 2**31 - 1
-"""The largest value of the field."""
+"""The maximum value of the field."""
 
 _STALE_APIS = ("FindCoordinator", "Metadata")
 """The APIs that report leaders and coordinators."""
@@ -122,7 +122,7 @@ def check(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]
 
     Args:
         fault: The fault.
-        versions_by_broker: The versions that each broker answers, by node id and API key.
+        versions_by_broker: The versions that each broker supports, by node id and API key.
 
     Raises:
         ConfigError: An API, broker, version, error or filter is unknown, or two settings contradict each other.
@@ -172,7 +172,7 @@ def _check_numbers(fault: Fault) -> None:
 
 
 def delay_range(fault: Fault) -> tuple[float, float]:
-    """Return the shortest and the longest delay in seconds."""
+    """Return the minimum and maximum delay in seconds."""
     delay_s = fault.delay_s or 0.0
     low_s, high_s = (delay_s, delay_s) if isinstance(delay_s, int | float) else delay_s
     return low_s, high_s

@@ -20,7 +20,7 @@ class _Leader(NamedTuple):
 
 
 class StaleMetadata:
-    """The leaders of all partitions at the time of its creation. Newer partitions are reported as they are."""
+    """The leaders of all partitions when it was created. Newer partitions are reported as they are."""
 
     def __init__(self, brokers: Mapping[int, BrokerNode], topics: Topics) -> None:
         self._brokers = dict(brokers)
@@ -32,7 +32,7 @@ class StaleMetadata:
         self._offsets_partitions = sum(name == OFFSETS_TOPIC for name, _ in self._leaders)
 
     def apply(self, request: Message, response: Message) -> None:
-        """Change a response to what it would have been at that time."""
+        """Replace leaders and coordinators in a response by those at that time."""
         if isinstance(response, MetadataResponse):
             self._restore_leaders(response)
         elif isinstance(response, FindCoordinatorResponse):

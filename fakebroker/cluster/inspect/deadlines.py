@@ -1,6 +1,6 @@
-"""Pending deadlines of a cluster: everything that the brokers' time alone will bring about.
+"""Pending deadlines of a cluster: all events that the passing of the brokers' time alone will cause.
 
-The waits of Fetch requests are not included: they go by the clients' time.
+The waits of Fetch requests are not included, because they use the clients' time.
 """
 
 from collections.abc import Callable, Iterator
@@ -104,13 +104,13 @@ def _group_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 
 
 def _timers_of(group: Group) -> Iterator[tuple[DeadlineKind, float, tuple[str, ...]]]:
-    """A group's timers, in the order in which they run out at the same time (`rebalance.expire_next_timer`)."""
+    """Yield a group's timers, in the order in which they expire at the same time (`rebalance.expire_next_timer`)."""
     for member in group.members.values():
         if not _outlives_its_session(group, member):
             yield "session", member.deadline_ms, (member.member_id,)
     for member_id, deadline_ms in group.pending_members.items():
         yield "pending_member", deadline_ms, (member_id,)
-    if not group.is_held:  # Else it stays in its state even if the time is up.
+    if not group.is_held:  # A held group stays in its state even if a timer expires.
         missing = [member_id for member_id in group.members if member_id not in group.parked_joins]
         kind: DeadlineKind = "initial_delay" if group.is_initial_rebalance else "join"
         yield kind, group.join_deadline_ms, (*missing, *group.pending_members)
@@ -120,7 +120,7 @@ def _timers_of(group: Group) -> Iterator[tuple[DeadlineKind, float, tuple[str, .
 
 
 def _outlives_its_session(group: Group, member: Member) -> bool:
-    """Whether the end of its session has no effect, as a response to it is pending (`rebalance.expire_session`)."""
+    """Return whether the end of a session has no effect, because a response is pending (`rebalance.expire_session`)."""
     is_parked = member.member_id in group.parked_joins or member.member_id in group.parked_syncs
     return group.is_sync_held(member.member_id) or (is_parked and not member.is_new)
 
@@ -146,4 +146,4 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _expiry_looks,
     _late_answers,
 )
-"""The parts of a cluster that have deadlines: a function for each."""
+"""Functions that yield deadlines, one for each part of a cluster that has some."""

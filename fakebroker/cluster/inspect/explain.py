@@ -134,7 +134,7 @@ class _Words:
         yield from self._unsynced()
 
     def _unsynced(self, but: str = "") -> Iterator[str]:
-        """Members whose SyncGroup is missing, except one that has been mentioned before."""
+        """Yield sentences on members whose SyncGroup is missing, except one that has been mentioned before."""
         group = self.group
         names = [self.names.get(member_id, member_id) for member_id in group.awaiting_sync if member_id != but]
         if names:
@@ -148,7 +148,7 @@ class _Words:
             yield f"{name} was told its id and has not joined with it; it has {left} more to do so."
 
     def _expected(self) -> Iterator[str]:
-        """Registered instances that have not joined, and until when the group waits for them."""
+        """Yield sentences on registered instances that have not joined, and until when the group waits for them."""
         expectations = expected_instances(self.group)
         missing = _listed(expected.instance_id for expected in expectations.missing)
         left = self._left(expectations.deadline_ms())
@@ -159,7 +159,7 @@ class _Words:
             yield f"Instances {missing} are expected; the next one is not any more in {left} unless one joins."
 
     def _who(self, member: Member) -> str:
-        """A member's name and the time of its last request; with its client id, if the name does not begin with it."""
+        """Return a member's name and last request time; with its client id, unless the name begins with it."""
         name = self.names[member.member_id]
         known = ["static"] if member.instance_id is not None else []
         if not name.startswith(member.client_id) and member.instance_id is None:
@@ -199,7 +199,7 @@ def _seconds(duration_ms: float) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """The first few names, comma-separated."""
+    """Return the first few names, comma-separated."""
     all_names = list(names)
     more = len(all_names) - _NAMED_AT_MOST
     return ", ".join(all_names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")

@@ -15,9 +15,9 @@ class Filters(TypedDict, total=False):
         group: The request names this group.
         member: The request names this member id, or it is a JoinGroup whose response does.
         broker: The request was sent to the broker with this node id.
-        connection: The request came on the connection with this number.
+        connection: The request was received on the connection with this number.
         error: The response contains this error, by Kafka's name; "NONE": it contains none.
-        since: The request came at this time or later: milliseconds since the epoch, by the brokers' clock.
+        since: The request was received at this time or later: milliseconds since the epoch, by the brokers' clock.
     """
 
     group: str

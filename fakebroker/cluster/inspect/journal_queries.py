@@ -1,4 +1,4 @@
-"""Queries and assertions on the requests and responses that a journal has kept. Read-only."""
+"""Queries and assertions on the requests and responses in a journal. Read-only."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fakebroker.cluster.journal import JournalMode
 from fakebroker.errors import ConfigError
 
 _SHOWN = 10
-"""How many candidates a failed assertion shows for the step that was not found."""
+"""Maximum number of candidates that a failed assertion shows for the step that was not found."""
 
 
 class JournalQueries:
@@ -24,7 +24,7 @@ class JournalQueries:
         raise NotImplementedError
 
     def requests(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> list[Call]:
-        """Return the requests that the journal still has, oldest first, with their responses.
+        """Return the requests in the journal, oldest first, with their responses.
 
         Args:
             api: Only requests of this API, by Kafka's name, such as "JoinGroup".
@@ -57,7 +57,7 @@ class JournalQueries:
             filters: Filters for every step; see `StepFilters`.
 
         Raises:
-            AssertionError: They did not; the message shows which requests came instead.
+            AssertionError: They did not; the message shows the requests that came instead.
             ConfigError: There is no such API, broker, error or filter, or no step; or no journal is kept.
         """
         view = self.journal_view()
@@ -80,7 +80,7 @@ class JournalQueries:
         """Assert that the journal has no matching request; see `requests`.
 
         Raises:
-            AssertionError: It has; the message shows them and their neighbors.
+            AssertionError: There are some; the message shows them and their neighbors.
             ConfigError: There is no such API, broker, error or filter; or no journal is kept.
         """
         view = self.journal_view()
@@ -103,7 +103,7 @@ def check_kept(mode: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JournalView(JournalQueries):
-    """A journal at one moment.
+    """A journal at one point in time.
 
     Attributes:
         calls: The calls in it, oldest first.
@@ -176,9 +176,9 @@ def _subsequence(calls: Sequence[Numbered], tests: Sequence[Callable[[Call], boo
 
 
 def _order_of_answer(numbered: Numbered) -> tuple[int, bool, float]:
-    """Sort key: an immediate response precedes those that its request completed; the rest go in order of arrival.
+    """Sort key: an immediate response precedes those that its request completed; the rest are in order of arrival.
 
-    Times alone are not enough, because a manual clock stands still.
+    Times alone are not sufficient, because a manual clock does not advance by itself.
     """
     number, call = numbered
     return call.answered_after or number, call.answered_after > 0, call.answered_ms or 0.0

@@ -29,8 +29,9 @@ class Timeline:
     """The history of a group, as far as it is kept.
 
     Attributes:
+        group_id: The group.
         moments: Changes of its state and of its members, oldest first.
-        taken_ms: When this was taken, by the brokers' clock, in milliseconds since the Unix epoch.
+        taken_ms: The time of this value, by the brokers' clock, in milliseconds since the Unix epoch.
     """
 
     group_id: str

@@ -1,6 +1,6 @@
 """A timeline as an SVG picture: the state as a colored band, a row for each member, generations as lines across.
 
-Written by hand and small. Its colors are for light and dark pages alike. Knows moments and names, no cluster.
+Compact, handwritten SVG with colors for light and dark pages. Depends on moments and names only, not on a cluster.
 """
 
 import html
@@ -23,7 +23,7 @@ _MEMBER, _LEADER = "#6f9bd8", "#9a6fd8"
 _PREPARING = GroupState.PREPARING_REBALANCE.value
 
 _LETTER = 6.4
-"""How wide a letter is, about."""
+"""Approximate width of a letter, in pixels."""
 
 _BAND_Y, _BAND = 52, 26
 _ROW = 20
@@ -39,14 +39,14 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def draw(
     group_id: str, moments: Sequence[Moment], taken_ms: float, names: Mapping[str, str], causes: Sequence[str]
 ) -> str:
-    """The picture.
+    """Return the picture.
 
     Args:
         group_id: The title.
         moments: Oldest first.
-        taken_ms: Where the picture ends.
-        names: By member id.
-        causes: One for each moment, as it is to be shown.
+        taken_ms: The time at which the picture ends, in milliseconds since the Unix epoch.
+        names: Names to show, by member id.
+        causes: The text to show for each moment.
     """
     left = 16 + _LETTER * max([6, *map(len, names.values())])
     edges = _edges(moments, taken_ms, left)
@@ -67,7 +67,7 @@ def draw(
 
 
 def _edges(moments: Sequence[Moment], taken_ms: float, left: float) -> list[float]:
-    """Where each moment stands, and the end: a long time takes more room than a short one, but not as much more."""
+    """Return the x position of each moment and of the end; intervals are scaled logarithmically."""
     edges = [left]
     for before_ms, after_ms in pairwise([*(moment.at_ms for moment in moments), taken_ms]):
         edges.append(edges[-1] + 18 + 22 * log10(1 + max(0.0, after_ms - before_ms) / 10))
@@ -102,8 +102,8 @@ def _generations(moments: Sequence[Moment], edges: Sequence[float], bottom: floa
 
 
 def _members(moments: Sequence[Moment], names: Mapping[str, str], edges: Sequence[float]) -> Iterator[str]:
-    """A bar from a member's join to its end: pale while its join is parked, marked where it joins again."""
-    # Each of them is looked for in each moment: large groups are large twice.
+    """Draw a bar from a member's join to its removal: pale while its join is parked, with a circle where it rejoins."""
+    # Sets, because in large groups each of many members is looked up in each of many moments.
     there = [frozenset(moment.members) for moment in moments]
     parked = [frozenset(moment.parked_joins if moment.state_to == _PREPARING else ()) for moment in moments]
     rejoined = [frozenset(moment.rejoined) for moment in moments]
@@ -125,7 +125,7 @@ def _members(moments: Sequence[Moment], names: Mapping[str, str], edges: Sequenc
 
 
 def _paint(is_leader: bool, is_parked: bool) -> tuple[str, str]:
-    """The color of a member from a moment on, and how pale it is."""
+    """Return the color of a member's bar, and an attribute for its opacity."""
     return (_LEADER if is_leader else _MEMBER), (' fill-opacity="0.45"' if is_parked else "")
 
 

@@ -1,4 +1,4 @@
-"""Views of brokers and groups: immutable values, taken at one moment."""
+"""Views of brokers and groups: immutable values, taken at one point in time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -124,7 +124,7 @@ class GroupView:
 
 
 def find_group(cluster: Cluster, group_id: str) -> Group | None:
-    """Return a group of the cluster itself; None if there is no such group, or no coordinator."""
+    """Return a group from its coordinator; None if there is no such group, or no coordinator."""
     broker = cluster.coordinator_of(group_id)
     return broker.coordinator.group(group_id) if broker else None
 
