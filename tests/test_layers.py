@@ -1,10 +1,9 @@
-"""Imports point one way. This walks every module's imports and says where one does not."""
+"""Imports point one way and never in a circle, and the core is pure."""
 
 import ast
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 import fakebroker
 
@@ -47,14 +46,14 @@ def layer_of(module: str) -> str:
     return "" if first == "__init__" else first
 
 
-def imports_of(module: str) -> set[str]:
-    """The dotted names that a module imports when it runs; those for type checkers alone do not count."""
+def imports_of(module: str, *, for_annotations: bool = False) -> set[str]:
+    """The dotted names that a module imports when it runs, and on request those for type checkers."""
     tree = ast.parse((ROOT / module).read_text())
     found: set[str] = set()
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not for_annotations:
             continue
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
@@ -65,60 +64,85 @@ def imports_of(module: str) -> set[str]:
     return found
 
 
+def roots_of(module: str) -> set[str]:
+    """The top-level packages that a module imports when it runs."""
+    return {name.split(".")[0] for name in imports_of(module)}
+
+
 def inner(name: str) -> str | None:
-    """The layer that a dotted name belongs to, or None where it is not ours."""
+    """The layer that a dotted name belongs to, or None if it is not part of fakebroker."""
     parts = name.split(".")
     if parts[0] != "fakebroker":
         return None
     return parts[1] if len(parts) > 1 and parts[1] in LAYERS else ""
 
 
-def test_every_module_has_a_layer() -> None:
-    assert {layer_of(module) for module in MODULES} <= set(LAYERS)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_point_one_way(module: str) -> None:
-    layer = layer_of(module)
-    names = {inner(name) for name in imports_of(module)} - {None, layer}
-    assert names <= LAYERS[layer], f"{module} imports {names - LAYERS[layer]}"
-
-
 def is_pure(module: str) -> bool:
     return layer_of(module) in PURE or (layer_of(module) == "client" and module not in ON_TRIO_IN_CLIENT)
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if is_pure(m)])
-def test_the_core_is_pure(module: str) -> None:
-    assert {name.split(".")[0] for name in imports_of(module)} & IMPURE == set()
+def test_every_module_has_a_layer() -> None:
+    assert {layer_of(module) for module in MODULES} <= set(LAYERS)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_what_an_extra_brings_stays_where_it_is_used(module: str) -> None:
-    foreign = set().union(*EXTRAS.values()) - EXTRAS.get(layer_of(module), set())
-    assert {name.split(".")[0] for name in imports_of(module)} & foreign == set()
-
-
-def test_the_coordinator_knows_the_standard_library_alone() -> None:
+def test_imports_point_one_way() -> None:
+    wrong = {}
     for module in MODULES:
-        if layer_of(module) == "coordinator":
-            roots = {name.split(".")[0] for name in imports_of(module)}
-            assert roots <= {"fakebroker", *sys.stdlib_module_names}, module
+        layer = layer_of(module)
+        names = {inner(name) for name in imports_of(module)} - {None, layer}
+        if not names <= LAYERS[layer]:
+            wrong[module] = names - LAYERS[layer]
+    assert wrong == {}
 
 
-def test_the_runtime_of_coordinators_knows_no_groups() -> None:
+def test_no_modules_import_each_other() -> None:
+    """Imports for annotations included. Handlers and `Cluster` know each other."""
+    dotted = {"fakebroker." + module.removesuffix(".py").replace("/", "."): module for module in MODULES}
+    graph: dict[str, set[str]] = {}
+    for name, module in dotted.items():
+        if "handlers" not in module:
+            imported = imports_of(module, for_annotations=True)
+            targets = {each if each in dotted else each.rpartition(".")[0] for each in imported}
+            graph[name] = {each for each in targets if each in dotted and "handlers" not in each}
+    TopologicalSorter(graph).prepare()  # Raises CycleError, which names the modules of a cycle.
+
+
+def test_the_core_is_pure() -> None:
+    wrong = {module: roots_of(module) & IMPURE for module in MODULES if is_pure(module) and roots_of(module) & IMPURE}
+    assert wrong == {}
+
+
+def test_packages_of_an_extra_are_imported_only_where_it_is_needed() -> None:
+    wrong = {}
+    for module in MODULES:
+        foreign = set().union(*EXTRAS.values()) - EXTRAS.get(layer_of(module), set())
+        if roots_of(module) & foreign:
+            wrong[module] = roots_of(module) & foreign
+    assert wrong == {}
+
+
+def test_replay_uses_the_server_only_for_its_poller() -> None:
+    """An embedded cluster is a process of its own; a simulated one has no sockets."""
+    found = {name for module in MODULES if layer_of(module) == "replay" for name in imports_of(module)}
+    assert {name for name in found if inner(name) == "server"} <= {
+        f"fakebroker.server.poller.{name}" for name in ("Poller", "best_poller", "READ", "WRITE")
+    }
+
+
+def test_the_coordinator_needs_only_the_standard_library() -> None:
+    modules = [module for module in MODULES if layer_of(module) == "coordinator"]
+    wrong = {module: roots_of(module) - {"fakebroker", *sys.stdlib_module_names} for module in modules}
+    assert not any(wrong.values()), wrong
+
+
+def test_the_runtime_of_coordinators_does_not_depend_on_groups() -> None:
     for module in MODULES:
         if module.startswith("coordinator/runtime/"):
             assert not any(name.startswith("fakebroker.coordinator.group") for name in imports_of(module)), module
 
 
-def test_batch_joins_are_known_to_their_own_package_alone() -> None:
-    """The classic group knows the hook that they implement, `classic/extension.py`, and not them."""
+def test_only_their_own_package_depends_on_batch_joins() -> None:
+    """The classic group depends on the hook that they implement, `classic/extension.py`."""
     for module in MODULES:
         if layer_of(module) == "coordinator" and not module.startswith("coordinator/group/batch_join/"):
-            assert not any("batch_join" in name for name in imports_of(module)), module
-
-
-def test_no_module_of_a_coordinator_imports_for_type_checkers_alone() -> None:
-    for module in MODULES:
-        assert layer_of(module) != "coordinator" or "TYPE_CHECKING" not in (ROOT / module).read_text(), module
+            assert not any("batch_join" in name for name in imports_of(module, for_annotations=True)), module

@@ -9,7 +9,8 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.configs.settings import SETTINGS
 from fakebroker.protocol.registry import APIS
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
 
 
 def table(*rows: tuple[object, ...]) -> str:
@@ -37,6 +38,19 @@ def rewritten(text: str) -> str:
 
 def test_tables() -> None:
     assert README.read_text() == rewritten(README.read_text()), "run `make rewrite`"
+
+
+def test_documents_for_users_name_no_inner_modules() -> None:
+    """What users import is exported from `fakebroker` or `fakebroker.control`."""
+    for document in [README, *(ROOT / "scenarios").rglob("*.md"), *(ROOT / "fakebroker" / "client").rglob("*.md")]:
+        assert re.findall(r"fakebroker\.[a-z_]+\.[a-z_]+", document.read_text()) == [], document
+
+
+def test_files_named_in_the_architecture_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    paths = re.findall(r"`([a-z_]+(?:/[a-z_]+)*/[a-z_]*(?:\.py|\.txt)?)`", text)
+    assert len(paths) > 40
+    assert [path for path in paths if not any((top / path).exists() for top in (ROOT, ROOT / "fakebroker"))] == []
 
 
 @pytest.mark.fake_cluster(brokers=3)

@@ -1,4 +1,4 @@
-"""DeleteGroups: each group once, however often it is named; whether it may go is its coordinator's to say (KIP-229)."""
+"""DeleteGroups (KIP-229): each group once, however often the request names it; the coordinator decides."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -53,8 +53,7 @@ class Coordinator:
 
     Joins and syncs are answered through `answers`, including those that are answered at once, so that there is one
     order: the caller drains the list. Requests that may append call back with their result (`done`), before the method
-        returns
-    if nothing is pending. Heartbeats and offset fetches return their result: they never wait.
+    returns unless an append is pending. Heartbeats and offset fetches return their result: they never wait.
 
     While an append is pending, other requests and timers that may change groups of the same offsets partition wait, and
     run in order when it completes. A request that waits is handled as of its own `now_ms`.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
@@ -61,7 +61,7 @@ def planned_outages(timeline: Sequence[Mapping[str, Any]]) -> list[Outage]:
     """The outages that the events of a replay began, as far as these were done.
 
     Args:
-        timeline: Events as in `timeline.Told`.
+        timeline: Events as in `timeline.EventOutcome`.
     """
     done = sorted((event for event in timeline if event["done"]), key=lambda event: float(event["at_s"]))
     outages = []
@@ -269,7 +269,7 @@ def check_availability(
         events: Rows as in `events.Event`; read several times.
         members: Rows as in `script.Script`.
         is_reachable: Whether the cluster could be reached after the last member had left.
-        timeline: The events of the workload, as in `timeline.Told`.
+        timeline: The events of the workload, as in `timeline.EventOutcome`.
         speed: How many times as fast as real time the members' clock ran.
         is_simulated: Whether the replay was in memory, where interrupted simulations end at different times.
 
@@ -286,7 +286,8 @@ def check_availability(
         _create_outages(spark, planned_outages(timeline), timeline, begin_us)
         when = {"pause_us": pause_us, "begin_us": begin_us, "end_us": end_us}
         silences = spark.sql(_SILENCES, {**when, "tail_us": None if is_simulated else end_us}).cache()
-        pauses, groups = [], []
+        pauses: list[Row] = []
+        groups: list[Row] = []
         try:
             if silences.count():
                 silences.createOrReplaceTempView("silences")
@@ -299,47 +300,52 @@ def check_availability(
         lost = {row["api"]: row["requests"] for row in spark.sql(_LOST, {"end_us": end_us}).collect()}
         sent = spark.sql("select sum(`count`) n from events where kind = 'request' and version >= 0").collect()[0]["n"]
     return [
-        _check(
-            "reachable",
-            "The cluster can be reached at the end of the replay.",
-            0 if is_reachable else 1,
-            [] if is_reachable else [{"what": "no broker could be reached after the last member had left"}],
-        ),
-        _check(
-            "cluster-answers",
-            f"While members wait for answers, the cluster answers at least one request every {pause_us / 1e6:g} s.",
-            pauses[0]["failures"] if pauses else 0,
-            [
-                {
-                    "at_us": row["at_us"],
-                    "until_us": row["until_us"],
-                    "what": f"no request was answered for {row['length_s']} s, from second "
-                    f"{(row['at_us'] - begin_us) / 1e6:.1f} on, with {_counted(row['members'], 'member')} of "
-                    f"{_counted(row['groups'], 'group')} waiting",
-                }
-                for row in pauses
-            ],
-        ),
-        _check(
-            "members-answered",
-            f"No member waits for an answer for longer than its session timeout and {BOUND_US // 1_000_000} s, or for "
-            f"longer than {max(MEMBER_SILENCE_US, pause_us) / 1e6:g} s.",
-            groups[0]["failures"] if groups else 0,
-            [
-                {
-                    "group": row["group"],
-                    "members": row["members"][:_MOST_NAMES],
-                    "at_us": row["at_us"],
-                    "until_us": row["until_us"],
-                    "what": f"{_counted(len(row['members']), 'member')} of {row['group']} without an answer for up to "
-                    f"{row['length_s']} s, from second {row['from_s']:.1f} on"
-                    + ("" if row["broker"] is None else f"; last answer from broker {row['broker']}"),
-                }
-                for row in groups
-            ],
-        ),
+        _check_reachable(is_reachable),
+        _check_cluster(pauses, pause_us, begin_us),
+        _check_members(groups, pause_us),
         _check_lost(lost, sent or 0),
     ]
+
+
+def _check_reachable(is_reachable: bool) -> dict[str, Any]:
+    sentence = "The cluster can be reached at the end of the replay."
+    violation = {"what": "no broker could be reached after the last member had left"}
+    return _check("reachable", sentence, 0, []) if is_reachable else _check("reachable", sentence, 1, [violation])
+
+
+def _check_cluster(pauses: Sequence[Row], pause_us: int, begin_us: int) -> dict[str, Any]:
+    violations = [
+        {
+            "at_us": row["at_us"],
+            "until_us": row["until_us"],
+            "what": f"no request was answered for {row['length_s']} s, from second "
+            f"{(row['at_us'] - begin_us) / 1e6:.1f} on, with {_counted(row['members'], 'member')} of "
+            f"{_counted(row['groups'], 'group')} waiting",
+        }
+        for row in pauses
+    ]
+    sentence = f"While members wait for answers, the cluster answers at least one request every {pause_us / 1e6:g} s."
+    return _check("cluster-answers", sentence, pauses[0]["failures"] if pauses else 0, violations)
+
+
+def _check_members(groups: Sequence[Row], pause_us: int) -> dict[str, Any]:
+    violations = [
+        {
+            "group": row["group"],
+            "members": row["members"][:_MOST_NAMES],
+            "at_us": row["at_us"],
+            "until_us": row["until_us"],
+            "what": f"{_counted(len(row['members']), 'member')} of {row['group']} without an answer for up to "
+            f"{row['length_s']} s, from second {row['from_s']:.1f} on"
+            + ("" if row["broker"] is None else f"; last answer from broker {row['broker']}"),
+        }
+        for row in groups
+    ]
+    sentence = (
+        f"No member waits for an answer for longer than its session timeout and {BOUND_US // 1_000_000} s, or for "
+        f"longer than {max(MEMBER_SILENCE_US, pause_us) / 1e6:g} s."
+    )
+    return _check("members-answered", sentence, groups[0]["failures"] if groups else 0, violations)
 
 
 def _check(name: str, sentence: str, failures: int, violations: list[dict[str, Any]]) -> dict[str, Any]:

@@ -312,6 +312,8 @@ class Group:
     def select_protocol(self) -> str:
         """Return what the members would choose now; each votes for its favorite of the protocols that all support."""
         candidates = [name for name, count in self.protocol_counts.items() if count == len(self.members)]
+        if len(candidates) == 1:
+            return candidates[0]
         return most_voted(member.vote(candidates) for member in self.members.values())
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
