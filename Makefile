@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint rewrite bench bench-replay serve clean
+.PHONY: help demo test check lint rewrite mutate bench bench-replay serve clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -35,6 +35,9 @@ rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew,
 	$(BIN)/python -m tests.proposals.test_scale_out
 	$(BIN)/python -m tests.replay.test_workload_docs
 	$(BIN)/python -m tests.replay.test_run_schema
+
+mutate: $(STAMP) ## run the mutations of tests/mutation against the tests, for about an hour; start again to go on
+	$(BIN)/python -m tests.mutation.mutate run
 
 bench: $(STAMP) ## measure against librdkafka's mock cluster, and what control over HTTP costs
 	$(BIN)/python -m tests.bench.bench
