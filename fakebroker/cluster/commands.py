@@ -279,10 +279,11 @@ class ClusterCommands:
         """
         if accept is not None and accept not in ACCEPTS:
             raise ConfigError(f"accept={accept!r}: expected one of {', '.join(ACCEPTS)}")
-        if (accept == "slow") != (accept_delay_s is not None and accept_delay_s > 0):
+        delay_s = accept_delay_s or 0.0
+        if not 0 <= delay_s < inf or (accept == "slow") != (delay_s > 0):
             expected = "accept='slow' with more than 0, and no delay else"
             raise ConfigError(f"accept_delay_s={accept_delay_s} with accept={accept!r}: expected {expected}")
-        if round_trip_s is not None and round_trip_s < 0:
+        if round_trip_s is not None and not 0 <= round_trip_s < inf:
             raise ConfigError(f"round_trip_s={round_trip_s}: expected 0 or more")
 
         def change() -> None:
@@ -292,7 +293,7 @@ class ClusterCommands:
                 raise ConfigError(f"no broker {node_id} is up: expected one of {up}")
             conditions = self._environment.network_conditions(broker)
             if accept is not None:
-                conditions = replace(conditions, accept=accept, accept_delay_ms=(accept_delay_s or 0.0) * 1000)
+                conditions = replace(conditions, accept=accept, accept_delay_ms=delay_s * 1000)
             if round_trip_s is not None:
                 conditions = replace(conditions, round_trip_ms=round_trip_s * 1000)
             self._environment.set_network_conditions(broker, conditions)

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -273,7 +274,11 @@ def test_a_half_open_connection_is_never_answered(fake_cluster: FakeCluster) -> 
         (1, {"accept": "never"}, "accept='never': expected one of normal, slow, half_open, refuse"),
         (1, {"accept": "slow"}, "accept_delay_s=None with accept='slow': expected accept='slow' with more than 0"),
         (1, {"accept_delay_s": 1}, "accept_delay_s=1 with accept=None"),
+        (1, {"accept_delay_s": nan}, "accept_delay_s=nan with accept=None"),
+        (1, {"accept": "slow", "accept_delay_s": inf}, "accept_delay_s=inf with accept='slow'"),
         (1, {"round_trip_s": -1}, "round_trip_s=-1: expected 0 or more"),
+        (1, {"round_trip_s": nan}, "round_trip_s=nan: expected 0 or more"),
+        (1, {"round_trip_s": inf}, "round_trip_s=inf: expected 0 or more"),
     ],
 )
 @one_broker
