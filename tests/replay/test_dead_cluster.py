@@ -28,10 +28,10 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def workload(directory: Path, name: str) -> Path:
-    """Two groups for half a minute; the default session timeout is longer than that."""
+    """Two groups for 20 s; the default session timeout is longer than that."""
     file = directory / f"{name}.toml"
     file.write_text(
-        'duration_s = 30\ntopics = { orders = 4 }\n[cluster]\nconfig = { "group.initial.rebalance.delay.ms" = 0 }\n'
+        'duration_s = 20\ntopics = { orders = 4 }\n[cluster]\nconfig = { "group.initial.rebalance.delay.ms" = 0 }\n'
         '[[groups]]\nname = "g"\ncount = 2\nmembers = 3\nheartbeat_interval_ms = 500\n'
         '[promises]\ncheck = ["one-owner"]\n'
     )
