@@ -186,9 +186,7 @@ class CoordinatorRuntime(Generic[R, E]):
             while partition.waiting and partition.pending is None:
                 partition.waiting.popleft()()
         finally:
-            if (
-                partition.waiting and partition.pending is None
-            ):  # An operation has raised; it is not to block the others.
+            if partition.waiting and partition.pending is None:  # An operation raised; the others must still run.
                 self._run_waiting(partition)
             self._update_busy()
 
