@@ -3,8 +3,10 @@
 Callers use the layout of the newest version. Fields that were only added or removed are handled by the codec.
 """
 
+from collections.abc import Mapping
 from typing import TypeVar
 
+from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from fakebroker.protocol.messages.fetch import FetchRequest
@@ -24,7 +26,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from fakebroker.protocol.messages.produce import ProduceRequest
-from fakebroker.protocol.registry import api_of
+from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message, Versions
 
 T = TypeVar("T")
@@ -75,6 +77,52 @@ def versions_needed(request: Message) -> Versions | None:
         case _:
             return None
     return Versions(first, versions_of(type(request)).last)
+
+
+class NegotiatedVersions:
+    """The version of each API on connections to one broker: the highest that both sides support.
+
+    Args:
+        theirs: The versions that the broker supports, by API key.
+        broker: The broker in error messages.
+
+    Attributes:
+        theirs: The versions that the broker supports, by API key.
+    """
+
+    def __init__(self, theirs: Mapping[int, Versions], broker: str = "the broker") -> None:
+        self.theirs = theirs
+        self._broker = broker
+        self._versions: dict[type[Message], int] = {}
+        for api in APIS:
+            ours, reported = versions_of(api.request), theirs.get(api.key)
+            if reported is not None and reported.first <= ours.last and ours.first <= reported.last:
+                self._versions[api.request] = min(ours.last, reported.last)
+
+    def version_for(self, request: type[Message]) -> int:
+        """Return the version of requests of a class without special needs.
+
+        Raises:
+            UnsupportedVersion: Both sides have none in common.
+        """
+        version = self._versions.get(request)
+        return self._highest_of(request, versions_of(request)) if version is None else version
+
+    def version_of(self, request: Message) -> int:
+        """Return the version of one request, whose fields may need a version of their own.
+
+        Raises:
+            UnsupportedVersion: Both sides have none in common.
+        """
+        needed = versions_needed(request)
+        return self.version_for(type(request)) if needed is None else self._highest_of(type(request), needed)
+
+    def _highest_of(self, request: type[Message], ours: Versions) -> int:
+        api = api_of(request)
+        theirs = self.theirs.get(api.key)
+        if theirs is None or theirs.first > ours.last or theirs.last < ours.first:
+            raise UnsupportedVersion(api.name, theirs, ours, self._broker)
+        return min(ours.last, theirs.last)
 
 
 def _counts(topic: CreatableTopic) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from fakebroker.replay.members.connection import addresses
+from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
 from fakebroker.replay.script import script as scripts_schema

@@ -25,10 +25,10 @@ from fakebroker.client.admin.descriptions import (
 )
 from fakebroker.client.admin.driver import AdminApiDriver
 from fakebroker.client.backoff import Backoff
-from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS
 from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
-from fakebroker.client.pool import BrokerPool, addresses
+from fakebroker.client.pool import BrokerPool
 from fakebroker.client.topics import MAX_INT32, TopicPartition, format_partitions, is_offset, is_partition
+from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, addresses
 from fakebroker.errors import ConfigError
 
 V = TypeVar("V")

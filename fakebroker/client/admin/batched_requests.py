@@ -97,7 +97,7 @@ class RequestSender:
             for part in parts[start : start + MAX_REQUESTS_IN_FLIGHT]:
                 request = handler.request(part)
                 try:
-                    connection.version_of(request)
+                    connection.versions.version_of(request)
                 except UnsupportedVersion as error:
                     unsupported = failures(handler, part, ErrorCode.UNSUPPORTED_VERSION, error)
                     answers |= unsupported
@@ -123,7 +123,7 @@ class RequestSender:
 
     def _parts(self, handler: AdminApiHandler[V], keys: Sequence[str], connection: Connection) -> list[Sequence[str]]:
         """Divide the keys into requests."""
-        max_keys, theirs = handler.max_keys, connection.versions.get(API_BY_NAME[handler.api].key)
+        max_keys, theirs = handler.max_keys, connection.versions.theirs.get(API_BY_NAME[handler.api].key)
         if theirs is not None and theirs.last < handler.batched_since and len(keys) > 1:
             if not self.fall_back:
                 ours = Versions(handler.batched_since, API_BY_NAME[handler.api].versions.last)

@@ -13,6 +13,7 @@ from typing import Any
 from fakebroker.client.admin.group_handlers import add_members_request
 from fakebroker.client.member.reactions import error_in
 from fakebroker.client.member.requests import fetched_offsets
+from fakebroker.client.transport import Transport, TransportConnection
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -21,7 +22,7 @@ from fakebroker.protocol.messages.list_groups import ListGroupsRequest, ListGrou
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message
-from fakebroker.replay.members.connection import CLIENT_ID, BrokerConnection, Transport
+from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup, found_in
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.request_events import to_us
@@ -96,9 +97,9 @@ class AdminLoad:
         self._planned: deque[_GroupsRequest] = deque()  # What is left of this pass.
         self._coordinators: dict[str, int] = {}
         self._looked_up = 0  # Groups whose coordinator is being looked up.
-        self._connections: dict[int, BrokerConnection] = {}
-        self._held: dict[BrokerConnection, list[_GroupsRequest]] = {}  # Until the connection is open.
-        self._pending: dict[BrokerConnection, deque[_GroupsRequest]] = {}
+        self._connections: dict[int, TransportConnection] = {}
+        self._held: dict[TransportConnection, list[_GroupsRequest]] = {}  # Until the connection is open.
+        self._pending: dict[TransportConnection, deque[_GroupsRequest]] = {}
         self._unanswered = 0
 
     def next_deadline(self) -> float:
@@ -225,7 +226,7 @@ class AdminLoad:
         else:
             self._send(connection, request, now_ms)
 
-    def _connect(self, node_id: int) -> BrokerConnection | None:
+    def _connect(self, node_id: int) -> TransportConnection | None:
         """Return a connection to a broker; None if it is no longer among the brokers of the cluster."""
         address = self._lookup.nodes.get(node_id)
         if address is None:
@@ -234,9 +235,9 @@ class AdminLoad:
         self._held[connection], self._pending[connection] = [], deque()
         return connection
 
-    def _send(self, connection: BrokerConnection, request: _GroupsRequest, now_ms: float) -> None:
+    def _send(self, connection: TransportConnection, request: _GroupsRequest, now_ms: float) -> None:
         message = self._message(request.groups)
-        request.version = connection.version_for(message)
+        request.version = connection.version_of(message)
         if request.version < _FIRST_VERSION_WITH_BATCHES.get(type(message), 0) and len(request.groups) > 1:
             first, *others = request.groups
             request.groups = (first,)
@@ -246,12 +247,12 @@ class AdminLoad:
         self._pending[connection].append(request)
         self._transport.send(connection, message, request.version, CLIENT_ID, self)
 
-    def opened(self, connection: BrokerConnection) -> None:
+    def opened(self, connection: TransportConnection) -> None:
         held, self._held[connection] = self._held[connection], []
         for request in held:
             self._send(connection, request, self._now_ms())
 
-    def answered(self, connection: BrokerConnection, response: Any) -> None:
+    def answered(self, connection: TransportConnection, response: Any) -> None:
         request = self._pending[connection].popleft()
         self._unanswered -= 1
         errors = _errors(response)
@@ -260,7 +261,7 @@ class AdminLoad:
         self._record_answer(request, response, next(filter(None, errors), 0))
         self.is_done = self._is_over and not self._unanswered
 
-    def lost(self, connection: BrokerConnection, why: str) -> None:
+    def lost(self, connection: TransportConnection, why: str) -> None:
         self._connections = {node_id: each for node_id, each in self._connections.items() if each is not connection}
         self._lose([*self._pending.pop(connection), *self._held.pop(connection)])
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fakebroker.client.errors import BrokerUnreachable
+from fakebroker.client.transport import Address, Transport, TransportConnection
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message
-from fakebroker.replay.members.connection import CLIENT_ID, Address, BrokerConnection, Transport
+from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.request_events import to_us
 
@@ -84,7 +85,7 @@ class CoordinatorLookup:
     ) -> None:
         self._transport, self._now_ms, self._record = transport, now_ms, record
         self._brokers = deque(brokers)
-        self._connection: BrokerConnection | None = None
+        self._connection: TransportConnection | None = None
         self._is_ready = False  # The broker at the other end has named all brokers.
         self._node_id = _UNKNOWN_BROKER
         self._wanted: Wanted = {}
@@ -133,10 +134,10 @@ class CoordinatorLookup:
 
     # As the user of the connection
 
-    def opened(self, connection: BrokerConnection) -> None:
+    def opened(self, connection: TransportConnection) -> None:
         self._send(connection, _PendingRequest(MetadataRequest(topics=[]), self._now_ms()))
 
-    def answered(self, connection: BrokerConnection, response: FindCoordinatorResponse | MetadataResponse) -> None:
+    def answered(self, connection: TransportConnection, response: FindCoordinatorResponse | MetadataResponse) -> None:
         pending = self._pending.popleft()
         if not self._is_ready:
             assert isinstance(response, MetadataResponse)
@@ -150,7 +151,7 @@ class CoordinatorLookup:
             counts = {topic.name or "": len(topic.partitions) for topic in response.topics if topic.error_code == 0}
             pending.metadata_listener.metadata(counts)
 
-    def lost(self, connection: BrokerConnection, why: str) -> None:
+    def lost(self, connection: TransportConnection, why: str) -> None:
         """Try the next broker; after the last one, look-ups fail and are repeated by their listeners.
 
         Raises:
@@ -188,7 +189,7 @@ class CoordinatorLookup:
         self._node_id = next((node for node, known in self.nodes.items() if known == address), _UNKNOWN_BROKER)
         self._brokers.extend(known for known in self.nodes.values() if known not in self._brokers)
 
-    def _send_all(self, connection: BrokerConnection) -> None:
+    def _send_all(self, connection: TransportConnection) -> None:
         if connection.versions is None:
             return
         waiting, self._waiting = self._waiting, []
@@ -204,12 +205,12 @@ class CoordinatorLookup:
             wanted, self._wanted = self._wanted, {}
             self._find(connection, wanted)
 
-    def _find(self, connection: BrokerConnection, wanted: Wanted) -> None:
+    def _find(self, connection: TransportConnection, wanted: Wanted) -> None:
         self._is_finding = True
         self._send(connection, _find_request(wanted))
 
-    def _send(self, connection: BrokerConnection, pending: _PendingRequest) -> None:
-        pending.version, pending.sent_ms = connection.version_for(pending.request), self._now_ms()
+    def _send(self, connection: TransportConnection, pending: _PendingRequest) -> None:
+        pending.version, pending.sent_ms = connection.version_of(pending.request), self._now_ms()
         self._pending.append(pending)
         self._transport.send(connection, pending.request, pending.version, CLIENT_ID, self)
 

@@ -7,16 +7,16 @@ import math
 from collections.abc import Mapping
 from typing import Protocol
 
+from fakebroker.client.broker_connection import FrameCache
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from fakebroker.replay.members.connection import BrokerConnection, FrameCache
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.members.shared_connections import SharedConnections
-from fakebroker.replay.members.sockets import SocketTransport
+from fakebroker.replay.members.sockets import SocketConnection, SocketTransport
 
 _HELD_BACK = (JoinGroupRequest, SyncGroupRequest)
 """Requests whose responses a broker may hold back."""
@@ -67,8 +67,8 @@ class MemberDriver:
         self.number = number
         self.wakes_ms = math.inf
         self._context = context
-        self._connection: BrokerConnection | None = None  # Its own, or a shared one.
-        self._rebalance_connection: BrokerConnection | None = None  # Beside a shared one, for JoinGroup and SyncGroup.
+        self._connection: SocketConnection | None = None  # Its own, or a shared one.
+        self._rebalance_connection: SocketConnection | None = None  # Beside a shared one, for JoinGroup and SyncGroup.
         self._held: GroupRequest | None = None  # Until its connection is open.
         self._waits = False  # Until connections for the group's rebalance are reserved.
         self._heartbeats = FrameCache()
@@ -122,20 +122,20 @@ class MemberDriver:
 
     # As a user of connections
 
-    def opened(self, connection: BrokerConnection) -> None:
+    def opened(self, connection: SocketConnection) -> None:
         request = self._held
         if request is not None and connection is self._connection_for(request):
             self._held = None
             self._send_over(connection, request, self._context.now_ms())
 
-    def answered(self, connection: BrokerConnection, response: GroupResponse) -> None:
+    def answered(self, connection: SocketConnection, response: GroupResponse) -> None:
         now_ms = self._context.now_ms()
         if connection is self._rebalance_connection and type(response) is SyncGroupResponse:
             self._end_rebalance()
         self.member.answered(response, now_ms)
         self.run(now_ms)
 
-    def lost(self, connection: BrokerConnection, why: str) -> None:
+    def lost(self, connection: SocketConnection, why: str) -> None:
         now_ms = self._context.now_ms()
         self._disconnect()
         self.member.connection_lost(now_ms)
@@ -156,13 +156,13 @@ class MemberDriver:
         else:
             self._send_over(connection, request, now_ms)
 
-    def _send_over(self, connection: BrokerConnection, request: GroupRequest, now_ms: float) -> None:
-        version = connection.version_for(request)
+    def _send_over(self, connection: SocketConnection, request: GroupRequest, now_ms: float) -> None:
+        version = connection.version_of(request)
         cache = self._heartbeats if type(request) is HeartbeatRequest else None
         self._context.transport.send(connection, request, version, self.member.script.member, self, cache)
         self.member.sent(version, now_ms)
 
-    def _connection_for(self, request: GroupRequest) -> BrokerConnection | None:
+    def _connection_for(self, request: GroupRequest) -> SocketConnection | None:
         """Return the connection for a request, made if needed; None if the group waits for its rebalance."""
         shared, address = self._context.shared, self.member.address
         if shared is not None and isinstance(request, _HELD_BACK):

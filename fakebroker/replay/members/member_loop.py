@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fakebroker.client.transport import Address
 from fakebroker.errors import FakebrokerError
 from fakebroker.open_files import allow_connections
 from fakebroker.replay.members.admin_load import AdminLoad
-from fakebroker.replay.members.connection import Address
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.events import ORDINARY_ERRORS, Event
 from fakebroker.replay.members.member_driver import MemberDriver

@@ -7,14 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, in_shape_of
+from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, NegotiatedVersions, in_shape_of
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message
-from fakebroker.replay.members.connection import NegotiatedVersions
 from fakebroker.replay.simulation.scheduler import (
     ACTION,
     ARRIVAL,

@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fakebroker.client.broker_connection import BrokerConnection
+from fakebroker.client.transport import Address, ConnectionUser
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call
 from fakebroker.protocol.schema import Message
-from fakebroker.replay.members.connection import Address, BrokerConnection, ConnectionUser
 from fakebroker.replay.simulation.network import ClientEnd, Network
 from fakebroker.replay.simulation.scheduler import RESPONSE, Scheduler
 
@@ -88,6 +89,8 @@ class VirtualTransport:
         if end.is_open:
             end.users.append(user)
             self._network.send(self._network.call(end, request, version, client_id), self._scheduler.clock.moment_ms)
+
+    def release(self, connection: BrokerConnection, user: ConnectionUser) -> None: ...
 
     def fail(self, connection: BrokerConnection, why: str) -> None:
         """Close a connection as lost; its users are notified."""
