@@ -256,7 +256,7 @@ def _end_state(simulation: Simulation) -> list[Any]:
     ]
     members = [
         (each.member.state, each.member.identity, each.next_deadline(), each.member.positions)
-        for each in (member.scripted for member in simulation.members)
+        for each in (driver.member for driver in simulation.drivers)
     ]
     return [groups, members]
 
