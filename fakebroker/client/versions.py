@@ -4,7 +4,7 @@ Callers use the layout of the newest version. Fields that were only added or rem
 """
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.errors import ProtocolError
@@ -39,6 +39,8 @@ LAST_VERSION_WITH_TOPIC_NAMES: dict[type[Message], int] = {
 }
 """Later versions identify topics by id (KIP-516, KIP-848), which this client does not support."""
 
+FIRST_BATCHED_VERSION: dict[type[Message], int] = {FindCoordinatorRequest: 4, OffsetFetchRequest: 8}
+"""The first version about several keys or groups per request (KIP-699, KIP-709)."""
 
 LAST_VERSION_WITH_ONE_MEMBER = 9
 """Kafka's latest version of JoinGroup; version 10, for several members, exists only in the batch-join proposal."""
@@ -54,6 +56,11 @@ def versions_of(request: type[Message]) -> Versions:
         return Versions(api.versions.first, LAST_VERSION_WITH_ONE_MEMBER)
     # Includes versions that only old brokers support (KIP-896).
     return Versions(request.VERSIONS.first, LAST_VERSION_WITH_TOPIC_NAMES.get(request, api.versions.last))
+
+
+def is_batched(request: type[Message], version: int) -> bool:
+    """Return whether a version of a request may be about several keys or groups."""
+    return version >= FIRST_BATCHED_VERSION.get(request, 0)
 
 
 def versions_needed(request: Message) -> Versions | None:
@@ -140,17 +147,19 @@ def in_shape_of(version: int, request: Message) -> Message:
         ProtocolError: The version supports one group, member or key per request, and there are more.
     """
     match request:
-        case FindCoordinatorRequest() if version < 4 and request.coordinator_keys:
+        case FindCoordinatorRequest() if (
+            version < FIRST_BATCHED_VERSION[FindCoordinatorRequest] and request.coordinator_keys
+        ):
             return FindCoordinatorRequest(key=_only(request, request.coordinator_keys), key_type=request.key_type)
         case LeaveGroupRequest() if version < 3 and request.members:
             member = _only(request, request.members)
             return LeaveGroupRequest(group_id=request.group_id, member_id=member.member_id)
-        case OffsetFetchRequest() if version < 8 and request.groups:
+        case OffsetFetchRequest() if request.groups and not is_batched(type(request), version):
             return _fetch_of_one_group(version, request)
     return request
 
 
-def in_newest_shape(request: Message, response: Message) -> Message:
+def in_newest_shape(request: Message, response: Message) -> Any:
     """Convert a response to the layout of the newest version; returns the response itself if they are the same.
 
     Args:

@@ -25,6 +25,7 @@ from fakebroker.client.admin.descriptions import (
 )
 from fakebroker.client.admin.driver import AdminApiDriver
 from fakebroker.client.backoff import Backoff
+from fakebroker.client.coordinators import KEY_TYPES
 from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool
 from fakebroker.client.topics import MAX_INT32, TopicPartition, format_partitions, is_offset, is_partition
@@ -135,8 +136,8 @@ class Admin:
             NoBatchedFindCoordinators: The broker looks up one coordinator per request, and `fall_back` is False.
             ConfigError: An argument is invalid.
         """
-        if key_type not in group_handlers.KEY_TYPES:
-            raise ConfigError(f"key_type={key_type!r}: expected one of {', '.join(group_handlers.KEY_TYPES)}")
+        if key_type not in KEY_TYPES:
+            raise ConfigError(f"key_type={key_type!r}: expected one of {', '.join(KEY_TYPES)}")
         lookup = group_handlers.find_coordinators(key_type)
         driver: AdminApiDriver[Node] = AdminApiDriver(self._pool, self._sender, self._backoff, lookup, None)
         return await driver.run(_keys("keys", keys), self._timeout_ms)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from fakebroker.client import coordinators
 from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, AdminApiHandler
 from fakebroker.client.admin.descriptions import GroupDescription, MemberDescription, Node, Results
 from fakebroker.client.errors import (
@@ -24,16 +25,13 @@ from fakebroker.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestMember,
     JoinGroupResponse,
     JoinGroupResponseResult,
 )
-
-KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
-"""Types of coordinators (Kafka's `FindCoordinatorRequest.CoordinatorType`)."""
 
 _DEAD = "Dead"
 
@@ -43,9 +41,9 @@ def find_coordinators(key_type: str) -> AdminApiHandler[Node]:
     fails = TransactionError if key_type == "transaction" else GroupError
 
     def read(
-        response: FindCoordinatorResponse, _keys: Sequence[str], _node: Node | None
+        response: FindCoordinatorResponse, keys: Sequence[str], _node: Node | None
     ) -> Iterator[tuple[str, Node | AdminError]]:
-        for found in response.coordinators:
+        for found in coordinators.coordinators_in(coordinators.find_coordinators(keys), response):
             error = error_code(found.error_code)
             if error is ErrorCode.NONE:
                 yield found.key, Node(found.node_id, found.host, found.port)
@@ -54,10 +52,9 @@ def find_coordinators(key_type: str) -> AdminApiHandler[Node]:
 
     return AdminApiHandler(
         api="FindCoordinator",
-        request=lambda keys: FindCoordinatorRequest(coordinator_keys=list(keys), key_type=KEY_TYPES[key_type]),
+        request=lambda keys: coordinators.find_coordinators(keys, key_type),
         read=read,
         fails=fails,
-        batched_since=4,
         not_batched=NoBatchedFindCoordinators,
     )
 

@@ -58,7 +58,6 @@ def list_offsets(
         request=request,
         read=read,
         fails=GroupError,
-        batched_since=8,
         not_batched=NoBatchedOffsetFetch,
     )
 

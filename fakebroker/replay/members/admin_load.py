@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fakebroker.client.admin.group_handlers import add_members_request
+from fakebroker.client.coordinators import COORDINATOR_MOVED, find_coordinators
 from fakebroker.client.member.reactions import error_in
 from fakebroker.client.member.requests import fetched_offsets
 from fakebroker.client.transport import Transport, TransportConnection
+from fakebroker.client.versions import is_batched
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -21,7 +23,6 @@ from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from fakebroker.protocol.registry import api_of
-from fakebroker.protocol.schema import Message
 from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup, found_in
 from fakebroker.replay.members.events import Event
@@ -31,13 +32,9 @@ from fakebroker.replay.workload.loads import Load
 
 _RETRY_MS = 100.0
 _NO_COORDINATOR = -1
-_FIRST_VERSION_WITH_BATCHES: dict[type[Message], int] = {FindCoordinatorRequest: 4, OffsetFetchRequest: 8}
-"""The first version that asks about several groups (KIP-699, KIP-709)."""
 
 _SESSION_TIMEOUT_MS, _REBALANCE_TIMEOUT_MS = 45_000, 300_000
 """Of instances that are added: Kafka's defaults."""
-
-_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def groups_of(load: Load, scripts: Iterable[Script]) -> dict[str, list[str]]:
@@ -176,10 +173,10 @@ class AdminLoad:
                 for index in range(0, len(groups), batch):
                     yield _GroupsRequest(node_id, tuple(groups[index : index + batch]))
 
-    def _message(self, groups: tuple[str, ...]) -> Message:
+    def _message(self, groups: tuple[str, ...]) -> Any:
         match self._load.kind:
             case "find-coordinators":
-                return FindCoordinatorRequest(coordinator_keys=list(groups))
+                return find_coordinators(groups)
             case "fetch-offsets":
                 asked = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
                 return OffsetFetchRequest(groups=asked)
@@ -238,7 +235,7 @@ class AdminLoad:
     def _send(self, connection: TransportConnection, request: _GroupsRequest, now_ms: float) -> None:
         message = self._message(request.groups)
         request.version = connection.version_of(message)
-        if request.version < _FIRST_VERSION_WITH_BATCHES.get(type(message), 0) and len(request.groups) > 1:
+        if len(request.groups) > 1 and not is_batched(type(message), request.version):
             first, *others = request.groups
             request.groups = (first,)
             self._planned.extendleft(_GroupsRequest(request.node_id, (group,)) for group in reversed(others))
@@ -256,7 +253,7 @@ class AdminLoad:
         request = self._pending[connection].popleft()
         self._unanswered -= 1
         errors = _errors(response)
-        if any(error in _MOVED for error in errors):
+        if any(error in COORDINATOR_MOVED for error in errors):
             self._forget_coordinators(request)
         self._record_answer(request, response, next(filter(None, errors), 0))
         self.is_done = self._is_over and not self._unanswered
@@ -281,14 +278,13 @@ class AdminLoad:
     def _record_answer(
         self, request: _GroupsRequest, response: Any, error: int | None = None, *, lost: bool = False
     ) -> None:
-        groups, now_ms = request.groups, self._now_ms()
-        is_sent = request.sent_ms != math.inf
-        is_finding = self._load.kind == "find-coordinators"
+        groups, now_ms, message = request.groups, self._now_ms(), self._message(request.groups)
+        is_sent, is_finding = request.sent_ms != math.inf, isinstance(message, FindCoordinatorRequest)
         event = Event(
             scheduled_us=to_us(request.scheduled_ms),
             sent_us=to_us(request.sent_ms if is_sent else now_ms),
             latency_us=None if response is None else to_us(now_ms - request.scheduled_ms),
-            api=api_of(self._message(groups)).name,
+            api=api_of(message).name,
             version=request.version,
             broker=request.node_id,
             group=groups[0] if len(groups) == 1 else None,
@@ -297,7 +293,7 @@ class AdminLoad:
             until_us=to_us(now_ms) if lost else None,
             lost=lost,
             offsets=_offsets(response) if len(groups) == 1 and not error else None,
-            found=found_in(groups, response) if isinstance(response, FindCoordinatorResponse) else None,
+            found=found_in(message, response) if is_finding and response is not None else None,
         )
         self._record(event)
 
