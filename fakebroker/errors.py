@@ -290,9 +290,9 @@ def one_of(names: Iterable[object], given: object = None, *, none: str = "none: 
     known = [str(name) for name in names]
     if not known:
         return none
-    expected = f"one of {', '.join(known)}" if len(known) > 1 else known[0]
+    expected = f"one of {', '.join(known)}"
     near = nearest(given, known)
-    return expected if near is None or len(known) == 1 else f"{expected}; did you mean {near!r}?"
+    return expected if near is None else f"{expected}; did you mean {near!r}?"
 
 
 def nearest(given: object, names: Iterable[str]) -> str | None:
