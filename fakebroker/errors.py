@@ -235,9 +235,10 @@ class ConfigError(FakebrokerError):
         return cls(sentence, field=field, value=value, expected=expected)
 
     @classmethod
-    def missing(cls, field: str, expected: str) -> "ConfigError":
-        """Return the error of a required field without a value."""
-        return cls(f"{field} is missing: expected {expected}", field=field, expected=expected)
+    def missing(cls, field: str, expected: str, *, where: str = "") -> "ConfigError":
+        """Return the error of a required field without a value; see `of`."""
+        sentence = f"{where}{': ' if where else ''}{field} is missing: expected {expected}"
+        return cls(sentence, field=field, expected=expected)
 
     @classmethod
     def all_of(cls, mistakes: Sequence["ConfigError"], *, where: str = "") -> "ConfigError":

@@ -7,7 +7,6 @@ dictionaries, lists, unions and literals; bounds are `msgspec.Meta` annotations.
 import math
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar
 
@@ -240,9 +239,7 @@ def _alternatives(kind: Any) -> list[Any]:
 
 def _names(kind: Any) -> Sequence[Any]:
     """Return the names that a type consists of."""
-    if typing.get_origin(kind) is typing.Literal:
-        return typing.get_args(kind)
-    return [member.name for member in kind] if isinstance(kind, type) and issubclass(kind, Enum) else ()
+    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
 
 
 def _word(kind: Any) -> str:
@@ -253,6 +250,8 @@ def _word(kind: Any) -> str:
         return f"a list of {info.min_length} or more" if info.min_length else "a list"
     if isinstance(info, inspect.TupleType):
         return f"a list of {len(info.item_types)}"
+    if isinstance(info, inspect.EnumType):
+        return info.cls.__name__
     return _WORDS.get(type(info), "a table")
 
 

@@ -89,6 +89,10 @@ class ClusterCommands:
     def create_partitions(self, name: str, total: int) -> None:
         """Add partitions to a topic until it has `total`.
 
+        Args:
+            name: The topic.
+            total: The new number of partitions.
+
         Raises:
             ConfigError: There is no such topic, or it has as many partitions already.
         """
@@ -97,6 +101,9 @@ class ClusterCommands:
     @command
     def delete_topic(self, name: str) -> None:
         """Delete a topic with its records and the offsets that groups have committed for it.
+
+        Args:
+            name: The topic.
 
         Raises:
             ConfigError: There is no such topic, or it is internal.
@@ -124,14 +131,20 @@ class ClusterCommands:
 
     @command
     def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        """Move a partition of __consumer_offsets to another leader; see `move_coordinator`."""
+        """Move a partition of __consumer_offsets to another leader; see `move_coordinator`.
+
+        Args:
+            partition: The partition's number.
+            to: As in `move_coordinator`.
+            how: How coordinators start; see `Failover`.
+        """
         options = Failover(**how)
 
         def move() -> None:
             count = self._cluster.config.number("offsets.topic.num.partitions")
             if not 0 <= partition < count:
                 raise ConfigError.of("partition", partition, f"0 to {count - 1}")
-            leader_id = NO_LEADER if to is None else self._broker(to, up=True).node_id
+            leader_id = NO_LEADER if to is None else self._broker(to, up=True, field="to").node_id
             target = self._cluster.offsets_partition(partition)
             self._cluster.controller.set_leader(target, leader_id, self._now_ms(), options)
 
@@ -176,6 +189,10 @@ class ClusterCommands:
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
 
+        Args:
+            node_id: The broker.
+            how: How coordinators start; see `Failover`.
+
         Raises:
             ConfigError: There is no such broker, or it is up already; or an option is out of range.
         """
@@ -190,13 +207,22 @@ class ClusterCommands:
 
     @command
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker, elect new leaders for its partitions, and start it again."""
+        """Stop a broker, elect new leaders for its partitions, and start it again.
+
+        Args:
+            node_id: The broker.
+            how: How coordinators start; see `Failover`.
+        """
         self.stop_broker(node_id, **how)
         self.start_broker(node_id, **how)
 
     @command
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
-        """Restart every broker that is up, one after the other."""
+        """Restart every broker that is up, one after the other.
+
+        Args:
+            how: How coordinators start; see `Failover`.
+        """
         for node_id in [broker.node_id for broker in self._cluster.brokers.values() if broker.up]:
             self.restart_broker(node_id, **how)
 
@@ -249,6 +275,10 @@ class ClusterCommands:
     @command
     def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Remove a broker permanently; its replicas move to others.
+
+        Args:
+            node_id: The broker.
+            how: How coordinators start; see `Failover`.
 
         Raises:
             ConfigError: There is no such broker, or it is the last one; or an option is out of range.
@@ -304,14 +334,14 @@ class ClusterCommands:
 
         self._run(change)
 
-    def _broker(self, node_id: int, *, up: bool | None = None) -> BrokerNode:
+    def _broker(self, node_id: int, *, up: bool | None = None, field: str = "node_id") -> BrokerNode:
         broker = self._cluster.brokers.get(node_id)
         if broker is None:
-            raise ConfigError.of("node_id", node_id, one_of(self._cluster.brokers))
+            raise ConfigError.of(field, node_id, one_of(self._cluster.brokers))
         if up is not None and broker.up is not up:
             others = [each.node_id for each in self._cluster.brokers.values() if each.up is up]
             state = "up" if up else "down"
-            raise ConfigError.of("node_id", node_id, f"a broker that is {state}, {one_of(others)}")
+            raise ConfigError.of(field, node_id, f"a broker that is {state}, {one_of(others)}")
         return broker
 
     # Faults
@@ -421,6 +451,9 @@ class ClusterCommands:
     def force_rebalance(self, group_id: str) -> None:
         """Start a rebalance as an expired session does, without removing a member: heartbeats tell all to rejoin.
 
+        Args:
+            group_id: The group.
+
         Raises:
             ConfigError: There is no such group, or it is neither Stable nor CompletingRebalance.
         """
@@ -429,6 +462,10 @@ class ClusterCommands:
     @command
     def choose_leader(self, group_id: str, member: str) -> None:
         """Make a member the leader of the next generation, if it has joined when the join phase ends.
+
+        Args:
+            group_id: The group.
+            member: The member.
 
         Raises:
             ConfigError: There is no such group or member.
@@ -444,6 +481,10 @@ class ClusterCommands:
     def evict(self, group_id: str, member: str) -> None:
         """Remove a member, as an administrator does: its next response is UNKNOWN_MEMBER_ID; the others rebalance.
 
+        Args:
+            group_id: The group.
+            member: The member.
+
         Raises:
             ConfigError: There is no such group or member.
         """
@@ -452,6 +493,10 @@ class ClusterCommands:
     @command
     def expire(self, group_id: str, member: str) -> None:
         """Expire a member's session now. Has no effect while a response is pending for the member.
+
+        Args:
+            group_id: The group.
+            member: The member.
 
         Raises:
             ConfigError: There is no such group or member.
@@ -463,6 +508,10 @@ class ClusterCommands:
         """Replace a static member as another process with its instance id does: it gets FENCED_INSTANCE_ID.
 
         The other process sends no further requests: the member that replaced it is removed when its session ends.
+
+        Args:
+            group_id: The group.
+            instance_id: The `group.instance.id` of the member.
 
         Raises:
             ConfigError: There is no such group or instance id.
@@ -494,6 +543,10 @@ class ClusterCommands:
     @command
     def release_sync(self, group_id: str, member: str) -> None:
         """Send the response that `delay_sync` delays, and cancel the delay.
+
+        Args:
+            group_id: The group.
+            member: The member.
 
         Raises:
             ConfigError: There is no such group or member, or no response to it is delayed.
@@ -600,6 +653,9 @@ class ClusterCommands:
     @command
     def advance(self, seconds: float) -> None:
         """Advance the brokers' clock; everything that is due by then is done when this returns.
+
+        Args:
+            seconds: By how much.
 
         Raises:
             ConfigError: The clock cannot be advanced, or not by so much.

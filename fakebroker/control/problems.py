@@ -34,7 +34,7 @@ class Mistake(TypedDict):
 
 
 class ProblemDetails(TypedDict):
-    """An error, with `field`, its `value` and what was `expected` if it is about a field; `errors` are all, if several."""
+    """An error; if it is about a field, with the `field`, its `value` and what was `expected`; with all `errors`."""
 
     type: str
     title: str

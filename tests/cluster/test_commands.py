@@ -154,7 +154,7 @@ def test_time_goes_to_the_next_deadline(commands: ClusterCommands, harness: Harn
 
 DURATION = "a number from 0 to 1000000000000"
 INVALID_TIMES: list[Any] = [-1, nan, inf, -inf, "1", True, [1], 10**400, 1e300]
-COMMANDS_WITH_OPTIONS = [
+COMMANDS_WITH_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("stop_broker", {"node_id": 1}),
     ("rolling_restart", {}),
     ("upgrade_broker", {"node_id": 1, "as_version": None}),

@@ -116,7 +116,7 @@ def test_brokers_topics_and_coordinators(control: Asking, client: Client) -> Non
     assert client.coordinator_of("g").node_id == to
     client.move_offsets_partition(control.cluster.cluster.offsets_partition_of("g").index, None)
     client.stop_zombies()
-    with pytest.raises(ConfigError, match=r"^group 'g' has no coordinator now$"):
+    with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that has a coordinator now$"):
         client.coordinator_of("g")
 
 
