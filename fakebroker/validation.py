@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, inspect
 
-from fakebroker.errors import ConfigError, nearest, one_of, shown
+from fakebroker.errors import ConfigError, bounds, nearest, one_of
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ def read_json(text: bytes | str, kind: type[T], *, where: str = "") -> T:
 def _error_of(value: Any, kind: Any, where: str, cause: Exception) -> ConfigError:
     found = _first(_mistakes(value, kind, ""))
     if not found:  # a rule of a struct about several of its fields
-        found = [cause if isinstance(cause, ConfigError) else ConfigError(str(cause))]
+        found = list(cause.mistakes) if isinstance(cause, ConfigError) else [ConfigError(str(cause))]
     return ConfigError.all_of(found, where=where)
 
 
@@ -132,7 +132,7 @@ def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str) -> I
         for mistake in (
             _mistakes(item, fields[name].type, join(path, name))
             if name in fields
-            else [_unknown(join(path, str(name)), item, one_of(fields, name, none="none"))]
+            else [ConfigError.unknown(join(path, str(name)), item, one_of(fields, name, none="none"))]
         )
     ]
     missing = [field for name, field in fields.items() if field.required and name not in value]
@@ -140,18 +140,12 @@ def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str) -> I
     yield from found or _broken_rules(value, struct, path)
 
 
-def _unknown(path: str, value: object, expected: str) -> ConfigError:
-    return ConfigError(
-        f"{path}={shown(value)}: unknown field; expected {expected}", field=path, value=value, expected=expected
-    )
-
-
 def _broken_rules(value: Mapping[str, Any], struct: Any, path: str) -> Iterator[ConfigError]:
     """Yield the error of a rule about several fields of a struct, whose fields are valid."""
     try:
         msgspec.convert(value, struct)
     except ConfigError as error:
-        yield error.within(path) if path else error
+        yield from (each.within(path) if path else each for each in error.mistakes)
     except msgspec.ValidationError as error:  # a rule that raised a ValueError
         yield ConfigError(f"{path}: {error}" if path else str(error), field=path or None)
 
@@ -223,7 +217,8 @@ def _names(kind: Any) -> Sequence[Any]:
 def _word(kind: Any) -> str:
     info = inspect.type_info(kind)
     if isinstance(info, inspect.IntType | inspect.FloatType):
-        return f"{'an integer' if isinstance(info, inspect.IntType) else 'a number'}{_bounds(info)}"
+        noun = "an integer" if isinstance(info, inspect.IntType) else "a number"
+        return noun + bounds(info.ge, info.gt, info.le, info.lt)
     if isinstance(info, inspect.ListType | inspect.VarTupleType):
         return f"a list of {info.min_length} or more" if info.min_length else "a list"
     if isinstance(info, inspect.TupleType):
@@ -238,13 +233,3 @@ _WORDS: dict[type, str] = {
     inspect.DateTimeType: "a date and time",
     inspect.AnyType: "a value",
 }
-
-
-def _bounds(info: Any) -> str:
-    low = f">= {info.ge:g}" if info.ge is not None else f"> {info.gt:g}" if info.gt is not None else ""
-    high = f"<= {info.le:g}" if info.le is not None else f"< {info.lt:g}" if info.lt is not None else ""
-    if info.ge is not None and info.le is not None:
-        return f" from {info.ge:g} to {info.le:g}"
-    return "".join(
-        f" {bound}" if index == 0 else f" and {bound}" for index, bound in enumerate(filter(None, (low, high)))
-    )

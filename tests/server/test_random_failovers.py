@@ -92,8 +92,8 @@ def invalid_calls(up: list[int], down: list[int]) -> Iterator[tuple[Call, str]]:
         yield ("start_broker", (node_id,), {}), f"broker {node_id} is up already"
     for value in (3.9, 4, True, nan):
         yield ("upgrade_broker", (known[0], value), {}), f"as_version={value!r}: expected a string"
-    yield ("upgrade_broker", (known[0], "9.9"), {}), "release '9.9': expected one of "
-    yield ("upgrade_broker", (known[0], None, {"Nope": None}), {}), "api_versions: unknown API 'Nope', expected one of "
+    yield ("upgrade_broker", (known[0], "9.9"), {}), "as_version='9.9': expected one of "
+    yield ("upgrade_broker", (known[0], None, {"Nope": None}), {}), "api_versions.Nope=None: unknown API; expected "
     for value in INVALID_PARTITIONS:
         yield ("move_offsets_partition", (value, None), {}), f"partition={value!r}: expected 0 to {len(GROUP_IDS) - 1}"
     for value in (5, None, nan, b"a", True):
