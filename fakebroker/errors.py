@@ -227,13 +227,13 @@ class ConfigError(FakebrokerError):
         """Return the error `field=value: expected ...`.
 
         Args:
-            field: The setting, option or argument.
+            field: The setting, option or argument; empty for the whole of the data.
             value: Its value.
             expected: What was expected instead, such as "an integer >= 1".
             where: What it belongs to, such as "group 'g'".
         """
-        sentence = f"{where}{': ' if where else ''}{field}={shown(value)}: expected {expected}"
-        return cls(sentence, field=field, value=value, expected=expected)
+        sentence = f"{where}{': ' if where else ''}{field}{'=' if field else ''}{shown(value)}: expected {expected}"
+        return cls(sentence, field=field or None, value=value, expected=expected)
 
     @classmethod
     def missing(cls, field: str, expected: str, *, where: str = "") -> "ConfigError":

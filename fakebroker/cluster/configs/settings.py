@@ -122,7 +122,7 @@ def _checked(name: str, value: object) -> int:
         return switch
     number = _number(name, value)
     low, high = setting.bounds
-    check_integer(name, number, least=low, most=high)
+    check_integer(name, number, least=int(low), most=int(high))
     return number
 
 
