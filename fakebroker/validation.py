@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, inspect
 
-from fakebroker.errors import ConfigError, nearest, one_of, shown
+from fakebroker.errors import ConfigError, bounds, nearest, one_of
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ def _error_of(
     if found and found[0].field == "":
         found = [ConfigError.of(name, value, found[0].expected or "")]
     if not found:  # a rule of a struct about several of its fields
-        found = [cause if isinstance(cause, ConfigError) else ConfigError(str(cause))]
+        found = list(cause.mistakes) if isinstance(cause, ConfigError) else [ConfigError(str(cause))]
     return ConfigError.all_of(found, where=where)
 
 
@@ -156,7 +156,7 @@ def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str, stri
         for mistake in (
             _mistakes(item, fields[name].type, join(path, name), strict)
             if name in fields
-            else [_unknown(join(path, str(name)), item, one_of(fields, name, none="none"))]
+            else [ConfigError.unknown(join(path, str(name)), item, one_of(fields, name, none="none"))]
         )
     ]
     missing = [field for name, field in fields.items() if field.required and name not in value]
@@ -164,18 +164,12 @@ def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str, stri
     yield from found or _broken_rules(value, struct, path, strict)
 
 
-def _unknown(path: str, value: object, expected: str) -> ConfigError:
-    return ConfigError(
-        f"{path}={shown(value)}: unknown field; expected {expected}", field=path, value=value, expected=expected
-    )
-
-
 def _broken_rules(value: Mapping[str, Any], struct: Any, path: str, strict: bool) -> Iterator[ConfigError]:
     """Yield the error of a rule about several fields of a struct, whose fields are valid."""
     try:
         msgspec.convert(value, struct, strict=strict)
     except ConfigError as error:
-        yield error.within(path) if path else error
+        yield from (each.within(path) if path else each for each in error.mistakes)
     except msgspec.ValidationError as error:  # a rule that raised a ValueError
         yield ConfigError(f"{path}: {error}" if path else str(error), field=path or None)
 
@@ -245,7 +239,8 @@ def _names(kind: Any) -> Sequence[Any]:
 def _word(kind: Any) -> str:
     info = inspect.type_info(kind)
     if isinstance(info, inspect.IntType | inspect.FloatType):
-        return f"{'an integer' if isinstance(info, inspect.IntType) else 'a number'}{_bounds(info)}"
+        noun = "an integer" if isinstance(info, inspect.IntType) else "a number"
+        return noun + bounds(info.ge, info.gt, info.le, info.lt)
     if isinstance(info, inspect.ListType | inspect.VarTupleType):
         return f"a list of {info.min_length} or more" if info.min_length else "a list"
     if isinstance(info, inspect.TupleType):
@@ -262,15 +257,3 @@ _WORDS: dict[type, str] = {
     inspect.DateTimeType: "a date and time",
     inspect.AnyType: "a value",
 }
-
-
-def _bounds(info: Any) -> str:
-    """Return the bounds of a number, such as " >= 1"."""
-    if info.ge is not None and info.le is not None:
-        return f" from {_number(info.ge)} to {_number(info.le)}"
-    bounds = ((">=", info.ge), (">", info.gt), ("<=", info.le), ("<", info.lt))
-    return " and".join(f" {sign} {_number(bound)}" for sign, bound in bounds if bound is not None)
-
-
-def _number(bound: float) -> str:
-    return str(int(bound)) if bound == int(bound) else str(bound)

@@ -27,6 +27,10 @@ MAX_PARTITIONS = 100_000
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
+LEGAL_NAME = "1 to 249 of the characters a-z A-Z 0-9 . _ -, other than '.' and '..'"
+"""What `name_fault` allows, for errors."""
+
+
 def name_fault(name: str) -> str | None:
     """Return why a topic may not have this name, or None (org.apache.kafka.common.internals.Topic)."""
     if name in (".", ".."):

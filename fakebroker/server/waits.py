@@ -19,7 +19,7 @@ from fakebroker.cluster.inspect.views import GroupView, find_group, timeline_of,
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, WaitTimeout
+from fakebroker.errors import ConfigError, WaitTimeout, check_integer, check_number, one_of
 from fakebroker.server.lifecycle import ClusterServer
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Waits:
         """
         states = [each.value for each in GroupState]
         if state not in states:
-            raise ConfigError(f"state {state!r}: expected one of {', '.join(states)}")
+            raise ConfigError.of("state", state, one_of(states, state))
 
         def holds(group: Group | None) -> bool:
             if group is None:
@@ -125,7 +125,7 @@ class Waits:
         """
         topic, _, index = partition.rpartition("-")
         if not (topic and index.isascii() and index.isdigit()):
-            raise ConfigError(f'partition {partition!r}: expected a topic and a number, such as "orders-0"')
+            raise ConfigError.of("partition", partition, 'a topic and a number, such as "orders-0"')
 
         def find() -> CommittedOffset | None:
             group = find_group(self._cluster, group_id)
@@ -148,8 +148,7 @@ class Waits:
         Raises:
             ConfigError: There is no such API, broker, error or filter, or the count is below 1; or no journal is kept.
         """
-        if count < 1:
-            raise ConfigError(f"count={count}: expected 1 or more")
+        check_integer("count", count, least=1)
         matches = self._server.run(lambda: view_journal(self._cluster)).matcher(api, filters)
         journal = self._cluster.journal
         seen = journal.dropped
@@ -189,8 +188,9 @@ class Waits:
 
         Raises:
             WaitTimeout: It has not become true in time.
-            ConfigError: The cluster is not running, or runs in the caller's thread.
+            ConfigError: The cluster is not running, or runs in the caller's thread; or the timeout is out of range.
         """
+        check_number("timeout_s", timeout_s, least=0)
         if self._server.is_running and self._server.is_cluster_thread:
             raise ConfigError(
                 f"waiting for {condition.description}: this thread is the cluster's own; await what ends in _async"
@@ -204,6 +204,7 @@ class Waits:
 
     async def wait_async(self, condition: Condition[T], timeout_s: float) -> T:
         """`wait`, in a trio task of any thread."""
+        check_number("timeout_s", timeout_s, least=0)
         waiter = self._begin(condition)
         if waiter.result.done():
             await trio.lowlevel.checkpoint()  # So that repeated waits let other tasks run, and can be canceled.

@@ -27,7 +27,7 @@ def test_events_do_what_their_methods_do(fake_cluster: FakeCluster) -> None:
     assert [broker.up for broker in fake_cluster.brokers].count(False) == 1
     perform(fake_cluster, {"do": "start_broker", "node_id": to})
     perform(fake_cluster, {"do": "create_topic", "name": "returns", "partitions": 4})
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="does not exist yet"):
         perform(fake_cluster, {"do": "create_topic", "name": "returns"})
 
 

@@ -164,11 +164,17 @@ def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
         (lambda: fake_cluster.start_broker(1), "node_id=1: expected a broker that is down"),
         (lambda: fake_cluster.move_coordinator("g", to=7), "to=7: expected one of 1, 2, 3"),
         (lambda: fake_cluster.move_coordinator("g", to=2, lose_tail=-1), "lose_tail=-1: expected an integer >= 0"),
-        (lambda: fake_cluster.create_partitions("orders", 2), "expected 3 to"),
-        (lambda: fake_cluster.create_partitions("none", 2), "no topic 'none'"),
-        (lambda: fake_cluster.delete_topic("__consumer_offsets"), "one of Kafka's own"),
-        (lambda: fake_cluster.clock.advance(1), "the clock is real"),
-        (lambda: FakeCluster(clock="slow"), "clock='slow': expected 'real' or 'manual'"),  # type: ignore[arg-type]  # that it is none is the point
+        (lambda: fake_cluster.create_partitions("orders", 2), "total=2: expected an integer from 3 to"),
+        (
+            lambda: fake_cluster.create_partitions("none", 2),
+            "name='none': expected a topic",
+        ),
+        (
+            lambda: fake_cluster.delete_topic("__consumer_offsets"),
+            "expected a topic that is not internal, orders",
+        ),
+        (lambda: fake_cluster.clock.advance(1), "clock='real': expected 'manual'"),
+        (lambda: FakeCluster(clock="slow"), "clock='slow': expected one of real, manual"),  # type: ignore[arg-type]  # that it is none is the point
     ]
     for call, sentence in cases:
         with pytest.raises(ConfigError, match=sentence):
@@ -196,7 +202,7 @@ def test_time_that_stands_still(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.group("g").state == "Stable"
     fake_cluster.clock.advance(0.1)
     assert fake_cluster.group("g").state == "Empty"
-    with pytest.raises(ConfigError, match=r"^seconds=-1: expected 0 to 1000000000$"):
+    with pytest.raises(ConfigError, match=r"^seconds=-1: expected a number from 0 to 1000000000$"):
         fake_cluster.clock.advance(-1)
     # A Fetch waits by the client's time, which runs on.
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)

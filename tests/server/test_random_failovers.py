@@ -93,7 +93,7 @@ def invalid_calls(up: list[int], down: list[int]) -> Iterator[tuple[Call, str]]:
     for value in (3.9, 4, True, nan):
         yield ("upgrade_broker", (known[0], value), {}), f"as_version={value!r}: expected "
     yield ("upgrade_broker", (known[0], "9.9"), {}), "as_version='9.9': expected one of "
-    yield ("upgrade_broker", (known[0], None, {"Nope": None}), {}), "api_versions"
+    yield ("upgrade_broker", (known[0], None, {"Nope": None}), {}), "api_versions.Nope=None: unknown API; expected "
     for value in INVALID_PARTITIONS:
         yield ("move_offsets_partition", (value, None), {}), f"partition={value!r}: expected "
     for value in (5, None, nan, b"a", True):
