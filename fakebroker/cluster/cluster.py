@@ -31,7 +31,6 @@ from fakebroker.cluster.topics import (
     Topic,
     Topics,
     growth_fault,
-    name_fault,
     spread,
 )
 from fakebroker.coordinator.group.classic.group import Group
@@ -42,6 +41,7 @@ from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import name_fault
 
 TRANSACTIONS_TOPIC_PARTITIONS = 50
 INTERNAL_REPLICATION_FACTOR = 3

@@ -25,9 +25,7 @@ from fakebroker.protocol.messages.consumer_protocol import (
     ConsumerTopicPartitions,
 )
 from fakebroker.protocol.schema import Message
-
-TopicPartition = tuple[str, int]
-"""A topic and a partition number."""
+from fakebroker.topic_partition import TopicPartition, parse_partition
 
 PartitionName = str | TopicPartition
 """A partition as users write it: "orders-0" or ("orders", 0)."""
@@ -188,13 +186,11 @@ class SeedPlan:
         return topic.partitions
 
     def _topic_partition(self, name: PartitionName) -> TopicPartition:
-        topic, _, number = name.rpartition("-") if isinstance(name, str) else (name[0], "", str(name[1]))
-        if not topic or not number.isdecimal():
-            raise self._fault(f"partition {name!r}: expected a topic and a number, such as 'orders-0'")
+        topic, index = parse_partition(name, where=f"group {self.group_id!r}")
         count = len(self._topic_partitions(topic))
-        if int(number) >= count:
-            raise self._fault(f"partition {topic}-{number}: expected 0 to {count - 1}")
-        return topic, int(number)
+        if index >= count:
+            raise self._fault(f"partition {topic}-{index}: expected 0 to {count - 1}")
+        return topic, index
 
     # Members
 

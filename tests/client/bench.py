@@ -16,7 +16,6 @@ from fakebroker.client.member.effects import (
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.states import MemberState
-from fakebroker.client.topics import TopicPartition
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fakebroker.protocol.messages.offset_commit import (
@@ -33,6 +32,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.topic_partition import TopicPartition
 
 START_MS = 1_700_000_000_000.0
 SESSION_MS = 10_000

@@ -19,7 +19,7 @@ from fakebroker.client.member.assignors import (
     assign_round_robin,
     assign_sticky,
 )
-from fakebroker.client.topics import TopicPartition
+from fakebroker.topic_partition import TopicPartition
 
 TOPICS = ("t0", "t1", "t2")
 counts = st.fixed_dictionaries({}, optional={topic: st.integers(0, 7) for topic in TOPICS})

@@ -11,8 +11,8 @@ from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import CommitFailed, GroupFailed
 from fakebroker.client.member.assignors import Assignments, Subscription, assign_round_robin
 from fakebroker.client.member.states import MemberState
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode
+from fakebroker.topic_partition import TopicPartition
 from tests.client.consuming import DEADLINE_S, P0, P1, P2, committed, consumer, poll_until, produce, read
 from tests.client.trio_runner import in_trio_with_sockets
 

@@ -16,10 +16,10 @@ from fakebroker.client.member.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from fakebroker.topic_partition import TopicPartition
 
 partition_lists = st.lists(st.tuples(st.sampled_from(["a", "b", "ü"]), st.integers(0, 9)), unique=True).map(tuple)
 subscriptions = st.builds(

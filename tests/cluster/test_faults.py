@@ -491,7 +491,7 @@ def test_the_bytes_of_an_answer(h: Harness) -> None:
         ({"api": "Fetch", "error": "FETCH_SESSION_ID_NOT_FOUND", "versions": "4-6"}, "Fetch never gives 'FETCH_SESS"),
         ({"api": "Metadata", "group": "g", "drop": True}, "Metadata names no group, expected topic or partition"),
         ({"api": "ApiVersions", "group": "g", "drop": True}, "names no group, expected nothing of it"),
-        ({"api": "Fetch", "partition": "orders", "drop": True}, "partition='orders', expected topic and number"),
+        ({"api": "Fetch", "partition": "orders", "drop": True}, "partition='orders': expected a topic and a number"),
         ({"api": "Fetch", "partition": "o-1", "topic": "o", "drop": True}, "partition and topic contradict"),
         ({"api": "Heartbeat"}, "nothing goes wrong, expected one of error, delay_s, drop"),
         ({"api": "Heartbeat", "stale": True}, "stale with api='Heartbeat', expected FindCoordinator or Metadata"),

@@ -216,7 +216,7 @@ def test_all_groups_or_none(fake_cluster: FakeCluster) -> None:
         ({"members": 100_001}, "group 'g': members=100001, expected 0 to 100000"),
         ({"members": 1, "generation": 0}, "generation 0 in state Stable: expected 1 or more"),
         ({"members": 1, "generation": 1, "state": "CompletingRebalance"}, "generation 1 .*: expected 2 or more"),
-        ({"offsets": {"orders": 1}}, "partition 'orders': expected a topic and a number, such as 'orders-0'"),
+        ({"offsets": {"orders": 1}}, "partition='orders': expected a topic and a number, such as 'orders-0'"),
         ({"offsets": {"orders-6": 1}}, "partition orders-6: expected 0 to 5"),
         ({"offsets": {"x-0": 1}}, "no topic 'x': expected one of orders, news"),
         ({"lag": 1}, "lag=1: expected topics with it, or a lag for each partition"),

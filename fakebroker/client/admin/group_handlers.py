@@ -14,7 +14,6 @@ from fakebroker.client.errors import (
 )
 from fakebroker.client.member.consumer_protocol import decode_assignment
 from fakebroker.client.member.requests import PROTOCOL_TYPE
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import (
@@ -31,6 +30,7 @@ from fakebroker.protocol.messages.join_group import (
     JoinGroupResponse,
     JoinGroupResponseResult,
 )
+from fakebroker.topic_partition import TopicPartition
 
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
 """Types of coordinators (Kafka's `FindCoordinatorRequest.CoordinatorType`)."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from fakebroker.client.topics import TopicPartition
+from fakebroker.topic_partition import TopicPartition
 
 Assignments = dict[str, list[TopicPartition]]
 """Partitions by member id; members without partitions have an empty list."""

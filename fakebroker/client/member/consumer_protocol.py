@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import TypeVar, cast
 
 from fakebroker.client.member.assignors import Subscription
-from fakebroker.client.topics import TopicPartition, by_topic
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, decoder_for, encode
 from fakebroker.protocol.messages.consumer_protocol import (
@@ -18,6 +17,7 @@ from fakebroker.protocol.messages.consumer_protocol import (
     StickyAssignorUserData,
 )
 from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import TopicPartition, by_topic
 
 M = TypeVar("M", bound=Message)
 

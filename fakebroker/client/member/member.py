@@ -32,13 +32,13 @@ from fakebroker.client.member.pending import RequestsInFlight, Timer, Timers
 from fakebroker.client.member.reactions import Reaction, error_in, reaction_to
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.member.states import TRANSITIONS, MemberState
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.topic_partition import TopicPartition
 
 _IN_SESSION = (MemberState.PART_OF_GROUP, MemberState.STOPPED)
 

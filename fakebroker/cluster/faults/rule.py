@@ -12,6 +12,7 @@ from fakebroker.cluster.faults.error_catalog import PLACES, kinds_of
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.registry import API_BY_NAME, Api
 from fakebroker.protocol.schema import Versions
+from fakebroker.topic_partition import parse_partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +94,7 @@ class Fault:
         kinds = ("group", "member_id", "instance_id", "topic")
         named = {kind: value for kind in kinds if (value := getattr(self, kind)) is not None}
         if self.partition is not None:
-            topic, _, index = self.partition.rpartition("-")
-            named |= {"topic": topic, "partition": int(index)}
+            named["topic"], named["partition"] = parse_partition(self.partition, where="fault")
         return named
 
 
@@ -133,7 +133,8 @@ def check(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]
         raise ConfigError(f"fault: no broker {fault.broker}, expected one of {', '.join(map(str, versions_by_broker))}")
     _check_numbers(fault)
     _check_effects(fault)
-    _check_partition(fault)
+    if fault.partition is not None:
+        parse_partition(fault.partition, where="fault")
     if fault.stale and fault.api not in _STALE_APIS:
         raise ConfigError(f"fault: stale with api={fault.api!r}, expected {' or '.join(_STALE_APIS)}")
     if fault.api is None:
@@ -187,13 +188,6 @@ def _check_effects(fault: Fault) -> None:
                 raise ConfigError(f"fault: {name} and {other} contradict each other, expected one of them")
     if fault.handles is False and not (fault.error or fault.drop or fault.silent):
         raise ConfigError("fault: handles=False leaves nothing to answer, expected error, drop or silent with it")
-
-
-def _check_partition(fault: Fault) -> None:
-    if fault.partition is not None:
-        topic, _, index = fault.partition.rpartition("-")
-        if not topic or not index.isdecimal():
-            raise ConfigError(f"fault: partition={fault.partition!r}, expected topic and number, such as 'orders-0'")
 
 
 def _versions(fault: Fault, api: Api, answered: list[Versions]) -> list[int]:
