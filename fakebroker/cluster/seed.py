@@ -4,7 +4,6 @@ A `GroupSeed` describes a group; what it leaves open is filled in as Kafka's con
 groups to the log, lets their coordinators load them, and brings them to their states.
 """
 
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,13 +17,7 @@ from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.persistence import replay
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ConfigError, ErrorCode
-from fakebroker.protocol.codec import encode
-from fakebroker.protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    ConsumerTopicPartitions,
-)
-from fakebroker.protocol.schema import Message
+from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
 from fakebroker.topic_partition import TopicPartition, parse_partition
 
 PartitionName = str | TopicPartition
@@ -38,9 +31,10 @@ MAX_MEMBERS = 100_000
 
 _STATES = {state.value: state for state in GroupState}
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
-_VERSION = struct.Struct(">h")
-_CACHED_ENCODINGS = 1024
-"""Similar groups share most subscriptions and assignments."""
+
+# Similar groups share most subscriptions and assignments.
+_subscription_bytes = lru_cache(1024)(encode_subscription)
+_assignment_bytes = lru_cache(1024)(encode_assignment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +220,7 @@ class SeedPlan:
             yield OffsetRecord(self.group_id, topic, index, committed)
 
     def _member_values(self) -> Iterable[MemberValue]:
-        subscription = subscription_bytes(tuple(self._topics))
+        subscription = _subscription_bytes(tuple(self._topics))
         for member, places in zip(self._members, self._assignments, strict=True):
             client_id = member.client_id or ""
             yield MemberValue(
@@ -237,7 +231,7 @@ class SeedPlan:
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 session_timeout_ms=member.session_timeout_ms,
                 subscription=subscription,
-                assignment=assignment_bytes(tuple(places)),
+                assignment=_assignment_bytes(tuple(places)),
             )
 
 
@@ -355,24 +349,3 @@ def _range(counts: Mapping[str, int], members: int) -> list[list[TopicPartition]
 def _round_robin(counts: Mapping[str, int], members: int) -> list[list[TopicPartition]]:
     partitions = [(topic, index) for topic, count in counts.items() for index in range(count)]
     return [partitions[rank::members] for rank in range(members)]
-
-
-@lru_cache(_CACHED_ENCODINGS)
-def subscription_bytes(topics: tuple[str, ...]) -> bytes:
-    """Return the encoded subscription of a member."""
-    return _with_version(ConsumerProtocolSubscription(topics=sorted(topics)))
-
-
-@lru_cache(_CACHED_ENCODINGS)
-def assignment_bytes(places: tuple[TopicPartition, ...]) -> bytes:
-    """Return the encoded assignment of a member."""
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(places):
-        topics.setdefault(topic, []).append(index)
-    assigned = [ConsumerTopicPartitions(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
-    return _with_version(ConsumerProtocolAssignment(assigned_partitions=assigned))
-
-
-def _with_version(message: Message) -> bytes:
-    version = message.VERSIONS.last
-    return _VERSION.pack(version) + encode(message, version)

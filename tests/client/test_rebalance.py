@@ -2,10 +2,10 @@
 
 import pytest
 
-from fakebroker.client.member.consumer_protocol import decode_subscription, encode_assignment
 from fakebroker.client.member.effects import Assigned, Discover, Revoked, Send
 from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import decode_subscription, encode_assignment
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest

@@ -6,8 +6,7 @@ Knows messages; no cluster. Member ids differ from run to run, so they are known
 from dataclasses import dataclass, field
 
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.codec import encode
-from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -103,7 +102,7 @@ class Member:
         if "meta" in options:
             self.metadata = options["meta"].encode()
         if "topics" in options:
-            self.metadata = b"\0\0" + encode(ConsumerProtocolSubscription(topics=options["topics"]), 0)
+            self.metadata = encode_subscription(options["topics"])
 
 
 class Cast:

@@ -12,9 +12,9 @@ from fakebroker.client.errors import (
     TransactionError,
     error_code,
 )
-from fakebroker.client.member.consumer_protocol import decode_assignment
 from fakebroker.client.member.requests import PROTOCOL_TYPE
 from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import (
     EXPECTED_TAG,
