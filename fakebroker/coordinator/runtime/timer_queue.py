@@ -78,9 +78,12 @@ class TimerQueue(Generic[E]):
     def next_deadline(self) -> float | None:
         """Return the earliest deadline, or None without entries."""
         heap = self._heap
-        while heap and heap[0][0] != heap[0][2].scheduled_ms:
+        while heap:
+            deadline_ms, _, entry = heap[0]
+            if deadline_ms == entry.scheduled_ms:
+                return deadline_ms
             heappop(heap)
-        return heap[0][0] if heap else None
+        return None
 
     def _sweep(self) -> None:
         self._heap = [item for item in self._heap if item[0] == item[2].scheduled_ms]
