@@ -4,7 +4,6 @@ A `GroupSeed` describes a group; what it leaves open is filled in as Kafka's con
 groups to the log, lets their coordinators load them, and brings them to their states.
 """
 
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -21,16 +20,8 @@ from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.persistence import replay
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ConfigError, ErrorCode, one_of
-from fakebroker.protocol.codec import encode
-from fakebroker.protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    ConsumerTopicPartitions,
-)
-from fakebroker.protocol.schema import Message
-
-TopicPartition = tuple[str, int]
-"""A topic and a partition number."""
+from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
+from fakebroker.topic_partition import TopicPartition, parse_partition
 
 PartitionName = str | TopicPartition
 """A partition as users write it: "orders-0" or ("orders", 0)."""
@@ -48,9 +39,10 @@ MAX_MEMBERS = 100_000
 
 _STATES = {state.value: state for state in GroupState}
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
-_VERSION = struct.Struct(">h")
-_CACHED_ENCODINGS = 1024
-"""Similar groups share most subscriptions and assignments."""
+
+# Similar groups share most subscriptions and assignments.
+_subscription_bytes = lru_cache(1024)(encode_subscription)
+_assignment_bytes = lru_cache(1024)(encode_assignment)
 
 
 class MemberSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -208,13 +200,11 @@ class SeedPlan:
         return topic.partitions
 
     def _topic_partition(self, name: PartitionName) -> TopicPartition:
-        topic, _, number = name.rpartition("-") if isinstance(name, str) else (name[0], "", str(name[1]))
-        if not topic or not number.isdecimal():
-            raise self._error("partition", name, "a topic and a number, such as 'orders-0'")
+        topic, index = parse_partition(name, where=f"group {self.group_id!r}")
         count = len(self._topic_partitions(topic))
-        if int(number) >= count:
-            raise self._error("partition", f"{topic}-{number}", f"a partition from 0 to {count - 1}")
-        return topic, int(number)
+        if index >= count:
+            raise self._error("partition", f"{topic}-{index}", f"a partition from 0 to {count - 1}")
+        return topic, index
 
     # Members
 
@@ -250,7 +240,7 @@ class SeedPlan:
             yield OffsetRecord(self.group_id, topic, index, committed)
 
     def _member_values(self) -> Iterable[MemberValue]:
-        subscription = subscription_bytes(tuple(self._topics))
+        subscription = _subscription_bytes(tuple(self._topics))
         for member, places in zip(self._members, self._assignments, strict=True):
             client_id = member.client_id or ""
             yield MemberValue(
@@ -261,7 +251,7 @@ class SeedPlan:
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 session_timeout_ms=member.session_timeout_ms,
                 subscription=subscription,
-                assignment=assignment_bytes(tuple(places)),
+                assignment=_assignment_bytes(tuple(places)),
             )
 
 
@@ -358,24 +348,3 @@ def _range(counts: Mapping[str, int], members: int) -> list[list[TopicPartition]
 def _round_robin(counts: Mapping[str, int], members: int) -> list[list[TopicPartition]]:
     partitions = [(topic, index) for topic, count in counts.items() for index in range(count)]
     return [partitions[rank::members] for rank in range(members)]
-
-
-@lru_cache(_CACHED_ENCODINGS)
-def subscription_bytes(topics: tuple[str, ...]) -> bytes:
-    """Return the encoded subscription of a member."""
-    return _with_version(ConsumerProtocolSubscription(topics=sorted(topics)))
-
-
-@lru_cache(_CACHED_ENCODINGS)
-def assignment_bytes(places: tuple[TopicPartition, ...]) -> bytes:
-    """Return the encoded assignment of a member."""
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(places):
-        topics.setdefault(topic, []).append(index)
-    assigned = [ConsumerTopicPartitions(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
-    return _with_version(ConsumerProtocolAssignment(assigned_partitions=assigned))
-
-
-def _with_version(message: Message) -> bytes:
-    version = message.VERSIONS.last
-    return _VERSION.pack(version) + encode(message, version)

@@ -12,8 +12,6 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-import msgspec
-
 from fakebroker.cluster.call import Call, CallSummary, Peer, is_error_code
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView

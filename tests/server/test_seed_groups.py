@@ -11,12 +11,12 @@ import pyarrow.parquet
 import pytest
 
 from fakebroker import ConfigError, FakeCluster
-from fakebroker.client.member.consumer_protocol import decode_assignment, decode_subscription
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.seed import GroupSeed, MemberSeed
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.coordinator.group.records import GroupRecord
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import decode_assignment, decode_subscription
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,

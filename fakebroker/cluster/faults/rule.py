@@ -14,6 +14,7 @@ from fakebroker.cluster.faults.error_catalog import PLACES, kinds_of
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.protocol.registry import API_BY_NAME, Api
 from fakebroker.protocol.schema import Versions
+from fakebroker.topic_partition import parse_partition
 from fakebroker.validation import Positive, PositiveSeconds, Seconds, convert, plain
 
 
@@ -95,8 +96,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         kinds = ("group", "member_id", "instance_id", "topic")
         named = {kind: value for kind in kinds if (value := getattr(self, kind)) is not None}
         if self.partition is not None:
-            topic, _, index = self.partition.rpartition("-")
-            named |= {"topic": topic, "partition": int(index)}
+            named["topic"], named["partition"] = parse_partition(self.partition, where="fault")
         return named
 
 
@@ -161,7 +161,8 @@ def check(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]
         raise _error("broker", fault.broker, one_of(versions_by_broker))
     _check_delay(fault)
     _check_effects(fault)
-    _check_partition(fault)
+    if fault.partition is not None:
+        parse_partition(fault.partition, where="fault")
     if fault.stale and fault.api not in _STALE_APIS:
         raise _error("api", fault.api, f"{' or '.join(_STALE_APIS)} with stale=True")
     if fault.api is None:
@@ -207,13 +208,6 @@ def _check_effects(fault: Fault) -> None:
                 raise _error(other, _text(getattr(fault, other)), f"none with {name}: they contradict each other")
     if fault.handles is False and not (fault.error or fault.drop or fault.silent):
         raise _error("handles", False, "error, drop or silent with it: the request has no result to return")
-
-
-def _check_partition(fault: Fault) -> None:
-    if fault.partition is not None:
-        topic, _, index = fault.partition.rpartition("-")
-        if not topic or not index.isdecimal():
-            raise _error("partition", fault.partition, "a topic and a number, such as 'orders-0'")
 
 
 def _versions(fault: Fault, api: Api, answered: list[Versions]) -> list[int]:

@@ -6,7 +6,6 @@ Each function raises a ValueError whose message begins with the path of the key.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fakebroker.client.topics import LEGAL_NAME, is_legal_name
 from fakebroker.cluster.topics import INTERNAL_TOPICS
 from fakebroker.protocol.releases import Release
 from fakebroker.replay.workload.behavior import Grow, Restart
@@ -14,6 +13,7 @@ from fakebroker.replay.workload.expectations import Expectation
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import Span, ends
+from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 _MAX_PER_MEMBER_S = 100
 _STATIC_MEMBERS = Release(2, 3)
