@@ -57,7 +57,7 @@ def read_json(text: bytes | str, kind: type[T], *, where: str = "", name: str = 
         text: The JSON.
         kind: The type.
         where: What errors begin with.
-        name: What the text is called in an error about it as a whole.
+        name: What the text is called in an error about it as a whole, unless `where` says it.
 
     Raises:
         ConfigError: It is not JSON, or not of the type.
@@ -68,8 +68,7 @@ def read_json(text: bytes | str, kind: type[T], *, where: str = "", name: str = 
         # Without the type, for errors name all the wrong values.
         raise _error_of(msgspec.json.decode(text), kind, where, error, name=name) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        sentence = f"{where}{': ' if where else ''}{name}: expected JSON: {error}"
-        raise ConfigError(sentence, field=name, value=None, expected="JSON") from None
+        raise ConfigError(f"{where or name}: expected JSON: {error}", field=name, expected="JSON") from None
 
 
 def plain(value: Any) -> Any:

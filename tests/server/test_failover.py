@@ -171,7 +171,7 @@ def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
         ),
         (
             lambda: fake_cluster.delete_topic("__consumer_offsets"),
-            "expected a topic that is not internal, orders",
+            "expected a topic that is not internal, one of orders",
         ),
         (lambda: fake_cluster.clock.advance(1), "clock='real': expected 'manual'"),
         (lambda: FakeCluster(clock="slow"), "clock='slow': expected one of real, manual"),  # type: ignore[arg-type]  # that it is none is the point

@@ -183,7 +183,7 @@ class Client(JournalExport):
     def coordinator_of(self, group_id: str) -> BrokerView:
         node_id = self.get(f"{group_path(group_id)}/coordinator")["node_id"]
         if node_id is None:
-            raise ConfigError(f"group {group_id!r} has no coordinator now")
+            raise ConfigError.of("group_id", group_id, "a group that has a coordinator now")
         return broker_of(self.get(f"brokers/{node_id}"))
 
     def group(self, group_id: str) -> GroupView:
