@@ -240,6 +240,8 @@ def _word(kind: Any) -> str:
     if isinstance(info, inspect.IntType | inspect.FloatType):
         noun = "an integer" if isinstance(info, inspect.IntType) else "a number"
         return noun + bounds(info.ge, info.gt, info.le, info.lt)
+    if isinstance(info, inspect.StrType) and info.min_length:
+        return f"a string of {info.min_length} or more characters"
     if isinstance(info, inspect.ListType | inspect.VarTupleType):
         return f"a list of {info.min_length} or more" if info.min_length else "a list"
     if isinstance(info, inspect.TupleType):

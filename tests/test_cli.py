@@ -122,8 +122,8 @@ def test_a_port_in_use_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--topic", "orders"], "--topic orders: expected NAME:PARTITIONS, such as orders:6"),
-        (["--config", "x"], "--config x: expected KEY=VALUE, such as group.max.size=100"),
+        (["--topic", "orders"], "--topic='orders': expected NAME:PARTITIONS, such as orders:6"),
+        (["--config", "x"], "--config='x': expected KEY=VALUE, such as group.max.size=100"),
         (["--config", "group.max.size=0"], "group.max.size=0: expected an integer from 1 to 2147483647"),
     ],
 )

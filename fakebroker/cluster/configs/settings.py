@@ -68,7 +68,15 @@ class Config:
     """
 
     def __init__(self, overrides: Mapping[str, object] | None = None) -> None:
-        self.overrides = {name: _checked(name, value) for name, value in (overrides or {}).items()}
+        self.overrides = {}
+        mistakes = []
+        for name, value in (overrides or {}).items():
+            try:
+                self.overrides[name] = _checked(name, value)
+            except ConfigError as error:
+                mistakes.append(error)
+        if mistakes:
+            raise ConfigError.all_of(mistakes)
         self._values = {name: _checked(name, setting.default) for name, setting in SETTINGS.items()} | self.overrides
         low, high = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
         if low > high:
