@@ -54,12 +54,8 @@ class Command:
         """The arguments: a struct with the parameters of the method."""
         return arguments_of(self.method)
 
-    def checked(self, arguments: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
-        """Validate arguments.
-
-        Args:
-            arguments: Python objects or plain data; for data without null, such as TOML, "none" stands for None.
-            where: What errors begin with.
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate arguments, which are Python objects or plain data.
 
         Returns:
             The arguments that were given, as Python objects.
@@ -67,7 +63,7 @@ class Command:
         Raises:
             ConfigError: An argument is missing, unknown, of the wrong type or out of its range.
         """
-        return convert(plain(arguments), self.arguments, where=where).given()
+        return convert(plain(arguments), self.arguments).given()
 
 
 def command(method: Callable[P, R]) -> Callable[P, R]:

@@ -341,7 +341,7 @@ class ClusterCommands:
         if up is not None and broker.up is not up:
             others = [each.node_id for each in self._cluster.brokers.values() if each.up is up]
             state = "up" if up else "down"
-            raise ConfigError.of(field, node_id, f"a broker that is {state}, {one_of(others)}")
+            raise ConfigError.of(field, node_id, f"a broker that is {state}: {one_of(others, none='there is none')}")
         return broker
 
     # Faults

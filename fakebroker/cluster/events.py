@@ -57,4 +57,4 @@ def checked(event: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     arguments = {
         key: None if value == NONE and key in optional else value for key, value in event.items() if key != "do"
     }
-    return name, command.checked(arguments, where=name)
+    return name, command.checked(arguments)

@@ -84,12 +84,12 @@ def invalid_calls(up: list[int], down: list[int]) -> Iterator[tuple[Call, str]]:
         yield ("move_coordinator", ("a", value), {}), f"to{error}"
         yield ("move_offsets_partition", (0, value), {}), f"to{error}"
     for node_id in down:
-        error = f"={node_id}: expected a broker that is up, "
+        error = f"={node_id}: expected a broker that is up: "
         yield ("stop_broker", (node_id,), {}), f"node_id{error}"
         yield ("restart_broker", (node_id,), {}), f"node_id{error}"
         yield ("move_coordinator", ("a", node_id), {}), f"to{error}"
     for node_id in up:
-        yield ("start_broker", (node_id,), {}), f"node_id={node_id}: expected a broker that is down, "
+        yield ("start_broker", (node_id,), {}), f"node_id={node_id}: expected a broker that is down: "
     for value in (3.9, 4, True, nan):
         yield ("upgrade_broker", (known[0], value), {}), f"as_version={value!r}: expected "
     yield ("upgrade_broker", (known[0], "9.9"), {}), "as_version='9.9': expected one of "
