@@ -265,6 +265,8 @@ class ConfigError(FakebrokerError):
         """
         prefix = f"{where}: " if where else ""
         first = mistakes[0]
+        if len(mistakes) == 1 and not where:
+            return first
         text = prefix + str(first)
         if len(mistakes) > 1:
             text = "\n".join([f"{prefix}{len(mistakes)} errors", *(f"  {each}" for each in mistakes)])

@@ -192,8 +192,7 @@ WRONG = {
     # events
     f'{LEAST}[[event]]\ndo = "rolling_restart"': "event[0].at_s is missing: expected a number >= 0 and < 100",
     f'{LEAST}[[event]]\nat_s = 100\ndo = "reset"': "event[0].at_s=100: expected a number >= 0 and < 100",
-    f'{LEAST}[[event]]\nat_s = 1\ndo = "stop_broker"': "event[0]: stop_broker: node_id is missing, expected a whole "
-    "number",
+    f'{LEAST}[[event]]\nat_s = 1\ndo = "stop_broker"': "event[0].node_id is missing: expected an integer",
     f"event = [5]\n{LEAST}": "event[0]=5: expected a table",
     # pacing
     f"{LEAST}[pacing]\nspeed = 0": "pacing.speed=0: expected a number > 0 and <= 1000",
