@@ -190,20 +190,15 @@ def test_preferred_leaders_are_elected(fake_cluster: FakeCluster) -> None:
     at_start, home = leaders(), fake_cluster.coordinator_of("g").node_id
     fake_cluster.restart_broker(home)
     assert home not in leaders()["orders"]
-    fake_cluster.stop_broker(home % 3 + 1)
-    moved = leaders()
     fake_cluster.elect_preferred(load_ms=None)
-    assert leaders()["orders"] == [
-        preferred if preferred != home % 3 + 1 else now
-        for preferred, now in zip(at_start["orders"], moved["orders"], strict=True)
-    ]
-    assert fake_cluster.coordinator_of("g").node_id == home
+    assert leaders() == at_start
     assert fake_cluster.cluster.controller.loading
     fake_cluster.finish_loading()
     assert fake_cluster.group("g").state == "Stable"
-    fake_cluster.start_broker(home % 3 + 1)
+    fake_cluster.stop_broker(home)
+    without_home = leaders()
     fake_cluster.elect_preferred()
-    assert leaders() == at_start
+    assert leaders() == without_home
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
