@@ -320,9 +320,9 @@ def one_of(
     listed = ", ".join(known[:most])
     if most is not None and len(known) > most:
         listed += f" and {len(known) - most} more"
-    expected = (f"one of {listed}" if len(known) > 1 else listed) + (f" or {other}" if other else "")
+    expected = f"one of {listed}" + (f" or {other}" if other else "")
     near = nearest(given, known)
-    return expected if near in (None, given) or len(known) == 1 else f"{expected}; did you mean {near!r}?"
+    return expected if near in (None, given) else f"{expected}; did you mean {near!r}?"
 
 
 def nearest(given: object, names: Iterable[str]) -> str | None:

@@ -131,10 +131,9 @@ def _perform(cluster: FakeCluster, event: str) -> None:
     try:
         perform(cluster, event_of(event))
     except FakebrokerError as error:
-        log.warning("event not done: %s", error)
-    except Exception as error:
-        # What is in a list or a table is looked at by the event's method alone, and not by each of them.
-        log.warning("event not done: %r", error, exc_info=True)
+        log.warning("event not done: %s: %s", event.strip(), error)
+    except Exception as error:  # An internal error must not stop the cluster.
+        log.warning("event not done: %s: %r", event.strip(), error, exc_info=True)
     else:
         log.info("event done: %s", event.strip())
 

@@ -22,7 +22,6 @@ from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
 from fakebroker.cluster.topics import (
-    LEGAL_NAME,
     MAX_PARTITIONS,
     NO_LEADER,
     OFFSETS_TOPIC,
@@ -31,7 +30,6 @@ from fakebroker.cluster.topics import (
     Partition,
     Topic,
     Topics,
-    name_fault,
     spread,
 )
 from fakebroker.coordinator.group.classic.group import Group
@@ -42,6 +40,7 @@ from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 TRANSACTIONS_TOPIC_PARTITIONS = 50
 INTERNAL_REPLICATION_FACTOR = 3
@@ -208,7 +207,7 @@ class Cluster:
         Raises:
             ConfigError: The topic exists, or an argument is not valid.
         """
-        if not isinstance(name, str) or name_fault(name) is not None:
+        if not is_legal_name(name):
             raise ConfigError.of("name", name, LEGAL_NAME)
         if name in self.topics:
             raise ConfigError.of("name", name, "a topic that does not exist yet")

@@ -4,7 +4,9 @@ Depends on the protocol's tables only.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.registry import API_BY_NAME, APIS, PROPOSALS, Api
@@ -17,8 +19,7 @@ VersionCap = tuple[int, int] | None
 """The first and the last version of an API, or None for a broker that lacks it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class Broker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A broker that is to be created. Brokers of different releases make a cluster that is being upgraded.
 
     Attributes:
@@ -29,7 +30,7 @@ class Broker:
     """
 
     as_version: str | None = None
-    api_versions: Mapping[str, VersionCap] = field(default_factory=dict)
+    api_versions: Mapping[str, VersionCap] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,10 +87,13 @@ class RealClock:
 class ScaledClock:
     """A multiple of real time."""
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor: float = 1.0) -> None:
         self.wire = RealClock()
-        self._factor = factor
-        self._started_ms = self.wire.now_ms()
+        self.run_from(self.wire.now_ms(), factor)
+
+    def run_from(self, start_ms: float, factor: float) -> None:
+        """Show real time at a moment, and a multiple of it before and after; clocks of several processes then agree."""
+        self._started_ms, self._factor = start_ms, factor
 
     def now_ms(self) -> float:
         return self._started_ms + (self.wire.now_ms() - self._started_ms) * self._factor

@@ -6,7 +6,6 @@ Messages are objects with the fields that their version carries, by name: bytes 
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
 from functools import lru_cache
 from os import PathLike
 from typing import Any, Literal, TypeVar
@@ -26,7 +25,7 @@ S = TypeVar("S", bound=Struct)
 
 _BINARY = (BYTES, RECORDS, UUID)
 _UNKNOWN_TAGS = "unknown_tags"
-_DEFAULTS = {field.name: field.default for field in fields(Fault)}
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Fault)}
 _SHAPES_KEPT = 1_000
 _Convert = Callable[[Any, int], Any]
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
@@ -193,15 +192,14 @@ def _call(entry: _Entry) -> Call:
 
 def plain_fault(fault: Fault) -> dict[str, object]:
     """Return the fields of a fault that differ from their defaults, as plain values."""
-    given = ((field.name, getattr(fault, field.name)) for field in fields(fault) if field.name != "error")
-    made = {name: value for name, value in given if value != _DEFAULTS[name]}
+    given = msgspec.structs.asdict(fault).items()
+    made = {name: value for name, value in given if name != "error" and value != _DEFAULTS[name]}
     return made if fault.code is None else {**made, "error": fault.code.name}
 
 
 def restored_fault(made: dict[str, Any]) -> Fault:
     """Return the fault that `plain_fault` converted."""
-    delay_s = made.get("delay_s")
-    return Fault(**{**made, "delay_s": tuple(delay_s) if isinstance(delay_s, list) else delay_s})
+    return msgspec.convert(made, Fault)
 
 
 def plain(value: Struct, version: int) -> dict[str, object]:

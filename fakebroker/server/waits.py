@@ -21,6 +21,7 @@ from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout, check_integer, check_number, one_of
 from fakebroker.server.lifecycle import ClusterServer
+from fakebroker.topic_partition import parse_partition
 
 T = TypeVar("T")
 
@@ -131,13 +132,11 @@ class Waits:
             ConfigError: The partition is malformed, or the offset is not an integer.
         """
         check_integer("at_least", at_least)
-        topic, _, index = partition.rpartition("-")
-        if not (topic and index.isascii() and index.isdigit()):
-            raise ConfigError.of("partition", partition, 'a topic and a number, such as "orders-0"')
+        topic, index = parse_partition(partition)
 
         def find() -> CommittedOffset | None:
             group = find_group(self._cluster, group_id)
-            return group.offsets.get(topic, int(index)) if group else None
+            return group.offsets.get(topic, index) if group else None
 
         def evaluate() -> CommittedOffset | None:
             found = find()

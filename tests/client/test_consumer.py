@@ -19,10 +19,10 @@ from fakebroker.client.errors import (
     OffsetOutOfRange,
     PartitionsNotAssigned,
 )
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import Record, encode_batch
+from fakebroker.topic_partition import TopicPartition
 from tests.client.consuming import DEADLINE_S, P0, P1, append, committed, consumer, poll_until, produce, read
 from tests.client.trio_runner import in_trio_with_sockets
 

@@ -2,13 +2,12 @@
 
 import pytest
 
-from fakebroker.client.member.assignors import Subscription
-from fakebroker.client.member.consumer_protocol import decode_assignment, decode_subscription
 from fakebroker.client.member.effects import CommitRejected, Fatal, FetchMetadata, Revoked, Send
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.states import TRANSITIONS, MemberState
 from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.consumer_protocol import Subscription, decode_assignment, decode_subscription
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponseMember
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest

@@ -110,7 +110,7 @@ def test_an_older_release_has_no_proposal_and_caps_hold() -> None:
 
 
 def test_an_unknown_proposal_is_one_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"^proposals\[0\]='batch': expected batch-join$"):
+    with pytest.raises(ConfigError, match=r"^proposals\[0\]='batch': expected one of batch-join; did you"):
         emulated_releases(1, None, {}, ["batch"])
 
 

@@ -70,7 +70,7 @@ def test_it_ends_by_a_signal_that_the_brokers_process_blocks() -> None:
 
 
 def test_the_working_directory_has_no_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("queue", "typing", "msgspec"):
+    for name in ("queue", "typing", "hypercorn"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit(7)\n")
     monkeypatch.chdir(tmp_path)
     with asking(1) as control:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fakebroker.cluster.command_types import FailoverOptions
-from fakebroker.cluster.events import EVENTS
+from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.errors import ConfigError
 from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
 from fakebroker.replay.workload.loads import Load
@@ -203,8 +203,8 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
 
 
 def test_coordinators_load_after_exactly_the_events_that_are_said_to_be_failovers() -> None:
-    hints = {name: get_type_hints(getattr(FakeCluster, name), include_extras=True) for name in EVENTS}
-    assert tuple(name for name in EVENTS if hints[name].get("how") == Unpack[FailoverOptions]) == FAILOVERS
+    hints = {name: get_type_hints(getattr(FakeCluster, name), include_extras=True) for name in COMMANDS}
+    assert tuple(name for name in COMMANDS if hints[name].get("how") == Unpack[FailoverOptions]) == FAILOVERS
 
 
 @pytest.mark.parametrize("file", WORKLOADS, ids=lambda file: file.stem)

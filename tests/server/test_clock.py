@@ -3,6 +3,7 @@
 import re
 import struct
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import pytest
@@ -149,6 +150,20 @@ def test_the_pace_is_the_brokers_alone() -> None:
     assert clock.wire.now_ms() - wire_ms == pytest.approx(3_000)
     assert clock.seconds_until(clock.now_ms() + 45_000) == pytest.approx(4.5)
     assert clock.seconds_until(clock.now_ms() - 1) == 0
+
+
+def test_a_scaled_clock_is_real_time_at_its_start() -> None:
+    clock, real_s = ScaledClock(), 100.0
+    clock.wire.follow(lambda: real_s)
+    assert clock.now_ms() == clock.wire.now_ms()
+    start_ms = clock.wire.now_ms() + 2_000
+    clock.run_from(start_ms, 10)
+    assert clock.now_ms() == pytest.approx(start_ms - 20_000)
+    real_s += 2
+    assert clock.now_ms() == pytest.approx(start_ms)
+    real_s += 1
+    assert clock.now_ms() == pytest.approx(start_ms + 10_000)
+    assert clock.seconds_until(inf) == inf
 
 
 def test_a_real_clock_goes_on_from_where_it_is() -> None:

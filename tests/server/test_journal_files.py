@@ -124,7 +124,7 @@ LINE = (
         ("no json\n", "line 1: expected JSON: "),
         ("[]\n", "line 1: \\[\\]: expected a table"),
         ("\xff\n", "line 1: expected JSON: "),
-        ('{"format":2}\n', "line 1: 4 errors\\n  format=2: expected 1\\n"),
+        ('{"format":2}\n', "line 1: 4 errors\\n  format=2: expected one of 1\\n"),
         ('{"format":1,"mode":"off"}\n', "mode='off': expected one of full, headers"),
         (HEAD + '{"api":"Join"}\n', "line 2: 10 errors"),
         (HEAD + LINE.replace("Heartbeat", "Heartbeats"), "line 2: api='Heartbeats': expected one of .*'Heartbeat'"),

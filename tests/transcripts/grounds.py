@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.command_types import FailoverOptions
 from fakebroker.cluster.commands import ClusterCommands
-from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.events import perform
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
 from fakebroker.cluster.topics import NO_LEADER

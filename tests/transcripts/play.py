@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from fakebroker.cluster.command_types import FailoverOptions
+from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.errors import ConfigError

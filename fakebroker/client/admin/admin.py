@@ -28,8 +28,15 @@ from fakebroker.client.backoff import Backoff
 from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS
 from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool, addresses
-from fakebroker.client.topics import MAX_INT32, MAX_INT64, TopicPartition, format_partitions, is_offset, is_partition
 from fakebroker.errors import ConfigError, check_integer, check_number, one_of
+from fakebroker.topic_partition import (
+    MAX_INT32,
+    MAX_INT64,
+    TopicPartition,
+    format_partitions,
+    is_offset,
+    is_partition,
+)
 
 V = TypeVar("V")
 

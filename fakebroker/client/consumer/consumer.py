@@ -23,10 +23,10 @@ from fakebroker.client.consumer.outbound import Lane, OutboundRequest, Rebalance
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import BrokerUnreachable, CommitFailed, ConnectionLost, GroupFailed, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool, addresses
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode, WaitTimeout, check_number
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
+from fakebroker.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

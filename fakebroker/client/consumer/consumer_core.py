@@ -43,11 +43,11 @@ from fakebroker.client.member.member import Member
 from fakebroker.client.member.reactions import Reaction
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.member.states import MemberState
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
 from fakebroker.protocol.messages.fetch import FetchRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from fakebroker.topic_partition import TopicPartition
 
 
 class ConsumerCore:

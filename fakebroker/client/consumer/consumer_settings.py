@@ -5,8 +5,8 @@ from typing import Literal, TypedDict
 
 from fakebroker.client.member.assignors import PartitionAssignor
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.topics import LEGAL_NAME, MAX_INT32, is_legal_name
 from fakebroker.errors import ConfigError, check_integer, one_of
+from fakebroker.topic_partition import LEGAL_NAME, MAX_INT32, is_legal_name
 
 ResetPolicy = Literal["earliest", "latest"]
 

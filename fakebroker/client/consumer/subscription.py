@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from fakebroker.client.errors import InvalidSubscription
-from fakebroker.client.topics import (
+from fakebroker.errors import ConfigError
+from fakebroker.topic_partition import (
     LEGAL_NAME,
     MAX_INT64,
     TopicPartition,
@@ -13,7 +14,6 @@ from fakebroker.client.topics import (
     is_offset,
     is_partition,
 )
-from fakebroker.errors import ConfigError
 
 
 class SubscriptionType(Enum):

@@ -6,7 +6,6 @@ Each function yields its mistakes, whose fields are paths of keys.
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from fakebroker.client.topics import LEGAL_NAME, is_legal_name
 from fakebroker.cluster.topics import INTERNAL_TOPICS
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.protocol.releases import Release
@@ -14,6 +13,7 @@ from fakebroker.replay.workload.behavior import Grow, Restart
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import Span, ends
+from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 _MAX_PER_MEMBER_S = 100
 _STATIC_MEMBERS = Release(2, 3)
