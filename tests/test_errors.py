@@ -24,7 +24,7 @@ from tests.client.trio_runner import in_trio_with_sockets
 FINITE, AT_LEAST_0, ABOVE_0 = "a finite number", "a number >= 0", "a number > 0"
 ADVANCE_S = "a number from 0 to 1000000000"
 INT32 = "an integer from 1 to 2147483647"
-TOPIC = "a topic that is not internal, orders"
+TOPIC = "a topic that is not internal, one of orders"
 SERVERS = "HOST:PORT, or several with commas"
 APIS, VERSIONS = list(API_BY_NAME), list(RELEASES)
 

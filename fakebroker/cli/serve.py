@@ -132,8 +132,8 @@ def _perform(cluster: FakeCluster, event: str) -> None:
         perform(cluster, event_of(event))
     except FakebrokerError as error:
         log.warning("event not done: %s: %s", event.strip(), error)
-    except Exception:  # An internal error must not stop the cluster.
-        log.exception("event not done: %s", event.strip())
+    except Exception as error:  # An internal error must not stop the cluster.
+        log.warning("event not done: %s: %r", event.strip(), error, exc_info=True)
     else:
         log.info("event done: %s", event.strip())
 

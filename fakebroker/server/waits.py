@@ -89,8 +89,10 @@ class Waits:
         """A group is in a state, with this number of members if it is given.
 
         Raises:
-            ConfigError: There is no such state.
+            ConfigError: There is no such state, or the number is not an integer >= 0.
         """
+        if members is not None:
+            check_integer("members", members, least=0)
         states = [each.value for each in GroupState]
         if state not in states:
             raise ConfigError.of("state", state, one_of(states, state))
@@ -103,7 +105,12 @@ class Waits:
         return self._group(group_id, f"in {state}" + ("" if members is None else f" with {members} members"), holds)
 
     def group_past_generation(self, group_id: str, generation: int) -> Condition[GroupView]:
-        """A group's generation is above a number."""
+        """A group's generation is above a number.
+
+        Raises:
+            ConfigError: The number is not an integer.
+        """
+        check_integer("above", generation)
         return self._group(
             group_id,
             f"in a generation above {generation}",
@@ -122,8 +129,9 @@ class Waits:
         """A group has committed an offset, or a higher one, for a partition.
 
         Raises:
-            ConfigError: The partition is malformed.
+            ConfigError: The partition is malformed, or the offset is not an integer.
         """
+        check_integer("at_least", at_least)
         topic, index = parse_partition(partition)
 
         def find() -> CommittedOffset | None:

@@ -36,7 +36,7 @@ def test_an_embedded_cluster_tells_what_came_of_events(tmp_path: Path) -> None:
         assert cluster.outcomes() == []
         cluster.perform({"do": "clear_faults"})
         cluster.perform({"do": "stop_broker", "node_id": 7})
-        assert cluster.outcomes() == [None, "no broker 7: expected one of 1"]
+        assert cluster.outcomes() == [None, "node_id=7: expected one of 1"]
 
 
 @pytest.mark.parametrize(
