@@ -101,15 +101,6 @@ class BrokerConnection:
     def is_negotiating(self) -> bool:
         return self._requested_version >= 0 and self.versions is None
 
-    def version_of(self, request: Message) -> int:
-        """Return the version of a request; the connection must be open.
-
-        Raises:
-            UnsupportedVersion: Both sides have none in common.
-        """
-        assert self.versions is not None
-        return self.versions.version_of(request)
-
     # Version negotiation
 
     def request_versions(self, client_id: str, version: int = ApiVersionsRequest.VERSIONS.last) -> bytes:

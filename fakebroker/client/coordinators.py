@@ -17,6 +17,16 @@ KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
 COORDINATOR_MOVED = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 """Errors in responses after which the coordinator is looked up again."""
 
+COORDINATOR_BUSY = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+)
+"""Errors after which a request is sent again to the same coordinator."""
+
+RETRIABLE_ERRORS = (*COORDINATOR_BUSY, *COORDINATOR_MOVED, ErrorCode.NETWORK_EXCEPTION)
+"""Errors after which a request is sent again, unless to the same coordinator to the one that is found then."""
+
 
 def find_coordinators(keys: Iterable[str], key_type: str = "group") -> FindCoordinatorRequest:
     """Return the request that looks up the coordinators of keys."""

@@ -22,7 +22,7 @@ class StreamConnection(BrokerConnection):
 
     Attributes:
         scope: Cancelled when the connection is closed; its deadline is that of connecting, until that is done.
-        has_unsent: Set when there are bytes to be sent.
+        has_unsent: Set when there are bytes to be sent, or no more will be.
     """
 
     __slots__ = ("has_unsent", "scope")
@@ -82,8 +82,7 @@ class StreamTransport:
     def fail(self, connection: StreamConnection, why: str) -> None:
         """Close a connection as lost; its users are notified at once."""
         if not connection.is_closed:
-            connection.is_closed = True
-            connection.scope.cancel()
+            self._close(connection)
             for user in list(connection.users):
                 user.lost(connection, why)
 
@@ -91,33 +90,27 @@ class StreamTransport:
         """Remove a user of a connection, with its pending requests. Without users the connection is closed."""
         connection.forget(user)
         if not connection.users:
-            connection.is_closed = True
-            connection.scope.cancel()
+            self._close(connection)
 
     def _write(self, connection: StreamConnection, data: bytes | bytearray) -> None:
         connection.unsent += data
         connection.has_unsent.set()
 
     async def _run(self, connection: StreamConnection) -> None:
-        """Connect, negotiate versions, then read; the writing task ends with it."""
+        """Connect, negotiate versions, then read."""
         why = "closed by this client"
         try:
             with connection.scope:
-                stream = await self._open_stream(*connection.address)
-                try:
-                    async with trio.open_nursery() as nursery:
-                        nursery.start_soon(self._send_unsent, connection, stream)
-                        await self._receive(connection, stream)
-                        why = "the broker has closed it"
-                        nursery.cancel_scope.cancel()
-                finally:
-                    await trio.aclose_forcefully(stream)
+                async with await self._open_stream(*connection.address) as stream:
+                    self._nursery.start_soon(self._send_unsent, connection, stream)
+                    await self._receive(connection, stream)
+                    why = "the broker has closed it"
             if connection.scope.cancelled_caught:
                 why = f"no connection with versions agreed on after {self._connect_timeout_ms:g} ms"
-        except* (OSError, ProtocolError) as errors:
-            why = str(_first(errors))
-        except* (trio.BrokenResourceError, trio.ClosedResourceError) as errors:
-            why = f"it broke: {_first(errors)!r}"
+        except (OSError, ProtocolError) as error:
+            why = str(error)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            why = f"it broke: {error!r}"
         finally:
             self.fail(connection, why)
 
@@ -134,16 +127,17 @@ class StreamTransport:
                     user.opened(connection)
 
     async def _send_unsent(self, connection: StreamConnection, stream: trio.abc.Stream) -> None:
-        while True:
-            await connection.has_unsent.wait()
-            connection.has_unsent = trio.Event()
-            data, connection.unsent = connection.unsent, bytearray()
-            await stream.send_all(data)
+        try:
+            while not connection.is_closed:
+                data, connection.unsent = connection.unsent, bytearray()
+                await stream.send_all(data)
+                await connection.has_unsent.wait()
+                connection.has_unsent = trio.Event()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.fail(connection, "the broker has closed it")
 
-
-def _first(errors: BaseExceptionGroup[Any]) -> BaseException:
-    """Return the first error that is not a group."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    @staticmethod
+    def _close(connection: StreamConnection) -> None:
+        connection.is_closed = True
+        connection.scope.cancel()
+        connection.has_unsent.set()

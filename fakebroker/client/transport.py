@@ -54,13 +54,6 @@ class TransportConnection(Protocol):
     versions: NegotiatedVersions | None
     is_closed: bool
 
-    def version_of(self, request: Message) -> int:
-        """Return the version of a request; the connection must be open.
-
-        Raises:
-            UnsupportedVersion: Both sides have none in common.
-        """
-
 
 class ConnectionUser(Protocol):
     """Sends requests over a connection and receives their responses."""

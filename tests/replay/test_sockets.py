@@ -17,7 +17,7 @@ from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRes
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.registry import APIS
-from fakebroker.protocol.schema import Versions
+from fakebroker.protocol.schema import Message, Versions
 from fakebroker.replay.members import coordinator_lookup
 from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.member_loop import MemberLoop
@@ -48,6 +48,11 @@ class Asker:
 def turn_until(transport: SocketTransport, is_so: Callable[[], object]) -> None:
     while not is_so():
         transport.poll(TIMEOUT_S)
+
+
+def version_of(request: Message, link: BrokerConnection) -> int:
+    assert link.versions is not None
+    return link.versions.version_of(request)
 
 
 @contextmanager
@@ -84,7 +89,7 @@ def test_answers_come_in_order_and_to_whom_they_belong() -> None:
         turn_until(transport, lambda: one.open and two.open)
         for asker in (one, two, one):
             request = MetadataRequest(topics=[])
-            transport.send(link, request, link.version_of(request), "client", asker)
+            transport.send(link, request, version_of(request, link), "client", asker)
         turn_until(transport, lambda: len(one.answers) == 2)
         transport.close()
     assert len(two.answers) == 1
@@ -99,7 +104,7 @@ def test_who_has_let_go_gets_no_answer_and_the_others_do() -> None:
         turn_until(transport, lambda: two.open)
         for asker in (one, two):
             request = MetadataRequest(topics=[])
-            transport.send(link, request, link.version_of(request), "client", asker)
+            transport.send(link, request, version_of(request, link), "client", asker)
         transport.release(link, one)
         turn_until(transport, lambda: two.answers)
         assert not one.answers
@@ -260,7 +265,7 @@ def test_what_the_socket_does_not_take_at_once_goes_out_later() -> None:
         assert link.socket is not None
         link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         for _ in range(10):
-            transport.send(link, request, link.version_of(request), "client", asker)
+            transport.send(link, request, version_of(request, link), "client", asker)
         assert link.unsent
         turn_until(transport, lambda: len(asker.answers) == 10)
         assert not link.unsent

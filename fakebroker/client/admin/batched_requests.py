@@ -12,7 +12,7 @@ import trio
 
 from fakebroker.client.admin.descriptions import Node
 from fakebroker.client.connection import Connection
-from fakebroker.client.coordinators import COORDINATOR_MOVED, batches
+from fakebroker.client.coordinators import batches
 from fakebroker.client.errors import AdminError, ConnectionLost, UnsupportedVersion
 from fakebroker.client.versions import FIRST_BATCHED_VERSION, is_batched
 from fakebroker.errors import ErrorCode, FakebrokerError
@@ -20,16 +20,6 @@ from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.schema import Message, Versions
 
 V = TypeVar("V")
-
-COORDINATOR_BUSY = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT,
-)
-"""Errors after which a request is sent again to the same coordinator."""
-
-RETRIABLE_ERRORS = (*COORDINATOR_BUSY, *COORDINATOR_MOVED, ErrorCode.NETWORK_EXCEPTION)
-"""Errors after which a request is sent again, unless to the same coordinator to the one that is found then."""
 
 MAX_KEYS_PER_REQUEST = 10_000
 """Maximum batch size. A response with the offsets of so many groups has some megabytes."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from fakebroker.client import coordinators
-from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, AdminApiHandler
+from fakebroker.client.admin.batched_requests import AdminApiHandler
 from fakebroker.client.admin.descriptions import GroupDescription, MemberDescription, Node, Results
 from fakebroker.client.errors import (
     AdminError,
@@ -185,6 +185,6 @@ def _added(instance_id: str, result: JoinGroupResponseResult | None) -> str | Ad
 def _group_error(group: str, outcomes: Sequence[str | AdminError]) -> AdminError | None:
     """Return the error of the whole group, if the coordinator cannot serve it now: then all members have it."""
     errors = [outcome.error for outcome in outcomes if isinstance(outcome, AdminError)]
-    if len(errors) == len(outcomes) and all(error in RETRIABLE_ERRORS for error in errors):
+    if len(errors) == len(outcomes) and all(error in coordinators.RETRIABLE_ERRORS for error in errors):
         return GroupError(group, "JoinGroup", errors[0])
     return None

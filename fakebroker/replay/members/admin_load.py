@@ -234,7 +234,8 @@ class AdminLoad:
 
     def _send(self, connection: TransportConnection, request: _GroupsRequest, now_ms: float) -> None:
         message = self._message(request.groups)
-        request.version = connection.version_of(message)
+        assert connection.versions is not None
+        request.version = connection.versions.version_of(message)
         if len(request.groups) > 1 and not is_batched(type(message), request.version):
             first, *others = request.groups
             request.groups = (first,)

@@ -209,7 +209,8 @@ class CoordinatorLookup:
         self._send(connection, _find_request(wanted))
 
     def _send(self, connection: TransportConnection, pending: _PendingRequest) -> None:
-        pending.version, pending.sent_ms = connection.version_of(pending.request), self._now_ms()
+        assert connection.versions is not None
+        pending.version, pending.sent_ms = connection.versions.version_of(pending.request), self._now_ms()
         self._pending.append(pending)
         self._transport.send(connection, pending.request, pending.version, CLIENT_ID, self)
 

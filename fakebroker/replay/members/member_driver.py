@@ -172,7 +172,7 @@ class MemberDriver:
             self._send_over(connection, request, now_ms)
 
     def _send_over(self, connection: Any, request: GroupRequest, now_ms: float) -> None:
-        version = connection.version_of(request)
+        version = connection.versions.version_of(request)
         cache = self._heartbeats if type(request) is HeartbeatRequest else None
         self._context.transport.send(connection, request, version, self.member.script.member, self, cache)
         self.member.sent(version, now_ms)

@@ -105,15 +105,6 @@ class VirtualConnection(Peer):
         """Whether both sides have it open."""
         return self.versions is not None and not self.is_closed
 
-    def version_of(self, request: Message) -> int:
-        """Return the version of a request; the connection must be open.
-
-        Raises:
-            UnsupportedVersion: Both sides have none in common.
-        """
-        assert self.versions is not None
-        return self.versions.version_of(request)
-
     def opened(self) -> None:
         """Notify the user that requests can be sent."""
         for user in list(self.users):
