@@ -160,6 +160,26 @@ class ClusterCommands:
         """Make every zombie coordinator resign."""
         self._run(lambda: self._cluster.controller.stop_zombies(self._now_ms()))
 
+    @command
+    def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
+        """Make the preferred replica the leader of each partition where it is up, as a preferred election does.
+
+        The preferred replica is the first one: the leader from the start, unless the partition was reassigned.
+
+        Args:
+            how: How coordinators start there; see `Failover`.
+        """
+        options = Failover(**how)
+
+        def elect() -> None:
+            for topic in self._cluster.topics:
+                for partition in topic.partitions:
+                    preferred = partition.replicas[0]
+                    if preferred != partition.leader_id and self._cluster.brokers[preferred].up:
+                        self._cluster.controller.set_leader(partition, preferred, self._now_ms(), options)
+
+        self._run(elect)
+
     # Brokers
 
     @command

@@ -292,6 +292,10 @@ class FakeCluster(JournalExport):
         """Make every zombie coordinator resign."""
         self._commands.stop_zombies()
 
+    def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
+        """Make the preferred replica the leader of each partition where it is up, as a preferred election does."""
+        self._commands.elect_preferred(**how)
+
     # Brokers
 
     def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None:

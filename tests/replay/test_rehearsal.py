@@ -22,7 +22,7 @@ def rehearsed(*events: Table, in_memory: bool = False) -> None:
         ({"do": "stop_broker", "node_id": 77}, "event[0].node_id=77: expected one of 1, 2, 3"),
         (
             {"do": "stop_broker", "node_id": 1, "load_ms": -5},
-            "event[0].load_ms=-5: expected a number from 0 to 1000000000000",
+            "event[0].load_ms=-5: expected a number from 0",
         ),
         ({"do": "start_broker", "node_id": 1}, "event[0].node_id=1: expected a broker that is down: there is none"),
         ({"do": "move_coordinator", "group_id": "g", "to": 9}, "to=9: expected one of 1, 2, 3"),
@@ -42,7 +42,7 @@ def rehearsed(*events: Table, in_memory: bool = False) -> None:
         ({"do": "create_topic", "name": "orders"}, "orders"),
         (
             {"do": "delay_sync", "group_id": "g", "member": "m", "seconds": -5},
-            "seconds=-5: expected a number >= 0 or none",
+            "seconds=-5: expected a number >= 0",
         ),
         ({"do": "release", "group_id": "g"}, "event[0].group_id='g': expected a group that is held, none"),
         ({"do": "advance", "seconds": 5}, "do='advance': expected an event that a replay allows"),

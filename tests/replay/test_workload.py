@@ -2,21 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Unpack, get_type_hints
 
 import msgspec
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fakebroker.cluster.commands import COMMANDS
-from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.errors import ConfigError
 from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
-from fakebroker.replay.workload.workload import FAILOVERS, Cluster, Pacing, load_workload
-from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.replay.workload.workload import Cluster, Pacing, load_workload
 from fakebroker.validation import MAX_MISTAKES
 from tests.replay.wrong_workloads import LEAST, WRONG
 
@@ -200,11 +196,6 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     members = shops.member_count + tills.member_count
     assert workload.heartbeat_interval_ms(tills) == pytest.approx(10 * members)
     assert msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(workload))), type(workload)) == workload
-
-
-def test_coordinators_load_after_exactly_the_events_that_are_said_to_be_failovers() -> None:
-    hints = {name: get_type_hints(getattr(FakeCluster, name), include_extras=True) for name in COMMANDS}
-    assert tuple(name for name in COMMANDS if hints[name].get("how") == Unpack[FailoverOptions]) == FAILOVERS
 
 
 @pytest.mark.parametrize("file", WORKLOADS, ids=lambda file: file.stem)

@@ -182,6 +182,26 @@ def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
+def test_preferred_leaders_are_elected(fake_cluster: FakeCluster) -> None:
+    def leaders() -> dict[str, list[int]]:
+        return {topic.name: [each.leader_id for each in topic.partitions] for topic in fake_cluster.cluster.topics}
+
+    stable_group(fake_cluster, "g")
+    at_start, home = leaders(), fake_cluster.coordinator_of("g").node_id
+    fake_cluster.restart_broker(home)
+    assert home not in leaders()["orders"]
+    fake_cluster.elect_preferred(load_ms=None)
+    assert leaders() == at_start
+    assert fake_cluster.cluster.controller.loading
+    fake_cluster.finish_loading()
+    assert fake_cluster.group("g").state == "Stable"
+    fake_cluster.stop_broker(home)
+    without_home = leaders()
+    fake_cluster.elect_preferred()
+    assert leaders() == without_home
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
 def test_topics_grow_and_go(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     fake_cluster.create_partitions("orders", 8)

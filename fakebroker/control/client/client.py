@@ -310,6 +310,9 @@ class Client(JournalExport):
     @_command
     def stop_zombies(self) -> None: ...
 
+    @_command
+    def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None: ...
+
     # Brokers
 
     @_command

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.configs.settings import Config, older_defaults
 from fakebroker.cluster.topics import MAX_PARTITIONS
 from fakebroker.errors import ConfigError
@@ -26,18 +27,6 @@ from fakebroker.replay.workload.timeline import check_events
 from fakebroker.validation import MAX_MISTAKES, Count, Rate, convert
 
 _MAX_DURATION_S = 1_000_000
-
-FAILOVERS = (
-    "move_coordinator",
-    "move_offsets_partition",
-    "remove_broker",
-    "restart_broker",
-    "rolling_restart",
-    "start_broker",
-    "stop_broker",
-    "upgrade_broker",
-)
-"""Events after which coordinators load groups."""
 
 
 class Cluster(Table, frozen=True):
@@ -172,9 +161,10 @@ class Workload(Table, frozen=True, kw_only=True):
 
     @property
     def events(self) -> tuple[dict[str, Any], ...]:
-        """The `[[event]]` tables; those of failovers with `load_ms`."""
+        """The `[[event]]` tables; those of commands that take options of a failover with `load_ms`."""
         load = {"load_ms": self.cluster.load_ms} if self.cluster.load_ms else {}
-        return tuple({**(load if event["do"] in FAILOVERS else {}), **event} for event in self.event)
+        failovers = {name for name, command in COMMANDS.items() if "load_ms" in command.arguments.__struct_fields__}
+        return tuple({**(load if event["do"] in failovers else {}), **event} for event in self.event)
 
     def topics_of(self, population: Groups) -> tuple[str, ...]:
         """Return the topics that the members of a population subscribe to."""
