@@ -54,7 +54,7 @@ def made_up_summary(seed: int, slower: float = 1.0) -> dict[str, Any]:
                 "do": "start_broker",
                 "node_id": 7,
                 "done": False,
-                "why": "no broker 7: expected one of 1, 2, 3",
+                "why": "node_id=7: expected one of 1, 2, 3",
             },
         ],
         "groups": 200,

@@ -96,15 +96,15 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     assert all((tmp_path / name).exists() for name in summary["files"])
     assert [(event["do"], event["done"], event["why"]) for event in summary["timeline"]] == [
         ("fail", True, None),
-        ("stop_broker", False, "no broker 7: expected one of 1, 2, 3"),
+        ("stop_broker", False, "node_id=7: expected one of 1, 2, 3"),
     ]
     assert {key.name for key in SUMMARY_KEYS} >= set(keys_of(summary))
     text = io.StringIO()
     print_report(Console(file=text, width=80), summary)
     assert max(map(len, text.getvalue().splitlines())) <= 80 + len(str(tmp_path))
-    assert "not done: no broker 7" in text.getvalue()
+    assert "not done: node_id=7" in text.getvalue()
     assert "MISSED  events_done == 2 (is 1)" in text.getvalue()
-    assert "not done: no broker 7" in (tmp_path / "report.html").read_text()
+    assert "not done: node_id=7" in (tmp_path / "report.html").read_text()
     head = json.loads((tmp_path / "head.json").read_text())
     assert head == {key: json.loads(json.dumps(summary))[key] for key in (*HEAD_KEYS, "members")}
 

@@ -126,7 +126,7 @@ def test_a_run_in_which_nothing_happened_has_a_report() -> None:
 def test_the_terminal_s_report_fits() -> None:
     text = printed(made_up_summary(1))
     assert max(map(len, text.splitlines())) <= 80
-    for told in ("Verdict: FAILED", "stop_broker node_id=1", "not done: no broker 7", "UNKNOWN_MEMBER_ID", "group-4"):
+    for told in ("Verdict: FAILED", "stop_broker node_id=1", "not done: node_id=7", "UNKNOWN_MEMBER_ID", "group-4"):
         assert told in text
 
 
