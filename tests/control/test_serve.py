@@ -49,7 +49,7 @@ def test_a_port_in_use_is_one_sentence() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name", ["hypercorn", "msgspec", "prometheus_client"])
+@pytest.mark.parametrize("name", ["hypercorn", "prometheus_client"])
 def test_a_missing_extra_is_one_sentence(tmp_path: Path, name: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules[{name!r}] = None\n")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))

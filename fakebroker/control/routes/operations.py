@@ -24,7 +24,7 @@ class Operation:
     Attributes:
         method: The HTTP method.
         path: Its path, with parameters in braces.
-        run: The function. A plain one runs in the thread of its cluster at once; a generator does so in steps; an async one
+        run: The function. A plain one runs in the thread of its cluster at once, and a generator in steps; an async one
             runs as a trio task.
         status: The HTTP status of success.
         path_types: The types of the path parameters, without the cluster's name.

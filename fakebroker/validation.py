@@ -1,0 +1,250 @@
+"""Validation of plain data against types, with msgspec. Each mistake names the field, its value and what was expected.
+
+Files, events, HTTP bodies and the arguments of commands are validated here. Types are msgspec structs, typed
+dictionaries, lists, unions and literals; bounds are `msgspec.Meta` annotations.
+"""
+
+import math
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from types import UnionType
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, inspect
+
+from fakebroker.errors import ConfigError, nearest, one_of, shown
+
+T = TypeVar("T")
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Seconds = Annotated[float, Meta(ge=0)]
+PositiveSeconds = Annotated[float, Meta(gt=0)]
+Rate = Annotated[float, Meta(gt=0)]
+
+MAX_MISTAKES = 10
+"""The largest number of mistakes that one error reports."""
+
+
+def convert(value: Any, kind: type[T], *, where: str = "") -> T:
+    """Convert plain data (of JSON, TOML or Python) to a type.
+
+    Args:
+        value: The data.
+        kind: The type, whose unknown fields are forbidden if it is a struct.
+        where: What the data are in, such as the name of a file; errors begin with it.
+
+    Raises:
+        ConfigError: The data are not of the type, or a number is not finite; `mistakes` has up to `MAX_MISTAKES`.
+    """
+    try:
+        found = msgspec.convert(value, kind)
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise _error_of(value, kind, where, error) from None
+    infinite = _first(_not_finite(value, ""))
+    if infinite:
+        raise ConfigError.all_of(infinite, where=where)
+    return found
+
+
+def read_json(text: bytes | str, kind: type[T], *, where: str = "") -> T:
+    """Convert JSON to a type.
+
+    Raises:
+        ConfigError: It is not JSON, or not of the type.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.ValidationError, ConfigError) as error:
+        # JSON is decoded without the type first, for errors name all the wrong values.
+        raise _error_of(msgspec.json.decode(text), kind, where, error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        prefix = f"{where}: " if where else ""
+        raise ConfigError(f"{prefix}expected JSON: {error}", expected="JSON") from None
+
+
+def _error_of(value: Any, kind: Any, where: str, cause: Exception) -> ConfigError:
+    found = _first(_mistakes(value, kind, ""))
+    if not found:  # a rule of a struct about several of its fields
+        found = [cause if isinstance(cause, ConfigError) else ConfigError(str(cause))]
+    return ConfigError.all_of(found, where=where)
+
+
+def _first(mistakes: Iterator[ConfigError]) -> list[ConfigError]:
+    return [mistake for mistake, _ in zip(mistakes, range(MAX_MISTAKES), strict=False)]
+
+
+def _mistakes(value: Any, kind: Any, path: str) -> Iterator[ConfigError]:
+    """Yield the mistakes in a value of a type."""
+    options = _options(kind)
+    structs = [option for option in options if _is_struct(option)]
+    if isinstance(value, Mapping) and structs:
+        yield from _in_struct(value, structs, path)
+        return
+    parts: Iterator[ConfigError] = iter(())
+    if isinstance(value, Mapping) and (table := _generic(options, Mapping)):
+        parts = (each for key in value for each in _mistakes(value[key], table[1], join(path, str(key))))
+    elif isinstance(value, list | tuple) and (items := _generic(options, Sequence)):
+        kinds = items[:1] * len(value) if items[1:] in ((), (Ellipsis,)) else items
+        numbered = enumerate(zip(value, kinds, strict=False))
+        parts = (each for index, (item, of) in numbered for each in _mistakes(item, of, f"{path}[{index}]"))
+    found = next(parts, None)
+    if found is not None:
+        yield found
+        yield from parts
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield ConfigError.of(path, value, "a finite number")
+    elif not _is_valid(value, kind):
+        yield ConfigError.of(path, value, expectation(kind, value))
+
+
+def _not_finite(value: Any, path: str) -> Iterator[ConfigError]:
+    """Yield a mistake for each number that is NaN or infinite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield ConfigError.of(path, value, "a finite number")
+    steps = value.items() if isinstance(value, Mapping) else ()
+    for key, item in steps:
+        yield from _not_finite(item, join(path, str(key)))
+    for index, item in enumerate(value if isinstance(value, list | tuple) else ()):
+        yield from _not_finite(item, f"{path}[{index}]")
+
+
+def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str) -> Iterator[ConfigError]:
+    """Yield the mistakes in a table; the rules of its struct are evaluated if its fields are valid."""
+    struct, tag = structs[0], structs[0].__struct_config__.tag_field
+    if tag is not None:
+        tags = {each.__struct_config__.tag: each for each in structs}
+        if tag not in value:
+            yield ConfigError.missing(join(path, tag), one_of(tags))
+            return
+        if value[tag] not in tags:
+            yield ConfigError.of(join(path, tag), value[tag], one_of(tags, value[tag]))
+            return
+        struct = tags[value[tag]]
+    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    found = [
+        mistake
+        for name, item in value.items()
+        if name != tag
+        for mistake in (
+            _mistakes(item, fields[name].type, join(path, name))
+            if name in fields
+            else [_unknown(join(path, str(name)), item, one_of(fields, name, none="none"))]
+        )
+    ]
+    missing = [field for name, field in fields.items() if field.required and name not in value]
+    found += [ConfigError.missing(join(path, field.encode_name), expectation(field.type)) for field in missing]
+    yield from found or _broken_rules(value, struct, path)
+
+
+def _unknown(path: str, value: object, expected: str) -> ConfigError:
+    return ConfigError(
+        f"{path}={shown(value)}: unknown field; expected {expected}", field=path, value=value, expected=expected
+    )
+
+
+def _broken_rules(value: Mapping[str, Any], struct: Any, path: str) -> Iterator[ConfigError]:
+    """Yield the error of a rule about several fields of a struct, whose fields are valid."""
+    try:
+        msgspec.convert(value, struct)
+    except ConfigError as error:
+        yield error.within(path) if path else error
+    except msgspec.ValidationError as error:  # a rule that raised a ValueError
+        yield ConfigError(f"{path}: {error}" if path else str(error), field=path or None)
+
+
+def join(path: str, name: str) -> str:
+    """Return the path of a field of the table at a path, such as "groups[1].count"."""
+    return f"{path}.{name}" if path else name
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    """Return the types that a type allows, without annotations."""
+    if typing.get_origin(kind) is Annotated:
+        return _options(typing.get_args(kind)[0])
+    if typing.get_origin(kind) in (typing.Union, UnionType):
+        return tuple(option for each in typing.get_args(kind) for option in _options(each))
+    return (kind,)
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _generic(options: Sequence[Any], kind: type) -> tuple[Any, ...] | None:
+    """Return the type arguments of the option that is a mapping or a sequence."""
+    for option in options:
+        origin = typing.get_origin(option)
+        if isinstance(origin, type) and issubclass(origin, kind) and typing.get_args(option):
+            return typing.get_args(option)
+    return None
+
+
+def _is_valid(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def expectation(kind: Any, given: object = None) -> str:
+    """Return what a type expects, such as "an integer >= 1 or none".
+
+    Args:
+        kind: The type.
+        given: The invalid value, for the name that it resembles.
+    """
+    options = _alternatives(kind)
+    names = [str(value) for each in options for value in _names(each)]
+    words = [one_of(names)] if names else []
+    words += [_word(each) for each in options if not _names(each)]
+    near = nearest(given, names)
+    return " or ".join(dict.fromkeys(words)) + (f"; did you mean {near!r}?" if near else "")
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    """Return the types of a union, with their annotations."""
+    if typing.get_origin(kind) in (typing.Union, UnionType):
+        return [option for each in typing.get_args(kind) for option in _alternatives(each)]
+    return [] if kind is msgspec.UnsetType else [kind]
+
+
+def _names(kind: Any) -> Sequence[Any]:
+    """Return the names that a type consists of."""
+    if typing.get_origin(kind) is typing.Literal:
+        return typing.get_args(kind)
+    return [member.name for member in kind] if isinstance(kind, type) and issubclass(kind, Enum) else ()
+
+
+def _word(kind: Any) -> str:
+    info = inspect.type_info(kind)
+    if isinstance(info, inspect.IntType | inspect.FloatType):
+        return f"{'an integer' if isinstance(info, inspect.IntType) else 'a number'}{_bounds(info)}"
+    if isinstance(info, inspect.ListType | inspect.VarTupleType):
+        return f"a list of {info.min_length} or more" if info.min_length else "a list"
+    if isinstance(info, inspect.TupleType):
+        return f"a list of {len(info.item_types)}"
+    return _WORDS.get(type(info), "a table")
+
+
+_WORDS: dict[type, str] = {
+    inspect.BoolType: "true or false",
+    inspect.StrType: "a string",
+    inspect.NoneType: "none",
+    inspect.DateTimeType: "a date and time",
+    inspect.AnyType: "a value",
+}
+
+
+def _bounds(info: Any) -> str:
+    low = f">= {info.ge:g}" if info.ge is not None else f"> {info.gt:g}" if info.gt is not None else ""
+    high = f"<= {info.le:g}" if info.le is not None else f"< {info.lt:g}" if info.lt is not None else ""
+    if info.ge is not None and info.le is not None:
+        return f" from {info.ge:g} to {info.le:g}"
+    return "".join(
+        f" {bound}" if index == 0 else f" and {bound}" for index, bound in enumerate(filter(None, (low, high)))
+    )

@@ -1,0 +1,143 @@
+"""Validation of plain data: every mistake with its field, its value and what was expected."""
+
+import math
+from typing import Literal
+
+import msgspec
+import pytest
+
+from fakebroker.errors import ConfigError, nearest, one_of, shown
+from fakebroker.validation import MAX_MISTAKES, Count, Positive, Share, convert, expectation, read_json
+
+
+class Row(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    name: str
+    count: Positive = 1
+    mode: Literal["real", "manual"] | None = None
+    sizes: tuple[Count, ...] = ()
+    span: float | tuple[float, float] | None = None
+    limits: dict[str, int] = {}
+    share: Share = 0
+
+    def __post_init__(self) -> None:
+        if self.count == 7:
+            raise ConfigError.of("count", self.count, "any number but 7")
+        if self.name == "none":
+            raise ValueError("name: expected another one")
+
+
+class File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    rows: list[Row] = []
+    size: int | list[Row | str] = 0
+
+
+class Start(msgspec.Struct, forbid_unknown_fields=True, tag_field="do", tag="start"):
+    node_id: int
+
+
+class Stop(msgspec.Struct, forbid_unknown_fields=True, tag_field="do", tag="stop"):
+    node_id: int
+    elect: bool = True
+
+
+MISTAKES = [
+    ({"name": 1}, "rows[0].name=1: expected a string"),
+    ({}, "rows[0].name is missing: expected a string"),
+    ({"name": "a", "count": 0}, "rows[0].count=0: expected an integer >= 1"),
+    ({"name": "a", "share": 1.5}, "rows[0].share=1.5: expected a number from 0 to 1"),
+    ({"name": "a", "mode": "rael"}, "rows[0].mode='rael': expected one of real, manual or none; did you mean 'real'?"),
+    ({"name": "a", "mode": 3}, "rows[0].mode=3: expected one of real, manual or none"),
+    ({"name": "a", "sizes": [1, -1]}, "rows[0].sizes[1]=-1: expected an integer >= 0"),
+    ({"name": "a", "sizes": 1}, "rows[0].sizes=1: expected a list"),
+    ({"name": "a", "span": [1, 2, 3]}, "rows[0].span=[1, 2, 3]: expected a number or a list of 2 or none"),
+    ({"name": "a", "limits": {"b": "c"}}, "rows[0].limits.b='c': expected an integer"),
+    ({"name": "a", "span": math.nan}, "rows[0].span=nan: expected a finite number"),
+    ({"name": "a", "span": [0.0, math.inf]}, "rows[0].span[1]=inf: expected a finite number"),
+    ({"name": "a", "count": 7}, "rows[0].count=7: expected any number but 7"),
+    ({"name": "none"}, "rows[0]: name: expected another one"),
+    (
+        {"nmae": 1, "name": "a"},
+        "rows[0].nmae=1: unknown field; expected one of name, count, mode, sizes, span, limits, share; "
+        "did you mean 'name'?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "sentence"), MISTAKES)
+def test_a_mistake_names_its_field_and_what_was_expected(row: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        convert({"rows": [row]}, File)
+    assert str(caught.value) == sentence
+    assert caught.value.field is not None
+    assert caught.value.field.startswith("rows[0]")
+
+
+def test_the_attributes_of_a_mistake() -> None:
+    with pytest.raises(ConfigError) as caught:
+        convert({"size": [{"name": "a"}, {"name": "b", "count": -2}]}, File)
+    error = caught.value
+    assert (error.field, error.value, error.expected) == ("size[1].count", -2, "an integer >= 1")
+    assert [mistake.field for mistake in error.mistakes] == ["size[1].count"]
+
+
+def test_all_mistakes_of_a_file_at_once() -> None:
+    rows = [{"name": "a", "count": -number} for number in range(20)]
+    with pytest.raises(ConfigError) as caught:
+        convert({"rows": rows, "sze": 3}, File, where="a.toml")
+    first, *rest = str(caught.value).split("\n")
+    assert first == f"a.toml: {MAX_MISTAKES} errors"
+    assert rest == [f"  rows[{number}].count={-number}: expected an integer >= 1" for number in range(MAX_MISTAKES)]
+    assert len(caught.value.mistakes) == MAX_MISTAKES
+
+
+def test_one_of_several_kinds_of_tables() -> None:
+    kind = Start | Stop
+    assert convert({"do": "stop", "node_id": 1}, kind) == Stop(1)  # type: ignore[arg-type]  # a union is no type
+    wrong: list[tuple[dict[str, object], str]] = [
+        ({"node_id": 1}, "do is missing: expected one of start, stop"),
+        ({"do": "sotp", "node_id": 1}, "do='sotp': expected one of start, stop; did you mean 'stop'?"),
+        ({"do": "stop", "node_id": 1, "elect": 1}, "elect=1: expected true or false"),
+    ]
+    for event, sentence in wrong:
+        with pytest.raises(ConfigError) as caught:
+            convert(event, kind)  # type: ignore[arg-type]  # a union is no type
+        assert str(caught.value) == sentence
+
+
+def test_json() -> None:
+    assert read_json(b'{"size": 3}', File) == File(size=3)
+    with pytest.raises(ConfigError, match=r"^size='x': expected an integer or a list$"):
+        read_json(b'{"size": "x"}', File)
+    with pytest.raises(ConfigError, match=r"^body: expected JSON: "):
+        read_json(b"{", File, where="body")
+    with pytest.raises(ConfigError, match=r"^body: expected JSON: "):
+        read_json(b"\xff", File, where="body")
+
+
+def test_expectations_in_words() -> None:
+    assert expectation(Positive | None) == "an integer >= 1 or none"
+    assert expectation(bool) == "true or false"
+    assert expectation(dict[str, int]) == "a table"
+    assert expectation(Row) == "a table"
+
+
+def test_names_that_are_close() -> None:
+    assert nearest("stop_brokr", ["stop_broker", "start_broker"]) == "stop_broker"
+    assert nearest("OFFSETCOMMIT", ["OffsetCommit", "OffsetFetch"]) == "OffsetCommit"
+    assert nearest("boil", ["stop_broker"]) is None
+    assert nearest(3, ["3"]) is None
+    assert one_of(["a"], "b") == "a"
+    assert one_of([]) == "none: there are none"
+    assert one_of([1, 2]) == "one of 1, 2"
+
+
+def test_long_values_are_shortened() -> None:
+    assert shown("a") == "'a'"
+    assert len(shown("a" * 1000)) == 200
+
+
+def test_errors_within_a_table() -> None:
+    error = ConfigError.of("count", 0, "an integer >= 1").within("groups[1]")
+    assert str(error) == "groups[1].count=0: expected an integer >= 1"
+    assert error.field == "groups[1].count"
+    assert str(ConfigError("expected more").within("groups")) == "groups: expected more"
