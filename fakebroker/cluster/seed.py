@@ -5,6 +5,7 @@ groups to the log, lets their coordinators load them, and brings them to their s
 """
 
 import struct
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -42,7 +43,7 @@ MAX_MEMBERS = 100_000
 _STATES = {state.value: state for state in GroupState}
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
 _VERSION = struct.Struct(">h")
-_GROUPS_IN_A_BATCH = 100
+_MAX_BATCH = 20
 _CACHED_ENCODINGS = 1024
 """Similar groups share most subscriptions and assignments."""
 
@@ -255,17 +256,17 @@ class SeedPlan:
 
 
 def seed_groups(cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: float) -> None:
-    """Create groups: write them to their partitions of __consumer_offsets, and bring them to their states.
+    """Create groups: write one batch to each partition of __consumer_offsets, and bring the groups to their states.
 
     Raises:
         ConfigError: A group cannot be created like this, or exists already; then none of them is created.
     """
-    for _ in seed_in_steps(cluster, seeds, lambda: now_ms):
+    for _ in seed_in_steps(cluster, seeds, lambda: now_ms, max_batch=sys.maxsize):
         pass
 
 
 def seed_in_steps(
-    cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: Callable[[], float]
+    cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: Callable[[], float], max_batch: int = _MAX_BATCH
 ) -> Generator[None, None, None]:
     """`seed_groups` as a generator: the cluster may handle requests where it yields.
 
@@ -276,6 +277,7 @@ def seed_in_steps(
         cluster: The cluster.
         seeds: The groups.
         now_ms: Returns the brokers' time.
+        max_batch: The largest number of groups in one batch of a log; each batch is one step.
 
     Raises:
         ConfigError: As `seed_groups`.
@@ -295,8 +297,8 @@ def seed_in_steps(
     created: list[SeedPlan] = []
     try:
         for index, plans in by_partition.items():
-            for start in range(0, len(plans), _GROUPS_IN_A_BATCH):
-                batch = plans[start : start + _GROUPS_IN_A_BATCH]
+            for start in range(0, len(plans), max_batch):
+                batch = plans[start : start + max_batch]
                 for plan in batch:
                     plan.check_coordinator()
                 batch_records = [record for plan in batch for record in planned[plan.group_id][1]]

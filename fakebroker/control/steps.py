@@ -12,7 +12,7 @@ Steps = Generator[None, None, T]
 A step takes less than a millisecond or so. The cluster may change where it yields.
 """
 
-_PIECE_S = 0.005
+_PIECE_S = 0.003
 
 
 def run(steps: Steps[T]) -> T:

@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from functools import lru_cache
+from itertools import chain
 from os import PathLike
 from typing import Any, TypeVar
 
@@ -103,7 +104,7 @@ def parse_journal(lines: Iterable[bytes | str], source: str) -> RecordedJournal:
 def journal_lines(view: JournalView) -> Iterator[str]:
     """Yield the lines of a journal's file."""
     first = {"format": _FORMAT, "mode": view.mode, "dropped": view.dropped, "brokers": view.node_ids}
-    for entry in (first, *map(_plain_call, view.calls)):
+    for entry in chain((first,), map(_plain_call, view.calls)):
         yield json.dumps(entry, separators=(",", ":")) + "\n"
 
 

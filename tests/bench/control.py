@@ -1,14 +1,11 @@
 """What control over HTTP costs brokers of many groups: heartbeats without it, with it, and while it is asked.
 
-What is done on one core can slow another one, whatever it is. So there are heartbeats beside other work as well, which
-takes as much of the second core as control does and has nothing to do with brokers.
-
     python -m tests.bench.control [--rounds N] [--seconds S]
 
-The brokers have the first core, what speaks HTTP and all load the second one. How fast a shared machine is changes from
+Brokers and control have the first core, all load the second one. How fast a shared machine is changes from
 second to second, by more than what is measured here; so a round is short and has every setting in it, what is lost is
 the median of what the rounds have lost, and a round that other machines disturbed does not count, where this one tells.
-`make bench` runs this as well.
+`control_pauses` measures single heartbeats beside what takes long. `make bench` runs both.
 """
 
 import argparse
@@ -33,7 +30,6 @@ from tests.bench.bench import CONNECTIONS, OURS, pin
 from tests.bench.load import Load
 from tests.server.wire import Wire
 
-CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 CALLS_PER_S = 20
 GROUPS = 10_000
 MEMBERS = [{"session_timeout_ms": 1_800_000}] * 2
@@ -58,12 +54,13 @@ def serving(*, with_control: bool) -> Iterator[tuple[int, int]]:
     """A process that serves: its port and that of its control, which is 0 without."""
     command = [*OURS, "--events", *(["--control", "127.0.0.1:0"] if with_control else [])]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, preexec_fn=lambda: pin(0)
+    )
     assert process.stdout is not None
     assert process.stdin is not None
     try:
         ports = [int(process.stdout.readline().strip().rpartition(":")[2]) for _ in range(1 + with_control)]
-        _pin_threads(process.pid)
         _seed(process.stdin, ports[0])
         yield ports[0], ports[1] if with_control else 0
     finally:
@@ -81,16 +78,6 @@ def _seed(events: IO[str], port: int) -> None:
     with Wire(BrokerView(1, "127.0.0.1", port, up=True)) as wire:
         while wire.ask(last, DescribeGroupsResponse).groups[0].group_state == "Dead":
             time.sleep(0.05)
-
-
-def _pin_threads(pid: int) -> None:
-    """Keep the brokers on the first core, and the process beside them that speaks HTTP on the second."""
-    if len(CORES) > 1:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            os.sched_setaffinity(int(thread), {CORES[0]})
-            with open(f"/proc/{pid}/task/{thread}/children") as children:
-                for child in children.read().split():
-                    os.sched_setaffinity(int(child), {CORES[1]})
 
 
 class Beside:

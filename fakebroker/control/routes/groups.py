@@ -34,6 +34,7 @@ GROUP = f"{CLUSTER}/groups/{{group_id}}"
 
 MAX_LISTED = 1_000
 MAX_FULL = 100
+SVG_WIDTHS = (200, 20_000)
 
 
 class GroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -130,17 +131,26 @@ class Explanation(TypedDict):
 
 
 class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The number of moments, the latest ones, and whether to draw them, which takes long for large groups."""
+    """The number of moments, the latest ones, and whether to draw them, which takes long for large groups.
+
+    `width` in pixels and `max_rows` of members are those of the SVG; by default it has as much as it needs.
+    """
 
     limit: int = MAX_MOMENTS_OF_A_GROUP
     text: bool = False
     svg: bool = False
+    width: int | None = None
+    max_rows: int | None = None
 
 
 @operation("GET", f"{GROUP}/timeline")
 def get_timeline(served: Served, group_id: str, query: TimelineQuery) -> TimelineView:
     """Get the history of a group with causes: as data, and if requested drawn as text and SVG."""
     check_range("limit", query.limit, 1, MAX_MOMENTS_OF_A_GROUP)
+    if query.width is not None:
+        check_range("width", query.width, *SVG_WIDTHS)
+    if query.max_rows is not None:
+        check_range("max_rows", query.max_rows, 1, MAX_LISTED)
     _check_known(served, group_id)
     moments = served.cluster.cluster.history.of(group_id)[-query.limit :]
     timeline = Timeline(group_id, moments, served.cluster.clock.now_ms())
@@ -149,7 +159,7 @@ def get_timeline(served: Served, group_id: str, query: TimelineQuery) -> Timelin
         "taken_ms": timeline.taken_ms,
         "moments": list(moments),
         "text": timeline.text() if query.text else None,
-        "svg": timeline.svg() if query.svg and moments else None,
+        "svg": timeline.svg(query.width, query.max_rows) if query.svg and moments else None,
     }
 
 

@@ -6,7 +6,8 @@ With many groups both take long, so they are computed in steps. Groups may chang
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from heapq import merge
+from itertools import islice
 from operator import attrgetter
 
 from fakebroker.cluster.topics import OFFSETS_TOPIC
@@ -57,15 +58,17 @@ class Census:
         """Return the groups by name, without those of zombie coordinators."""
         when = self._now(self._meter.removals)
         if when is None or when != self._groups_when:
-            there = self._by_broker()
             leaders = self._leaders()
             found = []
-            for node_id, groups in there.items():
+            for node_id, groups in self._by_broker().items():
                 for part in _parts(groups):
                     found.append(sorted([each for each in part if leaders[each.partition] == node_id], key=_BY_NAME))
                     yield
-            self._groups = yield from _merged(found)
-            self._groups_when = when
+            merged, sorted_groups = merge(*found, key=_BY_NAME), list[Group]()
+            while part := list(islice(merged, IN_A_STEP)):
+                sorted_groups += part
+                yield
+            self._groups, self._groups_when = sorted_groups, when
         return self._groups
 
     def counts(self) -> Steps[Counts]:
@@ -104,13 +107,3 @@ class Census:
 
 def _parts(groups: Sequence[Group]) -> list[Sequence[Group]]:
     return [groups[start : start + IN_A_STEP] for start in range(0, len(groups), IN_A_STEP)]
-
-
-def _merged(runs: list[list[Group]]) -> Steps[list[Group]]:
-    """Merge sorted lists."""
-    while len(runs) > 1:
-        pairs, runs = [runs[at : at + 2] for at in range(0, len(runs), 2)], []
-        for pair in pairs:
-            runs.append(sorted(chain(*pair), key=_BY_NAME))
-            yield
-    return runs[0] if runs else []
