@@ -47,12 +47,15 @@ class Stream:
     Args:
         kinds: The kinds of events to send.
         group_id: A group whose moments are sent as well.
+
+    Attributes:
+        receiver: Receives the events until the stream is closed.
     """
 
     def __init__(self, kinds: Sequence[str], group_id: str | None) -> None:
         self.kinds = kinds
         self.group_id = group_id
-        self._sender, self._receiver = trio.open_memory_channel[bytes](_WAITING)
+        self._sender, self.receiver = trio.open_memory_channel[bytes](_WAITING)
 
     def send(self, data: bytes) -> None:
         """Send events, or drop them if the buffer is full."""
@@ -62,11 +65,6 @@ class Stream:
     def end(self) -> None:
         """Close the stream."""
         self._sender.close()
-
-    async def received(self) -> AsyncGenerator[bytes, None]:
-        """Yield the events until the stream is closed."""
-        async for data in self._receiver:
-            yield data
 
 
 class Feed:
@@ -115,7 +113,7 @@ class Feed:
         try:
             await self._is_idle.wait()  # What is being computed may lack its kinds of events.
             yield _WELCOME
-            async for data in stream.received():
+            async for data in stream.receiver:
                 yield data
         finally:
             self.streams.remove(stream)

@@ -48,7 +48,7 @@ def rebuild(directory: Path, master: str) -> int:
     console = Console()
     for name in (EVENTS, MEMBERS, HEAD):
         if not (directory / name).exists():
-            raise ConfigError(f"{directory}: expected the directory of a run, which has {name}")
+            raise ConfigError.of("directory", str(directory), f"the directory of a run, which has {name}")
     head = {"lanes": None, **_json(directory / HEAD)}
     if missing := next(_missing(head), None):
         raise ConfigError(f"{directory / HEAD}: {missing} is missing")

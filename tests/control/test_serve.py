@@ -1,4 +1,4 @@
-"""The process that speaks HTTP beside the brokers': how it starts, that another one takes its place, and mistakes."""
+"""`serve --control` as a process: its token, and mistakes in its arguments."""
 
 import os
 import re

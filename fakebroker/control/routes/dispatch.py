@@ -9,7 +9,7 @@ from typing import Any
 from fakebroker.control.clusters import Clusters, Served
 from fakebroker.control.problems import PROBLEM_TYPE, Problem, problem_of
 from fakebroker.control.routes.arguments import GROUP_ID, path_value, read_body, read_query
-from fakebroker.control.routes.operations import Content, Operation, encoder, plain
+from fakebroker.control.routes.operations import Content, Operation, encoder
 from fakebroker.control.routes.resources import OPERATIONS
 from fakebroker.errors import FakebrokerError
 
@@ -96,7 +96,7 @@ class Dispatcher:
         if operation.query is not None:
             arguments["query"] = read_query(operation.query, request.query)
         if operation.body is not None:
-            arguments["body"] = plain(read_body(operation.body, request.body))
+            arguments["body"] = read_body(operation.body, request.body)
         return operation, subject, arguments
 
     def _find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:

@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 
 import msgspec
 
+from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import find_group
 from fakebroker.cluster.seed import GroupSeed, seed_in_steps
@@ -24,7 +25,7 @@ from fakebroker.control.routes.group_views import (
     matching_groups,
     row_of,
 )
-from fakebroker.control.routes.operations import CLUSTER, Arguments, arguments_of, json_type, operation, plain
+from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.history import MAX_MOMENTS_OF_A_GROUP
 from fakebroker.errors import ErrorCode
@@ -211,7 +212,7 @@ for _name in ("hold", "release"):  # The group need not exist yet.
 class SeedMany(Arguments):
     """Groups to create."""
 
-    groups: list[json_type(GroupSeed)]  # type: ignore[valid-type]  # It is made of GroupSeed.
+    groups: list[GroupSeed]
 
 
 @operation("POST", f"{GROUP}/seed", status=201, body=arguments_of(FakeCluster.seed_group, "group_id"))
@@ -224,9 +225,5 @@ def seed_group(served: Served, group_id: str, body: Arguments) -> GroupRow:
 @operation("POST", f"{CLUSTER}/groups/seed", status=201, body=SeedMany)
 def seed_groups(served: Served, body: SeedMany) -> Steps[GroupList]:
     """Create many groups, or none if one of them cannot be created, or exists by the time it is its turn."""
-    seeds = []
-    for each in body.groups:
-        seeds.append(plain(each))
-        yield
-    yield from seed_in_steps(served.cluster.cluster, seeds, served.cluster.clock.now_ms)
-    return {"total": len(seeds), "groups": [row_of(served, seed.group_id) for seed in seeds[:100]]}
+    yield from seed_in_steps(served.cluster.cluster, body.groups, served.cluster.clock.now_ms)
+    return {"total": len(body.groups), "groups": [row_of(served, seed.group_id) for seed in body.groups[:100]]}

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import TypedDict
 
@@ -76,8 +77,9 @@ async def _events(clusters: Clusters, served: Served, stream_: Stream, seen: str
     if served.feed is None:
         served.feed = Feed(partial(_update, served), seen)
         clusters.start_soon(_run, served, served.feed)
-    async for data in served.feed.events(stream_):
-        yield data
+    async with aclosing(served.feed.events(stream_)) as events:
+        async for data in events:
+            yield data
 
 
 async def _run(served: Served, feed: Feed) -> None:
