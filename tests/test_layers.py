@@ -33,6 +33,7 @@ PURE = {"topic_partition", "protocol", "coordinator", "cluster"}
 ON_TRIO_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",
+    "client/stream_transport.py",
     "client/consumer/consumer.py",
     *(f"client/admin/{name}.py" for name in ("admin", "batched_requests", "cluster_calls", "driver")),
 }

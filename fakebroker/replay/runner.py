@@ -18,7 +18,7 @@ from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.replay.disk_space import check_disk_space, watch_disk_space
 from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
-from fakebroker.replay.members.connection import addresses
+from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.options import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
 from fakebroker.replay.report.summarizing import summarized
 from fakebroker.replay.report.terminal import print_report

@@ -36,12 +36,13 @@ def played(
 ) -> Run:
     stage = Stage(members, kind)
     direct(stage)
-    return list(members), stage.run(90)
+    stage.run(90_000)
+    return list(members), stage.events
 
 
 def name_another(stage: Stage) -> None:
     """From the tenth second look-ups name the broker that does not serve the group."""
-    stage.at(10, lambda: setattr(stage, "named", lambda: 2))
+    stage.at(10_000, lambda: setattr(stage, "named", lambda: 2))
 
 
 def serve_at_both(stage: Stage) -> None:
@@ -56,11 +57,12 @@ def wildly_played(seed: int) -> Run:
     members = tuple(_wild(index, random, ASSIGNORS[seed % len(ASSIGNORS)]) for index in range(random.randint(1, 5)))
     stage = Stage(members, seed=seed)
     for _ in range(random.choice([0, 1, 4])):
-        stage.at(random.uniform(0, 80), stage.move)
+        stage.at(random.uniform(0, 80_000), stage.move)
     for _ in range(random.choice([0, 3, 10])):
         index = random.randrange(len(members))
-        stage.at(random.uniform(0, 80), partial(stage.cut, index))
-    return list(members), stage.run(100)
+        stage.at(random.uniform(0, 80_000), partial(stage.cut, index))
+    stage.run(100_000)
+    return list(members), stage.events
 
 
 def _wild(index: int, random: Random, assignor: str) -> Script:

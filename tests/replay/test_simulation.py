@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from fakebroker.replay.members.connection import addresses
+from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
 from fakebroker.replay.script import script as scripts_schema
@@ -256,7 +256,7 @@ def _end_state(simulation: Simulation) -> list[Any]:
     ]
     members = [
         (each.member.state, each.member.identity, each.next_deadline(), each.member.positions)
-        for each in (member.scripted for member in simulation.members)
+        for each in (driver.member for driver in simulation.drivers)
     ]
     return [groups, members]
 
