@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame, SparkSession, functions as f
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.members.events import ORDINARY_ERRORS
-from fakebroker.replay.report.numbers import summary_of
+from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
 from fakebroker.replay.report.states import create_states, drop_states
+from fakebroker.replay.run_summary import Numbers
 from fakebroker.replay.spark.query_settings import settings_for_rows, temporary_settings
 
 SLOWEST_GROUPS = 10
@@ -137,8 +138,8 @@ _CHANGES = """
     ) group by all"""
 
 
-def summarize(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> dict[str, Any]:
-    """Return all numbers of a replay, as in `summary.json` (see scenarios/runs.md).
+def summarize(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> Numbers:
+    """Return all numbers of a replay.
 
     Args:
         spark: The session.
@@ -150,7 +151,7 @@ def summarize(spark: SparkSession, events: DataFrame, members: DataFrame, offset
         return _summarized(spark, events, members, offsets_partitions)
 
 
-def _summarized(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> dict[str, Any]:
+def _summarized(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> Numbers:
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")
     spark.sql("select * from events where kind = 'request'").createOrReplaceTempView("requests")
@@ -176,7 +177,7 @@ def _summarized(spark: SparkSession, events: DataFrame, members: DataFrame, offs
     finally:
         drop_states(spark)
         tally.unpersist()
-    return summary_of(rows, span_s, slices, offsets_partitions)
+    return numbers_of(rows, span_s, slices, offsets_partitions)
 
 
 def _placed(spark: SparkSession, partitions: int) -> list[Row]:
