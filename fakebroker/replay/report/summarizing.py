@@ -10,6 +10,7 @@ from fakebroker.replay.report.summary import summarize
 from fakebroker.replay.run_directory import EVENTS, MEMBERS
 from fakebroker.replay.run_summary import Head, Summary
 from fakebroker.replay.script import script
+from fakebroker.replay.spark.query_settings import are_few, computed_once
 from fakebroker.replay.verify.verdict import judge, with_somebody
 from fakebroker.replay.workload.expectations import Expectation
 
@@ -24,6 +25,8 @@ def summarized(spark: SparkSession, directory: Path, head: Head) -> Summary:
     """
     recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
     members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
+    if are_few(recorded.count()):  # else they are read again for each query, which takes less memory
+        recorded, members = (computed_once(frame.coalesce(1), few=True) for frame in (recorded, members))
     numbers = summarize(spark, recorded, members, head.cluster.offsets_partitions)
     verdict = judge(
         spark,

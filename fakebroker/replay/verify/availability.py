@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability
-from fakebroker.replay.spark.query_settings import settings_for_rows, temporary_settings
+from fakebroker.replay.spark.query_settings import computed_once, suited_to
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 
 SILENCE_US = 10_000_000
@@ -276,14 +276,15 @@ def check_availability(
         is_simulated: Whether the replay was in memory, where interrupted simulations end at different times.
     """
     pause_us = round(SILENCE_US * (1.0 if is_simulated else max(1.0, speed)))
-    with temporary_settings(spark, settings_for_rows(events)):
+    with suited_to(events) as few:
         events.createOrReplaceTempView("events")
         members.createOrReplaceTempView("members")
         (bounds,) = spark.sql(_BOUNDS).collect()
         begin_us, end_us = bounds["begin_us"] or 0, bounds["end_us"] or 0
         _create_outages(spark, planned_outages(timeline), timeline, begin_us)
         when = {"pause_us": pause_us, "begin_us": begin_us, "end_us": end_us}
-        silences = spark.sql(_SILENCES, {**when, "tail_us": None if is_simulated else end_us}).cache()
+        waiting = spark.sql(_SILENCES, {**when, "tail_us": None if is_simulated else end_us})
+        silences = computed_once(waiting, few)
         pauses: list[Row] = []
         groups: list[Row] = []
         try:

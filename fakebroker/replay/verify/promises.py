@@ -96,10 +96,9 @@ def _union(names: Sequence[str]) -> str:
 
 def _count(spark: SparkSession, names: Sequence[str]) -> dict[str, int]:
     """Return the number of violations of each promise that has some."""
-    if not names:
-        return {}
-    counted = spark.sql(f"select promise, count(*) times from ({_union(names)}) group by promise")
-    return {row["promise"]: row["times"] for row in counted.collect()}
+    # One by one: Spark takes longer for one large plan, and sends all of it to each task.
+    counts = {name: spark.sql(PROMISES[name].query).count() for name in names}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _violations(spark: SparkSession, names: Sequence[str]) -> dict[str, list[Violation]]:
