@@ -13,19 +13,23 @@ LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "open_files": {"errors"},
     "validation": {"errors"},
-    "protocol": {"errors"},
-    "coordinator": {"errors"},
-    "cluster": {"errors", "validation", "protocol", "coordinator"},
-    "server": {"errors", "validation", "protocol", "coordinator", "cluster"},
-    "client": {"errors", "protocol"},
-    "replay": {"errors", "validation", "protocol", "coordinator", "cluster", "client", "server", "open_files", ""},
-    "control": {"errors", "validation", "protocol", "coordinator", "cluster", "server", ""},
+    "topic_partition": {"errors"},
+    "protocol": {"errors", "topic_partition"},
+    "coordinator": {"errors", "topic_partition"},
+    "cluster": {"errors", "validation", "topic_partition", "protocol", "coordinator"},
+    "server": {"errors", "validation", "topic_partition", "protocol", "coordinator", "cluster"},
+    "client": {"errors", "topic_partition", "protocol"},
+    "replay": {
+        *("errors", "validation", "topic_partition", "open_files", ""),
+        *("protocol", "coordinator", "cluster", "client", "server"),
+    },
+    "control": {"errors", "validation", "topic_partition", "protocol", "coordinator", "cluster", "server", ""},
     "pytest_plugin": {"server"},
     "cli": {"errors", "validation", "server", "cluster", "replay", "control", "open_files", ""},
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
-PURE = {"protocol", "coordinator", "cluster"}
+PURE = {"topic_partition", "protocol", "coordinator", "cluster"}
 ON_TRIO_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",

@@ -27,7 +27,7 @@ def addresses(bootstrap_servers: str | Sequence[str], setting: str = "bootstrap_
     for part in ",".join(parts).split(","):
         host, _, port = part.strip().rpartition(":")
         if not (host and port.isdecimal() and 0 < int(port) < 65536):
-            raise ConfigError(f"{setting} {','.join(parts)}: expected HOST:PORT, or several with commas")
+            raise ConfigError.of(setting, ",".join(parts), "HOST:PORT, or several with commas")
         found[host.strip("[]"), int(port)] = None
     return list(found)
 

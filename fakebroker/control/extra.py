@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from fakebroker.errors import ConfigError
 
-NEEDED = ("hypercorn", "msgspec", "starlette")
+NEEDED = ("hypercorn", "starlette")
 
 
 def check_installed(needed: tuple[str, ...] = NEEDED) -> None:

@@ -33,7 +33,7 @@ def rebuild(directory: Path, master: str) -> int:
     console = Console()
     for name in (EVENTS, MEMBERS, HEAD):
         if not (directory / name).exists():
-            raise ConfigError(f"{directory}: expected the directory of a run, which has {name}")
+            raise ConfigError.of("directory", str(directory), f"the directory of a run, which has {name}")
     head = head_of(_json(directory / HEAD), where=str(directory / HEAD))
     log = directory / "spark.log"
     with (

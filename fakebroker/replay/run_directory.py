@@ -40,12 +40,12 @@ def new_directory(out: Path | None, name: str) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise ConfigError(f"--out {directory}: expected a directory, or a path where one can be made") from None
+        raise ConfigError.of("--out", str(directory), "a directory, or a path where one can be created") from None
     except OSError as error:
         raise FakebrokerError(f"{directory}: cannot be written: {error.strerror}") from None
     for taken in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT):
         if (directory / taken).exists():
-            raise ConfigError(f"--out {directory}: expected a directory without a run, it has {taken}")
+            raise ConfigError.of("--out", str(directory), f"a directory without a run, it has {taken}")
     return directory
 
 

@@ -116,15 +116,16 @@ def _check(options: ReplayOptions, workload: Workload) -> None:
             ("--transport memory", options.transport == "memory"),
         ):
             if is_given:
-                raise ConfigError(f"{options.file}: {what} is for an embedded cluster, --bootstrap names another")
+                expected = f"none: {what} is for an embedded cluster"
+                raise ConfigError.of("--bootstrap", options.bootstrap, expected, where=str(options.file))
         return
     in_memory = options.transport == "memory"
     if in_memory and options.lanes is not None:
-        raise ConfigError(f"--lanes {options.lanes}: expected with --transport tcp, in memory there are no connections")
+        raise ConfigError.of("--lanes", options.lanes, "--transport tcp with it: in memory there are no connections")
     try:
         rehearse(workload.cluster, workload.topics, workload.events, in_memory=in_memory)
     except ConfigError as error:
-        raise ConfigError(f"{options.file}: {error}") from None
+        raise ConfigError.all_of(error.mistakes, where=str(options.file)) from None
 
 
 def _prepared(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:

@@ -5,7 +5,6 @@ takes its requests one at a time; what is sent on different connections arrives 
 way when a connection is cut some still arrive, perhaps after those of the next one; nothing comes back.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,12 +18,13 @@ from fakebroker.client.consumer.group_offsets import OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import CommitFailed, ConsumerError
-from fakebroker.client.topics import TopicPartition
 from fakebroker.client.versions import in_shape_of, versions_of
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.controller import Failover
 from fakebroker.coordinator.group.invariants import check
+from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
 from fakebroker.protocol.registry import api_of
+from fakebroker.topic_partition import TopicPartition
 from tests.cluster.harness import START_MS, Harness, batch, carried
 
 MAX_POLL_INTERVAL_MS = 8_000
@@ -75,8 +75,7 @@ class ConsumerLab:
         self.now_ms = START_MS
         self.processed: dict[TopicPartition, set[int]] = {}
         self.apps: list[App | None] = [None] * size
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = count()
+        self._events: TimerQueue[Timer[Callable[[], None]]] = TimerQueue()
         self._connection_ids = count(1)
         self._correlation_ids = count(1)
         self._owed: dict[int, Link] = {}
@@ -164,7 +163,7 @@ class ConsumerLab:
     # Time
 
     def at(self, delay_ms: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.now_ms + delay_ms, next(self._numbers), act))
+        self._events.schedule(Timer(act), self.now_ms + delay_ms)
 
     def run(self, duration_ms: float) -> None:
         """Let time pass; what must always hold is checked after everything that happens."""
@@ -172,8 +171,9 @@ class ConsumerLab:
         self._settle()
         while (due_ms := self._next_ms()) <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            if self._events and self._events[0][0] <= self.now_ms:
-                heapq.heappop(self._events)[2]()
+            for timer, _ in self._events.expired(self.now_ms):
+                timer.value()
+                break
             self._settle()
         self.now_ms = end_ms
 
@@ -196,7 +196,7 @@ class ConsumerLab:
     def _next_ms(self) -> float:
         deadlines = [app.core.next_deadline() for app in self._running()]
         deadlines += [self.cluster.next_deadline(), self.cluster.purgatory.next_deadline()]
-        deadlines += [self._events[0][0] if self._events else None]
+        deadlines += [self._events.next_deadline()]
         return min((deadline for deadline in deadlines if deadline is not None), default=float("inf"))
 
     def committed(self) -> dict[TopicPartition, int]:

@@ -4,7 +4,6 @@ Each member has one connection. As with a broker, its requests are taken one at 
 later ones wait. Of the requests on their way when it is cut the first few still arrive; nothing comes back.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,11 +15,11 @@ from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.requests import fetched_offsets
 from fakebroker.client.member.states import MemberState
-from fakebroker.client.topics import TopicPartition
 from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.invariants import check
+from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -28,6 +27,7 @@ from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGro
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
+from fakebroker.topic_partition import TopicPartition
 from tests.client.bench import committed, fetched, refusal
 from tests.coordinator import spoken
 from tests.coordinator.driver import result_of
@@ -68,8 +68,7 @@ class Lab:
         self.coordinator = Coordinator(config, lambda: f"{next(numbers):04}")
         for partition in range(config.offsets_topic_num_partitions):
             self.coordinator.lead(partition, self.now_ms)
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = count()
+        self._events: TimerQueue[Timer[Callable[[], None]]] = TimerQueue()
         self.members = [self._new_member(index) for index in range(size)]
         self._links: dict[Member, Link] = {}
 
@@ -123,7 +122,7 @@ class Lab:
     # Time
 
     def at(self, delay_ms: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.now_ms + delay_ms, next(self._numbers), act))
+        self._events.schedule(Timer(act), self.now_ms + delay_ms)
 
     def run(self, duration_ms: float) -> None:
         """Let time pass; all rules are checked after everything that happens."""
@@ -131,8 +130,9 @@ class Lab:
         self._settle()
         while (due_ms := self._next_ms()) <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            if self._events and self._events[0][0] <= self.now_ms:
-                heapq.heappop(self._events)[2]()
+            for timer, _ in self._events.expired(self.now_ms):
+                timer.value()
+                break
             self._settle()
         self.now_ms = end_ms
 
@@ -146,7 +146,7 @@ class Lab:
 
     def _next_ms(self) -> float:
         deadlines = [member.next_deadline() for member in self.members]
-        deadlines += [self.coordinator.next_deadline(), self._events[0][0] if self._events else None]
+        deadlines += [self.coordinator.next_deadline(), self._events.next_deadline()]
         return min((deadline for deadline in deadlines if deadline is not None), default=float("inf"))
 
     def _check(self) -> None:

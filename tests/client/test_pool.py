@@ -33,7 +33,7 @@ def test_addresses(servers: str | list[str], expected: list[tuple[str, int]]) ->
 
 @pytest.mark.parametrize("servers", ["", "a", "a:", ":1", "a:0", "a:65536", "a:1,", "a:x", []])
 def test_what_is_no_address_is_refused(servers: str | list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"^bootstrap_servers .*: expected HOST:PORT, or several with commas$"):
+    with pytest.raises(ConfigError, match=r"^bootstrap_servers=.*: expected HOST:PORT, or several with commas$"):
         addresses(servers)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fakebroker import FakeCluster, ListenError
-from fakebroker.cluster.events import EVENTS
+from fakebroker.cluster.commands import COMMANDS
 from fakebroker.control import extra
 from fakebroker.control.routes.operations import OPERATIONS
 from fakebroker.control.server import ControlServer
@@ -318,7 +318,7 @@ def test_the_document_tells_all_events_with_their_arguments(control: Asking) -> 
     body = document["paths"]["/v1/clusters/{cluster}/events"]["post"]["requestBody"]["content"]["application/json"]
     names = [each["$ref"].rpartition("/")[2] for each in body["schema"]["anyOf"]]
     told = {tuple(document["components"]["schemas"][name]["properties"]["do"]["enum"]): name for name in names}
-    assert [name for (name,) in told] == list(EVENTS)
+    assert [name for (name,) in told] == list(COMMANDS)
     assert list(document["components"]["schemas"][told["evict",]]["properties"]) == ["do", "group_id", "member"]
 
 

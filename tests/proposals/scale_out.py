@@ -3,7 +3,6 @@
 Real members and the real coordinator, without a network: an answer is there at once or when it is due.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember
 from fakebroker.coordinator.group.batch_join.join_batch import join_batch
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -70,8 +70,7 @@ class World:
         self.coordinator = Coordinator(CoordinatorConfig(), lambda: f"{next(numbers):04}")
         for partition in range(CoordinatorConfig().offsets_topic_num_partitions):
             self.coordinator.lead(partition, self.now_ms)
-        self._order = count()
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._agenda: TimerQueue[Timer[Callable[[], None]]] = TimerQueue()
         self._changed: deque[int] = deque()
         self._since_ms: dict[int, float] = {}
         self._looked_for_ms: dict[int, float] = {}
@@ -87,15 +86,14 @@ class World:
 
     def run(self, duration_ms: float) -> None:
         end_ms = self.now_ms + duration_ms
-        while self._agenda and self._agenda[0][0] <= end_ms:
-            at_ms, _, act = heapq.heappop(self._agenda)
+        for timer, at_ms in self._agenda.expired(end_ms):
             self.now_ms = max(self.now_ms, at_ms)
-            act()
+            timer.value()
             self._settle()
         self.now_ms = end_ms
 
     def _at(self, at_ms: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._agenda, (at_ms, next(self._order), act))
+        self._agenda.schedule(Timer(act), at_ms)
 
     def _tell(self, index: int, step: Callable[[float], None]) -> None:
         step(self.now_ms)

@@ -4,7 +4,6 @@ A broker serves the group "g" while it leads it, from a log that both share; the
 Whoever looks the coordinator up asks broker 1.
 """
 
-import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -17,6 +16,7 @@ from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncRes
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import Record
+from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -93,8 +93,7 @@ class Stage:
             node_id: kind(config, lambda: f"{next(numbers):04}", self._append) for node_id in _BROKERS
         }
         self._coordinators[1].lead(_PARTITION, START_MS)
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = count()
+        self._agenda: TimerQueue[Timer[Callable[[], None]]] = TimerQueue()
         self._seats = [_Seat(ScriptedMember(each, START_MS, self._record)) for each in scripts]
 
     def _record(self, event: Event) -> None:
@@ -109,7 +108,7 @@ class Stage:
 
     def at(self, at_s: float, act: Callable[[], None]) -> None:
         """Have something done, so many seconds from the start."""
-        heapq.heappush(self._agenda, (START_MS + at_s * 1000, next(self._numbers), act))
+        self._agenda.schedule(Timer(act), START_MS + at_s * 1000)
 
     def move(self) -> None:
         """The other broker becomes the coordinator."""
@@ -134,15 +133,16 @@ class Stage:
         self._settle()
         while (due_ms := self._next_ms()) <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            if self._agenda and self._agenda[0][0] <= self.now_ms:
-                heapq.heappop(self._agenda)[2]()
+            for timer, _ in self._agenda.expired(self.now_ms):
+                timer.value()
+                break
             self._settle()
         return self.events
 
     def _next_ms(self) -> float:
         deadlines = [seat.actor.next_deadline() for seat in self._seats]
         deadlines += [coordinator.next_deadline() or inf for coordinator in self._coordinators.values()]
-        return min([*deadlines, self._agenda[0][0] if self._agenda else inf])
+        return min([*deadlines, self._agenda.next_deadline() or inf])
 
     def _settle(self) -> None:
         for node_id, coordinator in self._coordinators.items():

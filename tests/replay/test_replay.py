@@ -206,7 +206,7 @@ def test_a_bootstrap_that_is_none_is_one_sentence(tmp_path: Path, capsys: pytest
     file = workload_file(tmp_path)
     assert replay(ReplayOptions(file=file, bootstrap="localhost", out=tmp_path)) == BAD_INPUT
     assert capsys.readouterr().err == (
-        "fakebroker: --bootstrap localhost: expected HOST:PORT, or several with commas\n"
+        "fakebroker: --bootstrap='localhost': expected HOST:PORT, or several with commas\n"
     )
 
 
@@ -219,11 +219,11 @@ STOP_77 = '[[event]]\nat_s = 0\ndo = "stop_broker"\nnode_id = 77\n'
         ("[pacing]\nspeed = 2\n", {"bootstrap": "h:1"}, "[pacing] speed is for an embedded cluster"),
         ('[[event]]\nat_s = 0\ndo = "reset"\n', {"bootstrap": "h:1"}, "[[event]] is for an embedded cluster"),
         ("", {"bootstrap": "h:1", "transport": "memory"}, "--transport memory is for an embedded cluster"),
-        ("", {"lanes": 3, "transport": "memory"}, "--lanes 3: expected with --transport tcp"),
+        ("", {"lanes": 3, "transport": "memory"}, "--lanes=3: expected --transport tcp with it"),
         (STOP_77, {}, "small.toml: event[0]: no broker 77: expected one of 1, 2, 3"),
         (STOP_77, {"transport": "memory"}, "small.toml: event[0]: no broker 77: expected one of 1, 2, 3"),
-        ('[promises]\ncheck = ["all-well"]\n', {}, "promises.check: expected names out of "),
-        ("nonsense = 1\n", {}, "small.toml: nonsense = 1: no such key"),
+        ('[promises]\ncheck = ["all-well"]\n', {}, "promises.check[0]='all-well': expected one of "),
+        ("nonsense = 1\n", {}, "small.toml: nonsense=1: unknown field; expected one of "),
     ],
 )
 def test_what_does_not_go_together_is_one_sentence(
@@ -240,19 +240,20 @@ def test_what_does_not_go_together_is_one_sentence(
 def test_files_that_are_not_what_they_should_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = workload_file(tmp_path)
     assert replay(ReplayOptions(file=tmp_path / "none.toml")) == BAD_INPUT
-    assert capsys.readouterr().err == f"fakebroker: {tmp_path / 'none.toml'}: No such file or directory\n"
+    expected = "expected a file that can be read: No such file or directory"
+    assert capsys.readouterr().err == f"fakebroker: file={str(tmp_path / 'none.toml')!r}: {expected}\n"
     assert replay(ReplayOptions(file=file, out=file)) == BAD_INPUT
-    expected = "expected a directory, or a path where one can be made"
-    assert capsys.readouterr().err == f"fakebroker: --out {file}: {expected}\n"
+    expected = "expected a directory, or a path where one can be created"
+    assert capsys.readouterr().err == f"fakebroker: --out={str(file)!r}: {expected}\n"
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "summary.json").write_text("{}")
     assert replay(ReplayOptions(file=file, out=tmp_path / "run")) == BAD_INPUT
     expected = "expected a directory without a run, it has summary.json"
-    assert capsys.readouterr().err == f"fakebroker: --out {tmp_path / 'run'}: {expected}\n"
+    assert capsys.readouterr().err == f"fakebroker: --out={str(tmp_path / 'run')!r}: {expected}\n"
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["summary.json"]
     assert report(tmp_path, "local[1]") == BAD_INPUT
     expected = "expected the directory of a run, which has events.parquet"
-    assert capsys.readouterr().err == f"fakebroker: {tmp_path}: {expected}\n"
+    assert capsys.readouterr().err == f"fakebroker: directory={str(tmp_path)!r}: {expected}\n"
 
 
 def test_a_report_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

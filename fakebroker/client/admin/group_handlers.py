@@ -12,10 +12,9 @@ from fakebroker.client.errors import (
     TransactionError,
     error_code,
 )
-from fakebroker.client.member.consumer_protocol import decode_assignment
 from fakebroker.client.member.requests import PROTOCOL_TYPE
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import (
     EXPECTED_TAG,
@@ -31,6 +30,7 @@ from fakebroker.protocol.messages.join_group import (
     JoinGroupResponse,
     JoinGroupResponseResult,
 )
+from fakebroker.topic_partition import TopicPartition
 
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
 """Types of coordinators (Kafka's `FindCoordinatorRequest.CoordinatorType`)."""

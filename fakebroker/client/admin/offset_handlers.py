@@ -6,7 +6,6 @@ from typing import Any
 from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, AdminApiHandler
 from fakebroker.client.admin.descriptions import Node, OffsetAndMetadata
 from fakebroker.client.errors import AdminError, GroupError, NoBatchedOffsetFetch, error_code
-from fakebroker.client.topics import TopicPartition, by_topic, format_partitions
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -28,6 +27,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import TopicPartition, by_topic, format_partitions
 
 Offsets = dict[TopicPartition, OffsetAndMetadata | None]
 """The committed offsets of a group; None for partitions without one."""

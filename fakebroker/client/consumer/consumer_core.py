@@ -43,11 +43,11 @@ from fakebroker.client.member.member import Member
 from fakebroker.client.member.reactions import Reaction
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.member.states import MemberState
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
 from fakebroker.protocol.messages.fetch import FetchRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from fakebroker.topic_partition import TopicPartition
 
 
 class ConsumerCore:
@@ -102,7 +102,7 @@ class ConsumerCore:
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], now_ms: float) -> None:
         """Subscribe to topics as a group member. The next poll joins the group; a member rejoins."""
         if self.settings.group_id is None:
-            raise InvalidSubscription("group_id None: expected one to subscribe; without, partitions can be assigned")
+            raise InvalidSubscription("group_id=None: expected one to subscribe; without, partitions can be assigned")
         if isinstance(topics, re.Pattern):
             self._set_type(SubscriptionType.PATTERN)
             self._pattern, self._is_matched = topics, False
@@ -279,7 +279,7 @@ class ConsumerCore:
     def _group(self) -> Identity:
         """Return the identity for requests outside of any generation."""
         if self.settings.group_id is None:
-            raise ConfigError("group_id None: expected one to commit offsets and look them up")
+            raise ConfigError.of("group_id", None, "a name, to commit offsets and look them up")
         return Identity(self.settings.group_id, None)
 
     def _committer(self) -> Identity:

@@ -4,11 +4,12 @@ from typing import TypedDict
 
 import msgspec
 
+from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Topic
 from fakebroker.control.clusters import Served
 from fakebroker.control.problems import Problem, not_found
-from fakebroker.control.routes.operations import CLUSTER, Arguments, Method, arguments_of, json_type, operation
+from fakebroker.control.routes.operations import CLUSTER, Method, operation
 from fakebroker.control.routes.views import BrokerRow, broker_rows
 from fakebroker.server.fake_cluster import FakeCluster
 
@@ -28,7 +29,7 @@ def list_brokers(served: Served) -> BrokerList:
     return {"brokers": broker_rows(served, served.rates())}
 
 
-@operation("POST", f"{CLUSTER}/brokers", status=201, body=json_type(Broker))
+@operation("POST", f"{CLUSTER}/brokers", status=201, body=Broker)
 def add_broker(served: Served, body: Broker) -> BrokerRow:
     """Add a broker, on a free port."""
     return _row(served, served.cluster.add_broker(body).node_id)

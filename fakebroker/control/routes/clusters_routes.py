@@ -5,11 +5,12 @@ from typing import Any, TypedDict, Union
 import msgspec
 import trio
 
-from fakebroker.cluster.command_types import FaultHandle, Hold
-from fakebroker.cluster.events import EVENTS
+from fakebroker.cluster.command import Arguments, Command, arguments_of
+from fakebroker.cluster.command_handles import FaultHandle, Hold
+from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.control.clusters import DEFAULT, Clusters, Served
-from fakebroker.control.routes.operations import CLUSTER, V1, Arguments, arguments_of, operation
+from fakebroker.control.routes.operations import CLUSTER, V1, operation
 from fakebroker.control.routes.views import ClockView, Overview, clock_view, overview
 from fakebroker.server.fake_cluster import FakeCluster
 
@@ -154,11 +155,16 @@ def delete_snapshot(served: Served, id: str) -> None:  # noqa: A002  # the name 
 # Events
 
 
-def _event(name: str) -> type[Arguments]:
-    """Return the arguments of an event, tagged by `do`."""
-    arguments = arguments_of(getattr(FakeCluster, name))
+def _event(command: Command) -> type[Arguments]:
+    """Return the arguments of a command, tagged by `do`."""
+    arguments = command.arguments
     return msgspec.defstruct(  # type: ignore[return-value]  # It has the base.
-        f"{arguments.__name__}Event", [], bases=(arguments,), tag_field="do", tag=name
+        f"{arguments.__name__}Event",
+        [],
+        bases=(arguments,),
+        namespace={"__doc__": arguments.__doc__},
+        tag_field="do",
+        tag=command.name,
     )
 
 
@@ -168,7 +174,7 @@ class EventResult(TypedDict):
     result: Any
 
 
-@operation("POST", f"{CLUSTER}/events", body=Union[tuple(map(_event, EVENTS))])  # noqa: UP007  # made of a table
+@operation("POST", f"{CLUSTER}/events", body=Union[tuple(map(_event, COMMANDS.values()))])  # noqa: UP007  # made of a table
 def do_event(served: Served, body: Arguments) -> EventResult:
     """Perform any event: `do` names a method of `FakeCluster`, the other fields are its arguments."""
     result = getattr(served.cluster, str(body.__struct_config__.tag))(**body.given())

@@ -11,7 +11,7 @@ from fakebroker.control.clusters import Clusters, Served
 from fakebroker.control.gateway.wire import Ask, Reply
 from fakebroker.control.problems import PROBLEM_TYPE, Problem, problem_of
 from fakebroker.control.routes.arguments import GROUP_ID, path_value, read_body, read_query
-from fakebroker.control.routes.operations import Operation, Text, plain
+from fakebroker.control.routes.operations import Operation, Text
 from fakebroker.control.routes.resources import OPERATIONS
 from fakebroker.errors import FakebrokerError
 
@@ -79,7 +79,7 @@ class Dispatcher:
         if operation.query is not None:
             arguments["query"] = read_query(operation.query, ask.query)
         if operation.body is not None:
-            arguments["body"] = plain(read_body(operation.body, ask.body))
+            arguments["body"] = read_body(operation.body, ask.body)
         return operation, subject, arguments
 
     def _find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:

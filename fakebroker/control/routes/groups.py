@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 
 import msgspec
 
+from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import find_group
 from fakebroker.cluster.seed import GroupSeed
@@ -23,7 +24,7 @@ from fakebroker.control.routes.group_views import (
     full_group,
     row_of,
 )
-from fakebroker.control.routes.operations import CLUSTER, Arguments, arguments_of, json_type, operation
+from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.coordinator.group.history import MAX_MOMENTS_OF_A_GROUP
 from fakebroker.errors import ErrorCode
 from fakebroker.server.fake_cluster import FakeCluster
@@ -198,7 +199,7 @@ for _name in ("hold", "release"):  # The group need not exist yet.
 class SeedMany(Arguments):
     """Groups to create."""
 
-    groups: list[json_type(GroupSeed)]  # type: ignore[valid-type]  # It is made of GroupSeed.
+    groups: list[GroupSeed]
 
 
 @operation("POST", f"{GROUP}/seed", status=201, body=arguments_of(FakeCluster.seed_group, "group_id"))

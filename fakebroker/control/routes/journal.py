@@ -8,13 +8,14 @@ import msgspec
 import trio
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.inspect.journal_filters import matcher
 from fakebroker.cluster.inspect.journal_queries import check_kept
 from fakebroker.control.clusters import Served
 from fakebroker.control.problems import Problem
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.group_views import GroupDetail, detail
-from fakebroker.control.routes.operations import CLUSTER, Arguments, Text, arguments_of, operation
+from fakebroker.control.routes.operations import CLUSTER, Text, operation
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_files import journal_lines, plain
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
+from fakebroker.cluster.command import Arguments
 from fakebroker.control.clusters import Served
 from fakebroker.control.routes.group_views import GroupRow, row_of
 from fakebroker.control.routes.journal import RequestRow, request_row
-from fakebroker.control.routes.operations import CLUSTER, Arguments, operation
+from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.control.routes.views import Overview, overview
 from fakebroker.coordinator.group.history import Moment
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, one_of
 from fakebroker.replay.run_summary import PromiseCheck, Violation
 from fakebroker.replay.verify.promise_queries import PROMISES, Promise
 from fakebroker.replay.verify.promise_views import promise_views
@@ -83,7 +83,7 @@ def check_promises(
 def _chosen(wanted: Sequence[str] | None) -> list[str]:
     for name in wanted or ():
         if name not in PROMISES:
-            raise ConfigError(f"promises.check: {name!r}: expected some of {', '.join(PROMISES)}")
+            raise ConfigError.of("promises.check", name, one_of(PROMISES, name))
     return [name for name in PROMISES if wanted is None or name in wanted]
 
 
