@@ -31,6 +31,7 @@ lint: $(STAMP) ## lint and types
 rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew, so that a diff shows what changes
 	$(BIN)/python -m tests.transcripts.rewrite
 	$(BIN)/python -m tests.test_readme
+	$(BIN)/python -m tests.cluster.test_command_documents
 	$(BIN)/python -m tests.client.test_client_readme
 	$(BIN)/python -m tests.proposals.test_scale_out
 	$(BIN)/python -m tests.replay.test_workload_docs
@@ -42,6 +43,7 @@ mutate: $(STAMP) ## run the mutations of tests/mutation against the tests, for a
 bench: $(STAMP) ## measure against librdkafka's mock cluster, and what control over HTTP costs
 	$(BIN)/python -m tests.bench.bench
 	$(BIN)/python -m tests.bench.control
+	$(BIN)/python -m tests.bench.control_pauses
 
 bench-replay: $(STAMP) ## measure the replay, and real clients that do the same
 	$(BIN)/python -m tests.bench.replay

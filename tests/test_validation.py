@@ -109,9 +109,9 @@ def test_json() -> None:
     with pytest.raises(ConfigError, match=r"^size='x': expected an integer or a list$"):
         read_json(b'{"size": "x"}', File)
     with pytest.raises(ConfigError, match=r"^body: expected JSON: "):
-        read_json(b"{", File, where="body")
+        read_json(b"{", File, name="body")
     with pytest.raises(ConfigError, match=r"^body: expected JSON: "):
-        read_json(b"\xff", File, where="body")
+        read_json(b"\xff", File, name="body")
 
 
 def test_expectations_in_words() -> None:
@@ -126,7 +126,7 @@ def test_names_that_are_close() -> None:
     assert nearest("OFFSETCOMMIT", ["OffsetCommit", "OffsetFetch"]) == "OffsetCommit"
     assert nearest("boil", ["stop_broker"]) is None
     assert nearest(3, ["3"]) is None
-    assert one_of(["a"], "b") == "a"
+    assert one_of(["a"], "b") == "one of a"
     assert one_of([]) == "none: there are none"
     assert one_of([1, 2]) == "one of 1, 2"
 

@@ -1,5 +1,6 @@
 """`fakebroker serve`: a cluster as a process."""
 
+import gc
 import logging
 import os
 import signal
@@ -17,6 +18,9 @@ from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
+
+_YOUNG_COLLECTIONS = 1_000
+"""Number of partial garbage collections before a full one, which stops the brokers for 0.7 s with 100,000 groups."""
 
 
 @click.command()
@@ -99,6 +103,7 @@ def serve(
         advertised_host=advertised_host,
     )
     allow_all()
+    gc.set_threshold(*gc.get_threshold()[:2], _YOUNG_COLLECTIONS)
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     with cluster:
@@ -135,7 +140,7 @@ def _address(text: str) -> tuple[str, int]:
     check_installed()
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"--control {text}: expected HOST:PORT, such as 127.0.0.1:9644")
+        raise ConfigError.of("--control", text, "HOST:PORT, such as 127.0.0.1:9644")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -154,10 +159,9 @@ def _perform(cluster: FakeCluster, event: str) -> None:
     try:
         perform(cluster, event_of(event))
     except FakebrokerError as error:
-        log.warning("event not done: %s", error)
-    except Exception as error:
-        # What is in a list or a table is looked at by the event's method alone, and not by each of them.
-        log.warning("event not done: %r", error, exc_info=True)
+        log.warning("event not done: %s: %s", event.strip(), error)
+    except Exception as error:  # An internal error must not stop the cluster.
+        log.warning("event not done: %s: %r", event.strip(), error, exc_info=True)
     else:
         log.info("event done: %s", event.strip())
 
@@ -165,12 +169,12 @@ def _perform(cluster: FakeCluster, event: str) -> None:
 def _topic(text: str) -> tuple[str, int]:
     name, colon, partitions = text.rpartition(":")
     if not colon or not partitions.isdecimal():
-        raise ConfigError(f"--topic {text}: expected NAME:PARTITIONS, such as orders:6")
+        raise ConfigError.of("--topic", text, "NAME:PARTITIONS, such as orders:6")
     return name, int(partitions)
 
 
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigError(f"--config {text}: expected KEY=VALUE, such as group.max.size=100")
+        raise ConfigError.of("--config", text, "KEY=VALUE, such as group.max.size=100")
     return name, value

@@ -6,9 +6,9 @@ Errors in arguments are `ConfigError`, timeouts `WaitTimeout`; both are defined 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from fakebroker.client.topics import TopicPartition, format_partitions
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.protocol.schema import Versions
+from fakebroker.topic_partition import TopicPartition, format_partitions
 
 # Names are Kafka's or those of the consumer rewrite design, without "Exception": hence no suffix "Error".
 # ruff: noqa: N818

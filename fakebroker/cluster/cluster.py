@@ -30,8 +30,6 @@ from fakebroker.cluster.topics import (
     Partition,
     Topic,
     Topics,
-    growth_fault,
-    name_fault,
     spread,
 )
 from fakebroker.coordinator.group.classic.group import Group
@@ -40,8 +38,9 @@ from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import History, discard_change
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 TRANSACTIONS_TOPIC_PARTITIONS = 50
 INTERNAL_REPLICATION_FACTOR = 3
@@ -208,15 +207,14 @@ class Cluster:
         Raises:
             ConfigError: The topic exists, or an argument is not valid.
         """
-        fault = name_fault(name)
-        if fault is None and name in self.topics:
-            fault = f"topic {name!r} is there already"
-        if fault is None and not 1 <= partitions <= MAX_PARTITIONS:
-            fault = f"topic {name!r} with {partitions} partitions: expected 1 to {MAX_PARTITIONS}"
-        if fault is None and replication_factor is not None and not 1 <= replication_factor <= len(self.brokers):
-            fault = f"topic {name!r} with {replication_factor} replicas: expected 1 to {len(self.brokers)}, the brokers"
-        if fault is not None:
-            raise ConfigError(fault)
+        if not is_legal_name(name):
+            raise ConfigError.of("name", name, LEGAL_NAME)
+        if name in self.topics:
+            raise ConfigError.of("name", name, "a topic that does not exist yet")
+        where = f"topic {name!r}"
+        check_integer("partitions", partitions, least=1, most=MAX_PARTITIONS, where=where)
+        if replication_factor is not None:
+            check_integer("replication_factor", replication_factor, least=1, most=len(self.brokers), where=where)
         return self.create_topic(name, partitions, replication_factor)
 
     def create_partitions(self, name: str, total: int) -> None:
@@ -226,9 +224,8 @@ class Cluster:
             ConfigError: The topic does not exist, has as many partitions, or is internal.
         """
         topic = self._existing(name)
-        fault = growth_fault(topic, total)
-        if fault is not None:
-            raise ConfigError(fault)
+        least = len(topic.partitions) + 1
+        check_integer("total", total, least=least, most=MAX_PARTITIONS, where=f"topic {name!r}")
         self.topics.grow(topic, self.place_partitions(topic, total - len(topic.partitions)))
 
     def delete_named_topic(self, name: str) -> None:
@@ -237,15 +234,14 @@ class Cluster:
         Raises:
             ConfigError: The topic does not exist or is internal.
         """
-        topic = self._existing(name)
-        if topic.is_internal:
-            raise ConfigError(f"topic {name!r} is one of Kafka's own")
-        self.delete_topic(topic)
+        self.delete_topic(self._existing(name))
 
     def _existing(self, name: str) -> Topic:
+        """Return a topic that can be changed outside of a request, which internal topics cannot."""
         topic = self.topics.get(name)
-        if topic is None:
-            raise ConfigError(f"no topic {name!r}: expected one of {', '.join(each.name for each in self.topics)}")
+        if topic is None or topic.is_internal:
+            known = one_of((each.name for each in self.topics if not each.is_internal), name)
+            raise ConfigError.of("name", name, f"a topic that is not internal, {known}")
         return topic
 
     def add_broker(self, emulated: EmulatedRelease) -> BrokerNode:

@@ -7,21 +7,21 @@ connections, network conditions, the clock. `FakeCluster` runs the commands over
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from typing import TypeVar, Unpack
 
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command_types import FailoverOptions, FaultHandle, FaultOptions, Hold
-from fakebroker.cluster.controller import Failover, check_flag, is_integer
+from fakebroker.cluster.command import command, commands_of
+from fakebroker.cluster.command_handles import FaultHandle, Hold
+from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, EmulatedRelease, VersionCap
-from fakebroker.cluster.environment import ACCEPTS, Accept, Environment
+from fakebroker.cluster.environment import Accept, Environment
 from fakebroker.cluster.faults.injection import ActiveFault
-from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName, seed_groups
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions, seed_groups
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group import controls
@@ -29,7 +29,8 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, one_of
+from fakebroker.validation import Seconds, convert, plain
 
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ class ClusterCommands:
 
     # Topics
 
+    @command
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
         """Create a topic, spread evenly over the brokers.
 
@@ -83,16 +85,25 @@ class ClusterCommands:
         """
         self._run(lambda: self._cluster.create_new_topic(name, partitions, replication_factor))
 
+    @command
     def create_partitions(self, name: str, total: int) -> None:
         """Add partitions to a topic until it has `total`.
+
+        Args:
+            name: The topic.
+            total: The new number of partitions.
 
         Raises:
             ConfigError: There is no such topic, or it has as many partitions already.
         """
         self._run(lambda: self._cluster.create_partitions(name, total))
 
+    @command
     def delete_topic(self, name: str) -> None:
         """Delete a topic with its records and the offsets that groups have committed for it.
+
+        Args:
+            name: The topic.
 
         Raises:
             ConfigError: There is no such topic, or it is internal.
@@ -101,6 +112,7 @@ class ClusterCommands:
 
     # Coordinators
 
+    @command
     def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None:
         """Move a group, and all groups of its partition of __consumer_offsets, to another coordinator.
 
@@ -115,34 +127,62 @@ class ClusterCommands:
         Raises:
             ConfigError: There is no such broker, or it is down; or an option is out of range.
         """
-        if not isinstance(group_id, str):
-            raise ConfigError(f"group_id={group_id!r}: expected a string")
         self.move_offsets_partition(self._cluster.offsets_partition_of(group_id).index, to, **how)
 
+    @command
     def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        """Move a partition of __consumer_offsets to another leader; see `move_coordinator`."""
+        """Move a partition of __consumer_offsets to another leader; see `move_coordinator`.
+
+        Args:
+            partition: The partition's number.
+            to: As in `move_coordinator`.
+            how: How coordinators start; see `Failover`.
+        """
         options = Failover(**how)
 
         def move() -> None:
             count = self._cluster.config.number("offsets.topic.num.partitions")
-            if not is_integer(partition) or not 0 <= partition < count:
-                raise ConfigError(f"partition={partition!r}: expected 0 to {count - 1}")
-            leader_id = NO_LEADER if to is None else self._broker(to, up=True).node_id
+            if not 0 <= partition < count:
+                raise ConfigError.of("partition", partition, f"0 to {count - 1}")
+            leader_id = NO_LEADER if to is None else self._broker(to, up=True, field="to").node_id
             target = self._cluster.offsets_partition(partition)
             self._cluster.controller.set_leader(target, leader_id, self._now_ms(), options)
 
         self._run(move)
 
+    @command
     def finish_loading(self) -> None:
         """Finish the load of every coordinator that is loading."""
         self._run(lambda: self._cluster.controller.finish_loading(self._now_ms()))
 
+    @command
     def stop_zombies(self) -> None:
         """Make every zombie coordinator resign."""
         self._run(lambda: self._cluster.controller.stop_zombies(self._now_ms()))
 
+    @command
+    def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
+        """Make the preferred replica the leader of each partition where it is up, as a preferred election does.
+
+        The preferred replica is the first one: the leader from the start, unless the partition was reassigned.
+
+        Args:
+            how: How coordinators start there; see `Failover`.
+        """
+        options = Failover(**how)
+
+        def elect() -> None:
+            for topic in self._cluster.topics:
+                for partition in topic.partitions:
+                    preferred = partition.replicas[0]
+                    if preferred != partition.leader_id and self._cluster.brokers[preferred].up:
+                        self._cluster.controller.set_leader(partition, preferred, self._now_ms(), options)
+
+        self._run(elect)
+
     # Brokers
 
+    @command
     def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None:
         """Stop a broker: its connections are closed, its port refuses connections.
 
@@ -157,7 +197,6 @@ class ClusterCommands:
             ConfigError: There is no such broker, or it is down already; or an option is out of range.
         """
         options = Failover(**how)
-        check_flag("elect", elect)
 
         def stop() -> None:
             broker = self._broker(node_id, up=True)
@@ -166,8 +205,13 @@ class ClusterCommands:
 
         self._run(stop)
 
+    @command
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
+
+        Args:
+            node_id: The broker.
+            how: How coordinators start; see `Failover`.
 
         Raises:
             ConfigError: There is no such broker, or it is up already; or an option is out of range.
@@ -181,17 +225,28 @@ class ClusterCommands:
 
         self._run(start)
 
+    @command
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker, elect new leaders for its partitions, and start it again."""
+        """Stop a broker, elect new leaders for its partitions, and start it again.
+
+        Args:
+            node_id: The broker.
+            how: How coordinators start; see `Failover`.
+        """
         self.stop_broker(node_id, **how)
         self.start_broker(node_id, **how)
 
+    @command
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
-        """Restart every broker that is up, one after the other."""
-        Failover(**how)  # Validates the options even if no broker is up.
+        """Restart every broker that is up, one after the other.
+
+        Args:
+            how: How coordinators start; see `Failover`.
+        """
         for node_id in [broker.node_id for broker in self._cluster.brokers.values() if broker.up]:
             self.restart_broker(node_id, **how)
 
+    @command
     def upgrade_broker(
         self,
         node_id: int,
@@ -210,7 +265,6 @@ class ClusterCommands:
         Raises:
             ConfigError: There is no such broker, release, API or version; or an option is out of range.
         """
-        Failover(**how)  # Validates the options even if the broker is down.
         emulated = EmulatedRelease.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
         broker = self._run(lambda: self._broker(node_id))
         if was_up := broker.up:
@@ -219,6 +273,7 @@ class ClusterCommands:
         if was_up:
             self.start_broker(node_id, **how)
 
+    @command
     def add_broker(self, like: Broker | None = None) -> BrokerView:
         """Add a broker, on a free port. It leads no partition until one is moved to it or created.
 
@@ -237,8 +292,13 @@ class ClusterCommands:
 
         return self._run(add)
 
+    @command
     def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Remove a broker permanently; its replicas move to others.
+
+        Args:
+            node_id: The broker.
+            how: How coordinators start; see `Failover`.
 
         Raises:
             ConfigError: There is no such broker, or it is the last one; or an option is out of range.
@@ -248,19 +308,20 @@ class ClusterCommands:
         def remove() -> None:
             broker = self._broker(node_id)
             if len(self._cluster.brokers) == 1:
-                raise ConfigError(f"broker {node_id} is the last one")
+                raise ConfigError.of("node_id", node_id, "another broker to remain: it is the last one")
             self._environment.close_listener(broker, keep_port=False)
             self._cluster.remove_broker(broker, self._now_ms(), options)
 
         self._run(remove)
 
+    @command
     def set_broker(
         self,
         node_id: int,
         *,
         accept: Accept | None = None,
-        accept_delay_s: float | None = None,
-        round_trip_s: float | None = None,
+        accept_delay_s: Seconds | None = None,
+        round_trip_s: Seconds | None = None,
     ) -> None:
         """Change the network conditions of a broker until it is stopped; values that are not given stay as they are.
 
@@ -277,20 +338,13 @@ class ClusterCommands:
         Raises:
             ConfigError: There is no such broker, or it is down; or a value is out of range.
         """
-        if accept is not None and accept not in ACCEPTS:
-            raise ConfigError(f"accept={accept!r}: expected one of {', '.join(ACCEPTS)}")
         delay_s = accept_delay_s or 0.0
-        if not 0 <= delay_s < inf or (accept == "slow") != (delay_s > 0):
-            expected = "accept='slow' with more than 0, and no delay else"
-            raise ConfigError(f"accept_delay_s={accept_delay_s} with accept={accept!r}: expected {expected}")
-        if round_trip_s is not None and not 0 <= round_trip_s < inf:
-            raise ConfigError(f"round_trip_s={round_trip_s}: expected 0 or more")
+        if (accept == "slow") != (delay_s > 0):
+            expected = "a number > 0 with accept='slow', and none otherwise"
+            raise ConfigError.of("accept_delay_s", accept_delay_s, expected)
 
         def change() -> None:
-            broker = self._cluster.brokers.get(node_id)
-            if broker is None or not broker.up:
-                up = ", ".join(str(each.node_id) for each in self._cluster.brokers.values() if each.up)
-                raise ConfigError(f"no broker {node_id} is up: expected one of {up}")
+            broker = self._broker(node_id, up=True)
             conditions = self._environment.network_conditions(broker)
             if accept is not None:
                 conditions = replace(conditions, accept=accept, accept_delay_ms=delay_s * 1000)
@@ -300,16 +354,19 @@ class ClusterCommands:
 
         self._run(change)
 
-    def _broker(self, node_id: int, *, up: bool | None = None) -> BrokerNode:
-        broker = self._cluster.brokers.get(node_id) if is_integer(node_id) else None
+    def _broker(self, node_id: int, *, up: bool | None = None, field: str = "node_id") -> BrokerNode:
+        broker = self._cluster.brokers.get(node_id)
         if broker is None:
-            raise ConfigError(f"no broker {node_id!r}: expected one of {', '.join(map(str, self._cluster.brokers))}")
+            raise ConfigError.of(field, node_id, one_of(self._cluster.brokers))
         if up is not None and broker.up is not up:
-            raise ConfigError(f"broker {node_id} is {'up' if broker.up else 'down'} already")
+            others = [each.node_id for each in self._cluster.brokers.values() if each.up is up]
+            state = "up" if up else "down"
+            raise ConfigError.of(field, node_id, f"a broker that is {state}: {one_of(others, none='there is none')}")
         return broker
 
     # Faults
 
+    @command
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> FaultHandle:
         """Inject a fault: `fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
 
@@ -342,12 +399,14 @@ class ClusterCommands:
         """Remove a fault, if it is still in force."""
         handle.remove()
 
+    @command
     def clear_faults(self) -> None:
         """Remove all faults; responses that they delay are still sent when they are due."""
         self._run(lambda: self._cluster.faults.active.clear())
 
     # Rebalances
 
+    @command
     def hold(self, group_id: str, state: str) -> Hold:
         """Keep a group in a state until `release`: from now on, or from when it enters it. The group need not exist.
 
@@ -375,6 +434,7 @@ class ClusterCommands:
         self._run(hold)
         return Hold(lambda: self._run(lambda: self._release(group_id, [held])))
 
+    @command
     def release(self, group_id: str, state: str | None = None) -> None:
         """Release a held group; everything that became due meanwhile is done when this returns.
 
@@ -392,7 +452,7 @@ class ClusterCommands:
             if group_id not in wanted or not any(each in wanted[group_id].held_states for each in states):
                 held = [f"{key!r} in {each.value}" for key, value in wanted.items() for each in value.held_states]
                 where = f" in {state}" if state else ""
-                raise ConfigError(f"group {group_id!r} is not held{where}: held are {', '.join(held) or 'none'}")
+                raise ConfigError.of("group_id", group_id, f"a group that is held{where}, {one_of(held)}")
             self._release(group_id, states)
 
         self._run(release)
@@ -407,16 +467,25 @@ class ClusterCommands:
             if group is not None:
                 controls.release(broker.coordinator, group, self._now_ms())
 
+    @command
     def force_rebalance(self, group_id: str) -> None:
         """Start a rebalance as an expired session does, without removing a member: heartbeats tell all to rejoin.
+
+        Args:
+            group_id: The group.
 
         Raises:
             ConfigError: There is no such group, or it is neither Stable nor CompletingRebalance.
         """
         self._control(group_id, controls.force_rebalance)
 
+    @command
     def choose_leader(self, group_id: str, member: str) -> None:
         """Make a member the leader of the next generation, if it has joined when the join phase ends.
+
+        Args:
+            group_id: The group.
+            member: The member.
 
         Raises:
             ConfigError: There is no such group or member.
@@ -428,26 +497,41 @@ class ClusterCommands:
             ),
         )
 
+    @command
     def evict(self, group_id: str, member: str) -> None:
         """Remove a member, as an administrator does: its next response is UNKNOWN_MEMBER_ID; the others rebalance.
+
+        Args:
+            group_id: The group.
+            member: The member.
 
         Raises:
             ConfigError: There is no such group or member.
         """
         self._control(group_id, lambda coordinator, group, now_ms: controls.evict(coordinator, group, member, now_ms))
 
+    @command
     def expire(self, group_id: str, member: str) -> None:
         """Expire a member's session now. Has no effect while a response is pending for the member.
+
+        Args:
+            group_id: The group.
+            member: The member.
 
         Raises:
             ConfigError: There is no such group or member.
         """
         self._control(group_id, lambda coordinator, group, now_ms: controls.expire(coordinator, group, member, now_ms))
 
+    @command
     def fence(self, group_id: str, instance_id: str) -> None:
         """Replace a static member as another process with its instance id does: it gets FENCED_INSTANCE_ID.
 
         The other process sends no further requests: the member that replaced it is removed when its session ends.
+
+        Args:
+            group_id: The group.
+            instance_id: The `group.instance.id` of the member.
 
         Raises:
             ConfigError: There is no such group or instance id.
@@ -456,7 +540,8 @@ class ClusterCommands:
             group_id, lambda coordinator, group, now_ms: controls.fence(coordinator, group, instance_id, now_ms)
         )
 
-    def delay_sync(self, group_id: str, member: str, seconds: float | None = None) -> None:
+    @command
+    def delay_sync(self, group_id: str, member: str, seconds: Seconds | None = None) -> None:
         """Delay the response to a member's next SyncGroup; one that is parked counts as the next.
 
         From the group's point of view the member has synced, and the other members get their responses.
@@ -469,16 +554,19 @@ class ClusterCommands:
         Raises:
             ConfigError: There is no such group or member, or the delay is out of range.
         """
-        if seconds is not None and not 0 <= seconds < inf:
-            raise ConfigError(f"seconds={seconds}: expected 0 or more, or None for until release_sync")
         delay_ms = None if seconds is None else seconds * 1000
         self._control(
             group_id,
             lambda coordinator, group, now_ms: self._cluster.sync_delays.delay(_lasting_name(group, member), delay_ms),
         )
 
+    @command
     def release_sync(self, group_id: str, member: str) -> None:
         """Send the response that `delay_sync` delays, and cancel the delay.
+
+        Args:
+            group_id: The group.
+            member: The member.
 
         Raises:
             ConfigError: There is no such group or member, or no response to it is delayed.
@@ -487,7 +575,8 @@ class ClusterCommands:
         def release(coordinator: Coordinator, group: Group, now_ms: float) -> None:
             answers = self._cluster.sync_delays.release(_lasting_name(group, member))
             if answers is None:
-                raise ConfigError(f"member {member!r} of group {group_id!r}: expected one whose sync is delayed")
+                expected = "a member whose SyncGroup response is delayed"
+                raise ConfigError.of("member", member, expected, where=f"group {group_id!r}")
             for call, response in answers:
                 self._cluster.answer(call, response, now_ms)
 
@@ -499,7 +588,7 @@ class ClusterCommands:
         def act() -> None:
             broker = self._cluster.coordinator_of(group_id)
             if broker is None:
-                raise ConfigError(f"group {group_id!r} has no coordinator now")
+                raise ConfigError.of("group_id", group_id, "a group that has a coordinator now")
             group = controls.group_of(broker.coordinator, group_id)
             action(broker.coordinator, group, self._now_ms())
 
@@ -507,18 +596,9 @@ class ClusterCommands:
 
     # Seeding
 
+    @command
     def seed_group(
-        self,
-        group_id: str,
-        members: int | Sequence[MemberSeed | str] = 0,
-        *,
-        topics: Sequence[str] | None = None,
-        generation: int | None = None,
-        state: str | None = None,
-        offsets: Offsets | None = None,
-        lag: int | Offsets | None = None,
-        protocol: str = "range",
-        assignment: Mapping[str, Sequence[PartitionName]] | None = None,
+        self, group_id: str, members: int | Sequence[MemberSeed | str] = 0, **options: Unpack[SeedOptions]
     ) -> None:
         """Create a group as if clients had created it.
 
@@ -529,30 +609,12 @@ class ClusterCommands:
             group_id: The group.
             members: Their number; or a client id, a `MemberSeed` or a table of its fields for each, the leader first.
                 Their sessions begin now.
-            topics: Subscription of all members; by default the topics of `assignment` and of the offsets.
-            generation: The generation; 1 by default, 2 during a rebalance.
-            state: Kafka's name; by default Stable with members, Empty without. Dead is a deleted group.
-            offsets: Committed offsets, such as {"orders-0": 5}.
-            lag: Lag of the committed offsets behind the log end offsets: a number for all partitions of `topics`, or
-                {"orders-0": 3}. `offsets` takes precedence.
-            protocol: The assignor's name.
-            assignment: Partitions by client id, instance id or member id; by default all of `topics`, distributed.
+            options: Subscription, state, offsets and assignment; see `GroupSeed`.
 
         Raises:
             ConfigError: The group exists already, or the arguments contradict each other.
         """
-        seed = GroupSeed(
-            group_id=group_id,
-            members=members,
-            topics=topics,
-            generation=generation,
-            state=state,
-            offsets=offsets,
-            lag=lag,
-            protocol=protocol,
-            assignment=assignment,
-        )
-        self.seed_groups([seed])
+        self.seed_groups([GroupSeed(group_id=group_id, members=members, **options)])
 
     def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
         """Create many groups at once, or none if one of them cannot be created.
@@ -560,7 +622,7 @@ class ClusterCommands:
         Raises:
             ConfigError: As `seed_group`.
         """
-        seeds = list(groups)
+        seeds = convert(plain(list(groups)), list[GroupSeed])
         self._run(lambda: seed_groups(self._cluster, seeds, self._now_ms()))
 
     # Snapshots
@@ -591,6 +653,7 @@ class ClusterCommands:
 
         self._run(restore)
 
+    @command
     def reset(self) -> None:
         """Return the cluster to its start: the same topics, brokers and ids, and nothing that happened since.
 
@@ -607,14 +670,19 @@ class ClusterCommands:
 
     # Time
 
+    @command
     def advance(self, seconds: float) -> None:
         """Advance the brokers' clock; everything that is due by then is done when this returns.
+
+        Args:
+            seconds: By how much.
 
         Raises:
             ConfigError: The clock cannot be advanced, or not by so much.
         """
         self._environment.advance(seconds)
 
+    @command
     def advance_to_next_deadline(self) -> list[Deadline] | None:
         """Advance the brokers' clock to the next deadline.
 
@@ -634,6 +702,10 @@ class ClusterCommands:
             return first or None
 
         return self._run(advance)
+
+
+COMMANDS = commands_of(ClusterCommands)
+"""The definitions of all commands that can be written as plain data, by name."""
 
 
 def _lasting_name(group: Group, name: str) -> tuple[str, str]:

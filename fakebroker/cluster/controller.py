@@ -7,20 +7,24 @@ Fetch requests; not on `Cluster` or requests.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TypeGuard
+from typing import Annotated, TypedDict
+
+import msgspec
+from msgspec import Meta
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topics
-from fakebroker.errors import ConfigError
+from fakebroker.validation import Count
 
 MAX_OPTION_MS = 10**12
 """The largest value of an option in milliseconds: about thirty years, so that times remain valid dates."""
 
+Duration = Annotated[float, Meta(ge=0, le=MAX_OPTION_MS)]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failover:
+
+class Failover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of a failover: how the new coordinator loads, what is lost, and whether the old one resigns.
 
     Attributes:
@@ -32,43 +36,25 @@ class Failover:
         zombie: The old broker continues to answer, as if partitioned from the others, until `stop_zombies`, or until it
             stops or leads again. Its writes are lost. No effect if it is down or has not finished loading.
         stale_ms: How long FindCoordinator still returns the old broker, in milliseconds of the brokers' time.
-
-    Raises:
-        ConfigError: An option is out of its range, or of the wrong type.
     """
 
-    load_ms: float | None = 0
+    load_ms: Duration | None = 0
     load_fails: bool = False
-    lose_tail: int = 0
+    lose_tail: Count = 0
     lose_all: bool = False
     zombie: bool = False
-    stale_ms: float = 0
-
-    def __post_init__(self) -> None:
-        if self.load_ms is not None and not _is_duration(self.load_ms):
-            raise ConfigError(f"load_ms={self.load_ms!r}: expected 0 to {MAX_OPTION_MS}, or None")
-        if not _is_duration(self.stale_ms):
-            raise ConfigError(f"stale_ms={self.stale_ms!r}: expected 0 to {MAX_OPTION_MS}")
-        if not is_integer(self.lose_tail) or self.lose_tail < 0:
-            raise ConfigError(f"lose_tail={self.lose_tail!r}: expected an integer >= 0")
-        for name in ("load_fails", "lose_all", "zombie"):
-            check_flag(name, getattr(self, name))
+    stale_ms: Duration = 0
 
 
-def check_flag(name: str, value: object) -> None:
-    """Raise ConfigError unless the value of an option is True or False."""
-    if not isinstance(value, bool):
-        raise ConfigError(f"{name}={value!r}: expected True or False")
+class FailoverOptions(TypedDict, total=False):
+    """The options of `Failover` as keyword arguments."""
 
-
-def is_integer(value: object) -> TypeGuard[int]:
-    """Return whether a value is an int, and not a bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_duration(value: object) -> bool:
-    """Return whether a value is a number of milliseconds in range. NaN is not."""
-    return (isinstance(value, float) or is_integer(value)) and 0 <= value <= MAX_OPTION_MS
+    load_ms: float | None
+    load_fails: bool
+    lose_tail: int
+    lose_all: bool
+    zombie: bool
+    stale_ms: float
 
 
 @dataclass(slots=True)

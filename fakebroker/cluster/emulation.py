@@ -4,9 +4,11 @@ Depends on the protocol's tables only.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from fakebroker.errors import ConfigError
+import msgspec
+
+from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.registry import API_BY_NAME, APIS, PROPOSALS, Api
 from fakebroker.protocol.releases import NEWEST, RELEASES, Release, release
 from fakebroker.protocol.schema import NO_VERSIONS, Versions
@@ -17,8 +19,7 @@ VersionCap = tuple[int, int] | None
 """The first and the last version of an API, or None for a broker that lacks it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class Broker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A broker that is to be created. Brokers of different releases make a cluster that is being upgraded.
 
     Attributes:
@@ -29,7 +30,7 @@ class Broker:
     """
 
     as_version: str | None = None
-    api_versions: Mapping[str, VersionCap] = field(default_factory=dict)
+    api_versions: Mapping[str, VersionCap] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class EmulatedRelease:
         ranges = {api.name: _range(api, named) for api in APIS} | _proposed(named or NEWEST, proposals)
         for name, cap in broker.api_versions.items():
             if name not in API_BY_NAME:
-                raise ConfigError(f"api_versions: unknown API {name!r}, expected one of {', '.join(API_BY_NAME)}")
+                raise ConfigError.unknown(f"api_versions.{name}", cap, one_of(API_BY_NAME, name), kind="API")
             ranges[name] = _capped(API_BY_NAME[name], ranges[name], cap)
         versions = {api.key: answered for api in APIS if (answered := ranges[api.name]) is not None}
         return cls(named or NEWEST, versions)
@@ -83,8 +84,7 @@ def emulated_releases(
         ConfigError: A release, API, version or proposal is unknown, or the number of brokers is out of range.
     """
     count = brokers if isinstance(brokers, int) else len(brokers)
-    if not 1 <= count <= MAX_BROKERS:
-        raise ConfigError(f"brokers={count}: expected 1 to {MAX_BROKERS}")
+    check_integer("brokers", count, least=1, most=MAX_BROKERS)
     if isinstance(brokers, int):
         return [EmulatedRelease.of(Broker(as_version=as_version, api_versions=api_versions), proposals)] * count
     merged = [
@@ -96,9 +96,9 @@ def emulated_releases(
 
 def _proposed(named: Release, proposals: Sequence[str]) -> dict[str, Versions | None]:
     """The API versions that proposals add to a release; only the newest one gets any."""
-    for name in proposals:
+    for index, name in enumerate(proposals):
         if name not in PROPOSALS:
-            raise ConfigError(f"proposals: {name!r}, expected some of {', '.join(PROPOSALS)}")
+            raise ConfigError.of(f"proposals[{index}]", name, one_of(PROPOSALS, name))
     if named != NEWEST:
         return {}
     return {api: versions for name in proposals for api, versions in PROPOSALS[name].items()}
@@ -106,7 +106,7 @@ def _proposed(named: Release, proposals: Sequence[str]) -> dict[str, Versions | 
 
 def _release(as_version: str) -> Release:
     if not isinstance(as_version, str):  # The number 3.10 would arrive as 3.1.
-        raise ConfigError(f"as_version={as_version!r}: expected a string, such as '2.8'")
+        raise ConfigError.of("as_version", as_version, "a string, such as '2.8'")
     return release(as_version)
 
 
@@ -126,11 +126,11 @@ def _intersection(one: Versions, other: Versions) -> Versions | None:
 def _capped(api: Api, available: Versions | None, cap: VersionCap) -> Versions | None:
     if cap is None:
         if api.name == "ApiVersions":
-            raise ConfigError("api_versions: ApiVersions=None, expected versions: clients begin with it")
+            raise ConfigError.of("api_versions.ApiVersions", None, "versions: clients begin with it")
         return None
     wanted = Versions(*cap)
     capped = None if available is None else _intersection(available, wanted)
     if capped is None:
         expected = f"versions in {available}" if available else "None: the release lacks it"
-        raise ConfigError(f"api_versions: {api.name}={wanted}, expected {expected}")
+        raise ConfigError.of(f"api_versions.{api.name}", cap, expected)
     return capped

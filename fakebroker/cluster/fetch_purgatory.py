@@ -3,14 +3,13 @@
 Logs are read and requests are answered by the Fetch handler.
 """
 
-import heapq
 from dataclasses import dataclass, field
+from math import inf
 
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.logs.fetch_sessions import FetchContext
 from fakebroker.cluster.topics import Partition
-
-_SLACK = 64
+from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 
 PartitionKey = tuple[bytes, int]
 
@@ -25,6 +24,7 @@ class DelayedFetch:
         partitions: The partitions whose records it waits for.
         deadline_ms: When it is answered with the records that are available, by the clients' time.
         missing_bytes: How many bytes must be appended to its partitions before there can be enough.
+        scheduled_ms, timer_number: See `TimerQueue`.
     """
 
     call: Call
@@ -33,6 +33,8 @@ class DelayedFetch:
     deadline_ms: float
     missing_bytes: int
     keys: list[PartitionKey] = field(init=False)
+    scheduled_ms: float = inf
+    timer_number: int = 0
 
     def __post_init__(self) -> None:
         self.keys = [_key(partition) for partition in self.partitions]
@@ -51,9 +53,7 @@ class FetchPurgatory:
     def __init__(self) -> None:
         self._by_peer: dict[Peer, DelayedFetch] = {}
         self._by_partition: dict[PartitionKey, dict[DelayedFetch, None]] = {}
-        # Answered requests stay in the heap until they are at its top or outnumber the others.
-        self._deadlines: list[tuple[float, int, DelayedFetch]] = []
-        self._entries = 0
+        self._timers: TimerQueue[DelayedFetch] = TimerQueue()
 
     def __len__(self) -> int:
         return len(self._by_peer)
@@ -64,7 +64,7 @@ class FetchPurgatory:
         self._by_peer[delayed.call.peer] = delayed
         for key in delayed.keys:
             self._by_partition.setdefault(key, {})[delayed] = None
-        self._push(delayed.deadline_ms, delayed)
+        self._timers.schedule(delayed, delayed.deadline_ms)
 
     def remove(self, delayed: DelayedFetch) -> None:
         """Remove a request."""
@@ -74,9 +74,7 @@ class FetchPurgatory:
             del waiting[delayed]
             if not waiting:
                 del self._by_partition[key]
-        if len(self._deadlines) > 2 * len(self._by_peer) + _SLACK:
-            self._deadlines = [entry for entry in self._deadlines if self._is_waiting(entry[2])]
-            heapq.heapify(self._deadlines)
+        self._timers.cancel(delayed)
 
     def discard(self, peer: Peer) -> None:
         """Remove the request of a connection that was closed."""
@@ -98,26 +96,15 @@ class FetchPurgatory:
     def release(self, partition: Partition) -> None:
         """Make the requests for a partition due at once: it was deleted, or its leader changed."""
         for delayed in self._by_partition.get(_key(partition), {}):
-            self._push(0.0, delayed)
+            self._timers.schedule(delayed, 0.0)
 
     def expired(self, now_ms: float) -> list[DelayedFetch]:
         """Remove and return the requests whose deadline has passed."""
-        due = []
-        while (deadline_ms := self.next_deadline()) is not None and deadline_ms <= now_ms:
-            delayed = heapq.heappop(self._deadlines)[2]
+        due = [delayed for delayed, _ in self._timers.expired(now_ms)]
+        for delayed in due:
             self.remove(delayed)
-            due.append(delayed)
         return due
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline."""
-        while self._deadlines and not self._is_waiting(self._deadlines[0][2]):
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
-
-    def _is_waiting(self, delayed: DelayedFetch) -> bool:
-        return self._by_peer.get(delayed.call.peer) is delayed
-
-    def _push(self, deadline_ms: float, delayed: DelayedFetch) -> None:
-        self._entries += 1
-        heapq.heappush(self._deadlines, (deadline_ms, self._entries, delayed))
+        return self._timers.next_deadline()

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Literal
 
 from fakebroker.cluster.call import Call
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, check_integer, one_of
 
 JournalMode = Literal["off", "headers", "full"]
 
@@ -161,8 +161,7 @@ def new_journal(mode: str, max_calls: int, max_bytes: int) -> Journal:
         ConfigError: The mode is unknown, or a limit is negative.
     """
     if mode not in _BY_MODE:
-        raise ConfigError(f"journal={mode!r}: expected one of {', '.join(map(repr, _BY_MODE))}")
+        raise ConfigError.of("journal", mode, one_of(_BY_MODE, mode))
     for name, limit in (("journal_calls", max_calls), ("journal_bytes", max_bytes)):
-        if limit < 0:
-            raise ConfigError(f"{name}={limit}: expected 0 or more")
+        check_integer(name, limit, least=0)
     return _BY_MODE[mode](max_calls, max_bytes)

@@ -4,76 +4,81 @@ A `GroupSeed` describes a group; what it leaves open is filled in as Kafka's con
 groups to the log, lets their coordinators load them, and brings them to their states.
 """
 
-import struct
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+import msgspec
+from msgspec import Meta
 
 from fakebroker.cluster.cluster import Cluster, uuid_text
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group import controls
+from fakebroker.coordinator.group.classic.rebalance import refuse_all
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.persistence import replay
+from fakebroker.coordinator.group.persistence import replay, tombstones
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
-from fakebroker.errors import ConfigError, ErrorCode
-from fakebroker.protocol.codec import encode
-from fakebroker.protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    ConsumerTopicPartitions,
-)
-from fakebroker.protocol.schema import Message
-
-TopicPartition = tuple[str, int]
-"""A topic and a partition number."""
+from fakebroker.errors import ConfigError, ErrorCode, one_of
+from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
+from fakebroker.topic_partition import TopicPartition, parse_partition
 
 PartitionName = str | TopicPartition
 """A partition as users write it: "orders-0" or ("orders", 0)."""
 
-Offsets = Mapping[str, int] | Mapping[TopicPartition, int]
+if TYPE_CHECKING:
+    Offsets = Mapping[str, int] | Mapping[TopicPartition, int]
+else:  # msgspec supports one mapping in a union; keys are validated as names of partitions.
+    Offsets = Mapping[Any, int]
 """A number for each of some partitions."""
+
+Timeout = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 MAX_MEMBERS = 100_000
 """The largest number of members of a seeded group."""
 
 _STATES = {state.value: state for state in GroupState}
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
-_VERSION = struct.Struct(">h")
-_CACHED_ENCODINGS = 1024
-"""Similar groups share most subscriptions and assignments."""
+_MAX_BATCH = 20
+
+# Similar groups share most subscriptions and assignments.
+_subscription_bytes = lru_cache(1024)(encode_subscription)
+_assignment_bytes = lru_cache(1024)(encode_assignment)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSeed:
+class MemberSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One member of a seeded group.
 
     Attributes:
         client_id: By default `consumer-`, the group id and the number of the member in the group.
         member_id: By default as Kafka generates it, from the instance id or client id and a UUID.
         instance_id: The `group.instance.id` of a static member.
+        client_host: The address of the client, as Kafka reports it.
+        session_timeout_ms: Session timeout; the session starts when the group is seeded.
+        rebalance_timeout_ms: Rebalance timeout.
     """
 
     client_id: str | None = None
     member_id: str | None = None
     instance_id: str | None = None
     client_host: str = "/127.0.0.1"
-    session_timeout_ms: int = 45_000
-    rebalance_timeout_ms: int = 300_000
+    session_timeout_ms: Timeout = 45_000
+    rebalance_timeout_ms: Timeout = 300_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSeed:
+class GroupSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A group to create.
 
     Attributes:
-        members: Their number; or a seed or client id for each, the leader first. Their sessions start when the group is
-            seeded, and expire unless a client continues under a member's id.
+        group_id: The group.
+        members: Their number; or a client id, a `MemberSeed` or a table of its fields for each, the leader first. Their
+            sessions start when the group is seeded, and expire unless a client continues under a member's id.
         topics: The topics that all members subscribe to; by default those of `assignment` and of the offsets.
-        generation: The generation of the group; by default 1, or 2 in state CompletingRebalance.
+        generation: The generation; by default 1, or 2 in state CompletingRebalance.
         state: The state by Kafka's name; by default Stable with members, Empty without. Dead is a deleted group.
-        offsets: Its committed offsets, by partition.
+        offsets: Committed offsets by partition, such as {"orders-0": 5}.
         lag: How far the committed offsets are behind the current ends of the logs: one number for all partitions of
             `topics`, or one for each partition. `offsets` takes precedence.
         protocol: The name of the assignor: `range` gives each member consecutive partitions of each topic, any other
@@ -92,6 +97,18 @@ class GroupSeed:
     assignment: Mapping[str, Sequence[PartitionName]] | None = None
 
 
+class SeedOptions(TypedDict, total=False):
+    """The options of `GroupSeed` as keyword arguments, without group id and members."""
+
+    topics: Sequence[str] | None
+    generation: int | None
+    state: str | None
+    offsets: Offsets | None
+    lag: int | Offsets | None
+    protocol: str
+    assignment: Mapping[str, Sequence[PartitionName]] | None
+
+
 class SeedPlan:
     """A seed that was checked against the cluster and completed. Does not change the cluster.
 
@@ -107,7 +124,7 @@ class SeedPlan:
         self._members = _member_seeds(seed)
         self.state = self._checked_state()
         self.generation = self._checked_generation()
-        self._check_coordinator()
+        self.check_coordinator()
         self._check_ids()
         assigned = {
             name: [self._topic_partition(each) for each in names] for name, names in (seed.assignment or {}).items()
@@ -121,44 +138,50 @@ class SeedPlan:
 
     # Checks
 
-    def _fault(self, sentence: str) -> ConfigError:
-        return ConfigError(f"group {self.group_id!r}: {sentence}")
+    def _error(self, field: str, value: object, expected: str) -> ConfigError:
+        return ConfigError.of(field, value, expected, where=f"group {self.group_id!r}")
 
     def _checked_state(self) -> GroupState:
         has_members = bool(self._members)
         name = self._seed.state or (GroupState.STABLE if has_members else GroupState.EMPTY).value
         state = _STATES.get(name)
         if state is None:
-            raise self._fault(f"state {name!r}: expected one of {', '.join(_STATES)}")
+            raise self._error("state", name, one_of(_STATES, name))
         if (state in _WITHOUT_MEMBERS) == has_members:
-            raise self._fault(
-                f"state {name} with {len(self._members)} members: expected {'none' if has_members else 'some'}"
-            )
+            expected = "none" if has_members else "at least 1"
+            raise self._error("members", len(self._members), f"{expected} in state {name}")
         return state
 
     def _checked_generation(self) -> int:
         lowest = {GroupState.COMPLETING_REBALANCE: 2}.get(self.state, 1 if self._members else 0)
         generation = max(lowest, 1) if self._seed.generation is None else self._seed.generation
         if not lowest <= generation < 2**31:
-            raise self._fault(f"generation {generation} in state {self.state.value}: expected {lowest} or more")
+            raise self._error("generation", generation, f"{lowest} or more in state {self.state.value}")
         return generation
 
-    def _check_coordinator(self) -> None:
+    def check_coordinator(self) -> None:
+        """Check that the group can be created now.
+
+        Raises:
+            ConfigError: It exists, or has no coordinator that can bring it to its state.
+        """
         if not self.group_id and self._members:
-            raise self._fault("members: expected a group id that is not empty")
+            raise self._error("group_id", "", "an id that is not empty for a group with members")
         broker = self._cluster.leader_of(self.partition)
         coordinator = None if broker is None else broker.coordinator
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if coordinator is None else coordinator.error_for(self.group_id)
+        if self._cluster.offsets_partition_of(self.group_id) is not self.partition:
+            raise self._error("cluster", None, "one that is not reset or restored meanwhile")
         if error and self.state not in (GroupState.STABLE, GroupState.EMPTY):
-            raise self._fault(f"state {self.state.value}: expected a coordinator that is at work, not {error.name}")
+            raise self._error("state", self.state.value, f"Stable or Empty: its coordinator answers {error.name}")
         if coordinator is not None and coordinator.group(self.group_id) is not None:
-            raise self._fault("it is there already")
+            raise ConfigError.of("group_id", self.group_id, "a group that does not exist yet")
 
     def _check_ids(self) -> None:
         ids = [each for member in self._members for each in (member.member_id, member.instance_id) if each is not None]
         twice = [each for each, count in Counter(ids).items() if count > 1]
         if twice:
-            raise self._fault(f"id {twice[0]!r}: expected each member id and instance id once")
+            raise self._error("members", twice[0], "each member id and instance id once")
 
     # Offsets
 
@@ -166,7 +189,7 @@ class SeedPlan:
         lag = self._seed.lag
         if isinstance(lag, int):
             if self._seed.topics is None:
-                raise self._fault(f"lag={lag}: expected topics with it, or a lag for each partition")
+                raise self._error("lag", lag, "topics with it, or a lag for each partition")
             partitions = [each for name in self._seed.topics for each in self._topic_partitions(name)]
             lags = {(each.topic.name, each.index): lag for each in partitions}
         else:
@@ -177,24 +200,21 @@ class SeedPlan:
     def _behind_end(self, place: TopicPartition, lag: int) -> int:
         end = self._topic_partitions(place[0])[place[1]].log.log_end_offset
         if not 0 <= lag <= end:
-            raise self._fault(f"lag={lag} of {place[0]}-{place[1]}: expected 0 to {end}, the end of its log")
+            raise self._error(f"lag.{place[0]}-{place[1]}", lag, f"0 to {end}, the end of its log")
         return end - lag
 
     def _topic_partitions(self, name: str) -> list[Partition]:
         topic = self._cluster.topics.get(name)
         if topic is None:
-            known = ", ".join(each.name for each in self._cluster.visible_topics())
-            raise self._fault(f"no topic {name!r}: expected one of {known}")
+            raise self._error("topic", name, one_of([each.name for each in self._cluster.visible_topics()], name))
         return topic.partitions
 
     def _topic_partition(self, name: PartitionName) -> TopicPartition:
-        topic, _, number = name.rpartition("-") if isinstance(name, str) else (name[0], "", str(name[1]))
-        if not topic or not number.isdecimal():
-            raise self._fault(f"partition {name!r}: expected a topic and a number, such as 'orders-0'")
+        topic, index = parse_partition(name, where=f"group {self.group_id!r}")
         count = len(self._topic_partitions(topic))
-        if int(number) >= count:
-            raise self._fault(f"partition {topic}-{number}: expected 0 to {count - 1}")
-        return topic, int(number)
+        if index >= count:
+            raise self._error("partition", f"{topic}-{index}", f"a partition from 0 to {count - 1}")
+        return topic, index
 
     # Members
 
@@ -203,7 +223,7 @@ class SeedPlan:
         names = [_names_of(member) for member in self._members]
         for name in assigned:
             if sum(name in each for each in names) != 1:
-                raise self._fault(f"assignment of {name!r}: expected one member's client id, instance id or member id")
+                raise self._error("assignment", name, "the client id, instance id or member id of one member")
         if assigned:
             return [[place for name in each for place in assigned.get(name, ())] for each in names]
         counts = {name: len(self._topic_partitions(name)) for name in self._topics}
@@ -230,7 +250,7 @@ class SeedPlan:
             yield OffsetRecord(self.group_id, topic, index, committed)
 
     def _member_values(self) -> Iterable[MemberValue]:
-        subscription = subscription_bytes(tuple(self._topics))
+        subscription = _subscription_bytes(tuple(self._topics))
         for member, places in zip(self._members, self._assignments, strict=True):
             client_id = member.client_id or ""
             yield MemberValue(
@@ -241,7 +261,7 @@ class SeedPlan:
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 session_timeout_ms=member.session_timeout_ms,
                 subscription=subscription,
-                assignment=assignment_bytes(tuple(places)),
+                assignment=_assignment_bytes(tuple(places)),
             )
 
 
@@ -251,28 +271,82 @@ def seed_groups(cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: float) -> 
     Raises:
         ConfigError: A group cannot be created like this, or exists already; then none of them is created.
     """
-    planned = [SeedPlan(cluster, seed) for seed in seeds]
-    taken: dict[str, None] = {}
-    for plan in planned:
-        if plan.group_id in taken:
-            raise ConfigError(f"group {plan.group_id!r}: it is seeded twice")
-        taken[plan.group_id] = None
-    batches: dict[int, list[Record]] = {}
-    for plan in planned:
-        batches.setdefault(plan.partition.index, []).extend(plan.records(now_ms))
-    cluster.now_ms = now_ms
-    for index, records in batches.items():
-        _load(cluster, cluster.offsets_partition(index), records, now_ms)
-    for plan in planned:
-        _finish(cluster, plan, now_ms)
+    for _ in seed_in_steps(cluster, seeds, lambda: now_ms, max_batch=sys.maxsize):
+        pass
+
+
+def seed_in_steps(
+    cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: Callable[[], float], max_batch: int = _MAX_BATCH
+) -> Generator[None, None, None]:
+    """`seed_groups` as a generator: the cluster may handle requests where it yields.
+
+    All groups are checked before the first one is created, and each is checked again before it is created. If it cannot
+    be created any more, because a client has created it meanwhile, the ones created before it are removed.
+
+    Args:
+        cluster: The cluster.
+        seeds: The groups.
+        now_ms: Returns the brokers' time.
+        max_batch: The largest number of groups in one batch of a log; each batch is one step.
+
+    Raises:
+        ConfigError: As `seed_groups`.
+    """
+    planned: dict[str, tuple[SeedPlan, list[Record]]] = {}
+    for seed in seeds:
+        plan = SeedPlan(cluster, seed)
+        if plan.group_id in planned:
+            raise ConfigError.of("group_id", plan.group_id, "each group once")
+        planned[plan.group_id] = plan, []
+        yield
+    by_partition: dict[int, list[SeedPlan]] = {}
+    for plan, records in planned.values():
+        records += plan.records(now_ms())
+        by_partition.setdefault(plan.partition.index, []).append(plan)
+        yield
+    created: list[SeedPlan] = []
+    try:
+        for index, plans in by_partition.items():
+            for start in range(0, len(plans), max_batch):
+                batch = plans[start : start + max_batch]
+                for plan in batch:
+                    plan.check_coordinator()
+                batch_records = [record for plan in batch for record in planned[plan.group_id][1]]
+                created += batch
+                _load(cluster, cluster.offsets_partition(index), batch_records, now_ms())
+                yield
+        for plan, _ in planned.values():
+            _finish(cluster, plan, now_ms())
+            yield
+    except ConfigError:
+        for plan in created:
+            if cluster.offsets_partition(plan.partition.index) is plan.partition:
+                _remove(cluster, plan, now_ms())
+            yield
+        raise
 
 
 def _load(cluster: Cluster, partition: Partition, records: list[Record], now_ms: float) -> None:
     """Write records, and load them into the coordinator, unless it is still loading the whole log."""
+    cluster.now_ms = now_ms
     cluster.append_records(partition, records)
     broker = cluster.leader_of(partition)
     if broker is not None and not broker.coordinator.error_for(records[0].group_id):
         broker.coordinator.add_groups(replay(records), now_ms)
+
+
+def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
+    """Remove a group that was created, with what clients have done to it since."""
+    cluster.now_ms = now_ms
+    broker = cluster.leader_of(plan.partition)
+    group = None if broker is None else broker.coordinator.group(plan.group_id)
+    if broker is None or group is None:
+        offsets = [OffsetRecord(plan.group_id, topic, index, None) for topic, index in plan.offsets]
+        cluster.append_records(plan.partition, [*offsets, GroupRecord(plan.group_id, None)])
+        return
+    cluster.append_records(plan.partition, tombstones(group))
+    broker.coordinator.drop_group(group, "not all groups could be seeded", now_ms)
+    refuse_all(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def _finish(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
@@ -292,38 +366,17 @@ def _finish(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
 
 
 def _member_seeds(seed: GroupSeed) -> list[MemberSeed]:
-    members: list[MemberSeed] = []
     count = seed.members if isinstance(seed.members, int) else len(seed.members)
     if not 0 <= count <= MAX_MEMBERS:
-        raise ConfigError(f"group {seed.group_id!r}: members={count}, expected 0 to {MAX_MEMBERS}")
+        raise ConfigError.of("members", count, f"0 to {MAX_MEMBERS}", where=f"group {seed.group_id!r}")
     given = [MemberSeed()] * count if isinstance(seed.members, int) else seed.members
-    for number, member in enumerate(given, 1):
-        if isinstance(member, str):
-            member = MemberSeed(client_id=member)
-        elif not isinstance(member, MemberSeed):
-            member = _member_of(member, f"group {seed.group_id!r}: member {number}")
-        if member.client_id is None:
-            member = replace(member, client_id=f"consumer-{seed.group_id}-{number}")
-        members.append(member)
-    return members
-
-
-def _member_of(table: object, where: str) -> MemberSeed:
-    """Read a member from JSON or TOML.
-
-    Raises:
-        ConfigError: It is no table, or a key or value is not valid.
-    """
-    if not isinstance(table, Mapping):
-        raise ConfigError(f"{where}={table!r}, expected a client id or a table")
-    kinds = {each.name: int if each.name.endswith("_ms") else str for each in fields(MemberSeed)}
-    for name, value in table.items():
-        if name not in kinds:
-            raise ConfigError(f"{where}: unknown {name}={value!r}, expected one of {', '.join(kinds)}")
-        if type(value) is not kinds[name]:
-            expected = "a whole number" if kinds[name] is int else "text"
-            raise ConfigError(f"{where}: {name}={value!r}, expected {expected}")
-    return MemberSeed(**table)
+    members = [MemberSeed(client_id=member) if isinstance(member, str) else member for member in given]
+    return [
+        member
+        if member.client_id is not None
+        else msgspec.structs.replace(member, client_id=f"consumer-{seed.group_id}-{number}")
+        for number, member in enumerate(members, 1)
+    ]
 
 
 def _names_of(member: MemberSeed) -> list[str]:
@@ -359,24 +412,3 @@ def _range(counts: Mapping[str, int], members: int) -> list[list[TopicPartition]
 def _round_robin(counts: Mapping[str, int], members: int) -> list[list[TopicPartition]]:
     partitions = [(topic, index) for topic, count in counts.items() for index in range(count)]
     return [partitions[rank::members] for rank in range(members)]
-
-
-@lru_cache(_CACHED_ENCODINGS)
-def subscription_bytes(topics: tuple[str, ...]) -> bytes:
-    """Return the encoded subscription of a member."""
-    return _with_version(ConsumerProtocolSubscription(topics=sorted(topics)))
-
-
-@lru_cache(_CACHED_ENCODINGS)
-def assignment_bytes(places: tuple[TopicPartition, ...]) -> bytes:
-    """Return the encoded assignment of a member."""
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(places):
-        topics.setdefault(topic, []).append(index)
-    assigned = [ConsumerTopicPartitions(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
-    return _with_version(ConsumerProtocolAssignment(assigned_partitions=assigned))
-
-
-def _with_version(message: Message) -> bytes:
-    version = message.VERSIONS.last
-    return _VERSION.pack(version) + encode(message, version)

@@ -52,7 +52,9 @@ def take(cluster: Cluster) -> Snapshot:
 def check(cluster: Cluster, snapshot: Snapshot) -> None:
     """Raise ConfigError if a snapshot belongs to another cluster."""
     if snapshot.cluster_id != cluster.cluster_id:
-        raise ConfigError(f"snapshot of cluster {snapshot.cluster_id}: expected one of cluster {cluster.cluster_id}")
+        raise ConfigError.of(
+            "cluster_id", snapshot.cluster_id, f"{cluster.cluster_id!r}, this cluster", where="snapshot"
+        )
 
 
 def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:

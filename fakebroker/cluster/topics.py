@@ -3,13 +3,13 @@
 Does not depend on requests: their checks and errors are in the handlers.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.partition_log import PartitionLog
+from fakebroker.topic_partition import unify_collision_chars
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -23,17 +23,6 @@ Assignment = list[list[int]]
 
 MAX_PARTITIONS = 100_000
 """The largest number of partitions of one topic, so that a number in a request cannot exhaust the memory."""
-
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-def name_fault(name: str) -> str | None:
-    """Return why a topic may not have this name, or None (org.apache.kafka.common.internals.Topic)."""
-    if name in (".", ".."):
-        return f"topic name {name!r} is reserved"
-    if not _LEGAL_NAME.fullmatch(name):
-        return f"topic name {name!r}: expected 1 to 249 of the characters a-z A-Z 0-9 . _ -"
-    return None
 
 
 def growth_fault(topic: "Topic", total: int) -> str | None:
@@ -148,14 +137,14 @@ class Topics:
 
     def colliding(self, name: str) -> str | None:
         """Return the topic whose name differs only in dots and underscores, so that metrics cannot distinguish them."""
-        topic = self._by_metric_name.get(_metric_name(name))
+        topic = self._by_metric_name.get(unify_collision_chars(name))
         return None if topic is None else topic.name
 
     def create(self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None) -> Topic:
         """Create a topic whose partition i is on the brokers `assignment[i]`; the first one that is up leads it."""
         topic = Topic(name, self._new_id(), [], configs or INTERNAL_TOPIC_CONFIGS.get(name, {}))
         self.grow(topic, assignment)
-        self._by_name[name] = self._by_id[topic.topic_id] = self._by_metric_name[_metric_name(name)] = topic
+        self._by_name[name] = self._by_id[topic.topic_id] = self._by_metric_name[unify_collision_chars(name)] = topic
         return topic
 
     def grow(self, topic: Topic, assignment: Sequence[Sequence[int]]) -> None:
@@ -173,15 +162,11 @@ class Topics:
         """Replace all topics."""
         self._by_name = {topic.name: topic for topic in topics}
         self._by_id = {topic.topic_id: topic for topic in topics}
-        self._by_metric_name = {_metric_name(topic.name): topic for topic in topics}
+        self._by_metric_name = {unify_collision_chars(topic.name): topic for topic in topics}
 
     def delete(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.topic_id]
-        self._by_metric_name.pop(_metric_name(topic.name), None)
-
-
-def _metric_name(name: str) -> str:
-    return name.replace(".", "_")
+        self._by_metric_name.pop(unify_collision_chars(topic.name), None)
 
 
 def spread(

@@ -1,14 +1,9 @@
-"""Errors as problem details (RFC 9457), with the field, its value, and what was expected.
+"""Errors as problem details (RFC 9457), with the field, its value, and what was expected."""
 
-Parses the messages of the project's exceptions, which contain all three.
-"""
-
-import re
-from ast import literal_eval
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
-from fakebroker.errors import FakebrokerError, ListenError, WaitTimeout
+from fakebroker.errors import ConfigError, FakebrokerError, ListenError, WaitTimeout
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -27,21 +22,19 @@ _TITLES = {
     500: "Error in fakebroker",
     503: "Not available",
 }
-_SENTENCES = (
-    # fault: nth=0, expected a whole number of 1 or more
-    re.compile(
-        r"(?:^|.*?[:,] |.*? with )(?P<field>[\w.]+)=(?P<value>.+?)(?:, |: )expected (?P<expected>.+)", re.DOTALL
-    ),
-    # no broker 9 is up: expected one of 1, 2
-    re.compile(r".*?(?P<field>\w+) (?P<value>'[^']*'|-?\d+)[^:]*?(?:: |, )expected (?P<expected>.+)", re.DOTALL),
-)
-"""Patterns of exception messages."""
 
-_LITERAL = re.compile(r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?= |$)""", re.DOTALL)
+
+class Mistake(TypedDict):
+    """One of several errors."""
+
+    detail: str
+    field: str | None
+    value: Any
+    expected: str | None
 
 
 class ProblemDetails(TypedDict):
-    """An error; with `field`, its `value` and what was `expected` if it is about a field."""
+    """An error; if it is about a field, with the `field`, its `value` and what was `expected`; with all `errors`."""
 
     type: str
     title: str
@@ -50,6 +43,7 @@ class ProblemDetails(TypedDict):
     field: NotRequired[str | None]
     value: NotRequired[Any]
     expected: NotRequired[str | None]
+    errors: NotRequired[list[Mistake]]
 
 
 class Problem(Exception):  # noqa: N818  # RFC 9457's name; also the response
@@ -61,6 +55,9 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's name; also the response
         field: The invalid argument or part of the path.
         value: Its value.
         expected: What was expected instead.
+
+    Attributes:
+        mistakes: All errors, if there are several.
     """
 
     def __init__(
@@ -69,6 +66,7 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's name; also the response
         super().__init__(detail)
         self.status = status
         self.field, self.value, self.expected = field, value, expected
+        self.mistakes: Sequence[ConfigError] = ()
 
     def body(self) -> ProblemDetails:
         """Return the problem as a JSON object."""
@@ -82,6 +80,11 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's name; also the response
             found["field"], found["value"] = self.field, self.value
         if self.expected is not None:
             found["expected"] = self.expected
+        if len(self.mistakes) > 1:
+            found["errors"] = [
+                {"detail": str(each), "field": each.field, "value": each.value, "expected": each.expected}
+                for each in self.mistakes
+            ]
         return found
 
 
@@ -92,16 +95,10 @@ def not_found(what: str, value: object, known: str) -> Problem:
 
 def problem_of(error: FakebrokerError) -> Problem:
     """Convert one of the project's own exceptions to a problem."""
-    status = 408 if isinstance(error, WaitTimeout) else 409 if isinstance(error, ListenError) else 422
-    told = [found for each in _SENTENCES if (found := each.fullmatch(str(error)))] if status != 408 else []
-    if not told:
-        return Problem(status, str(error))
-    return Problem(status, str(error), **{**told[0].groupdict(), "value": _read(told[0]["value"])})
-
-
-def _read(value: str) -> Any:
-    """Parse a value in a message: a quoted string or a number, maybe followed by words; or else the text itself."""
-    if found := _LITERAL.match(value):
-        with suppress(ValueError, SyntaxError):
-            return literal_eval(found[0])
-    return value
+    if isinstance(error, ConfigError):
+        problem = Problem(422, str(error), field=error.field, value=error.value, expected=error.expected)
+        problem.mistakes = error.mistakes
+        return problem
+    return Problem(
+        408 if isinstance(error, WaitTimeout) else 409 if isinstance(error, ListenError) else 422, str(error)
+    )

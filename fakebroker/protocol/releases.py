@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pkgutil import get_data  # importlib.resources would add 10 ms to the start
 from typing import NamedTuple
 
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, one_of
 from fakebroker.protocol.schema import Versions
 
 
@@ -50,4 +50,4 @@ def release(text: str) -> Release:
         patch_numbers = 2 if known == (0, 11, 0) else 1  # Before 1.0 four numbers are a full name: 0.11.0.3.
         if re.fullmatch(rf"{re.escape(str(known))}(\.[0-9]+){{0,{patch_numbers}}}", text):
             return known
-    raise ConfigError(f"release {text!r}: expected one of {', '.join(map(str, RELEASES))}")
+    raise ConfigError.of("as_version", text, one_of(RELEASES, text))

@@ -32,7 +32,7 @@ class EmbeddedCluster:
         self._process = process
         self._stdin = stdin
         self._log = log
-        self._performed = 0
+        self._sent: list[str] = []
 
     @property
     def is_running(self) -> bool:
@@ -41,9 +41,10 @@ class EmbeddedCluster:
 
     def perform(self, event: Mapping[str, Any]) -> None:
         """Send it an event (see `fakebroker.cluster.events`); its log has the outcome."""
-        self._performed += 1
+        line = json.dumps(event)
+        self._sent.append(line)
         with suppress(BrokenPipeError):  # its process has ended, which the replay reports
-            self._stdin.write(json.dumps(event).encode() + b"\n")
+            self._stdin.write(line.encode() + b"\n")
             self._stdin.flush()
 
     def outcomes(self) -> list[str | None]:
@@ -52,8 +53,11 @@ class EmbeddedCluster:
         while True:
             is_last_check = not self.is_running or time.monotonic() >= deadline_s
             found = re.findall(r" event (done|not done): (.*)", self._log.read_text(errors="replace"))
-            if is_last_check or len(found) >= self._performed:
-                return [None if outcome == "done" else why for outcome, why in found]
+            if is_last_check or len(found) >= len(self._sent):
+                return [
+                    None if outcome == "done" else why.removeprefix(f"{line}: ")
+                    for line, (outcome, why) in zip(self._sent, found, strict=False)
+                ]
             time.sleep(_CHECK_EVERY_S)
 
 

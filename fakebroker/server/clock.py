@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, Protocol
 
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, check_number, one_of
 
 MAX_ADVANCE_S = 1e9
 """The longest advance, in seconds: about thirty years."""
+
+_ADVANCEABLE = "'manual': other clocks run by themselves and cannot be advanced"
 
 _LAST_MS = 253_402_300_799_000.0
 """The last second of the year 9999, where dates end, in milliseconds since the Unix epoch."""
@@ -29,8 +31,7 @@ class Scaled:
     factor: float
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.factor, int | float) and 0 < self.factor < inf):
-            raise ConfigError(f"Scaled({self.factor!r}): expected a number above 0")
+        check_number("factor", self.factor, above=0, where="Scaled")
 
 
 class Clock(Protocol):
@@ -80,16 +81,19 @@ class RealClock:
         return inf if deadline_ms is None else max(0.0, (deadline_ms - self.now_ms()) / 1000)
 
     def advance(self, seconds: float) -> None:
-        raise ConfigError('the clock is real; only FakeCluster(clock="manual") can be advanced')
+        raise ConfigError.of("clock", "real", _ADVANCEABLE)
 
 
 class ScaledClock:
     """A multiple of real time."""
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor: float = 1.0) -> None:
         self.wire = RealClock()
-        self._factor = factor
-        self._started_ms = self.wire.now_ms()
+        self.run_from(self.wire.now_ms(), factor)
+
+    def run_from(self, start_ms: float, factor: float) -> None:
+        """Show real time at a moment, and a multiple of it before and after; clocks of several processes then agree."""
+        self._started_ms, self._factor = start_ms, factor
 
     def now_ms(self) -> float:
         return self._started_ms + (self.wire.now_ms() - self._started_ms) * self._factor
@@ -98,10 +102,7 @@ class ScaledClock:
         return inf if deadline_ms is None else max(0.0, (deadline_ms - self.now_ms()) / 1000 / self._factor)
 
     def advance(self, seconds: float) -> None:
-        raise ConfigError(
-            f'the clock runs by itself, {self._factor:g} times as fast as real time; only FakeCluster(clock="manual") '
-            "can be advanced"
-        )
+        raise ConfigError.of("clock", Scaled(self._factor), _ADVANCEABLE)
 
 
 class ManualClock:
@@ -128,9 +129,7 @@ class ManualClock:
         Raises:
             ConfigError: The seconds are negative, or more than `MAX_ADVANCE_S`, or exceed the year 9999.
         """
-        most_s = min(MAX_ADVANCE_S, (_LAST_MS - self._now_ms) // 1000)
-        if not 0 <= seconds <= most_s:
-            raise ConfigError(f"seconds={seconds!r}: expected 0 to {most_s:.0f}")
+        check_number("seconds", seconds, least=0, most=int(min(MAX_ADVANCE_S, (_LAST_MS - self._now_ms) // 1000)))
 
         def move() -> None:
             self._now_ms += seconds * 1000
@@ -151,5 +150,5 @@ def clock_for(choice: Literal["real", "manual"] | Scaled) -> Clock:
     if isinstance(choice, Scaled):
         return ScaledClock(choice.factor)
     if choice not in ("real", "manual"):
-        raise ConfigError(f"clock={choice!r}: expected 'real' or 'manual', or a pace such as Scaled(10)")
+        raise ConfigError.of("clock", choice, one_of(("real", "manual"), choice, other="a pace, such as Scaled(10)"))
     return RealClock() if choice == "real" else ManualClock()

@@ -4,16 +4,17 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Literal, Self, TypeVar, Unpack
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command_types import FailoverOptions, FaultHandle, FaultOptions, Hold
+from fakebroker.cluster.command_handles import FaultHandle, Hold
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
+from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap, emulated_releases
 from fakebroker.cluster.environment import Accept, random_uuids
-from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
@@ -29,7 +30,7 @@ from fakebroker.cluster.inspect.views import (
     view_groups,
 )
 from fakebroker.cluster.journal import JournalMode, new_journal
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
@@ -94,7 +95,7 @@ class FakeCluster(JournalExport):
         self,
         brokers: int | Sequence[Broker] = 3,
         topics: Mapping[str, int] | None = None,
-        config: Mapping[str, object] | None = None,
+        config: Mapping[str, Any] | None = None,
         seed: int | None = None,
         *,
         as_version: str | None = None,
@@ -212,7 +213,7 @@ class FakeCluster(JournalExport):
         """
         broker = self.call(lambda: self.cluster.coordinator_of(group_id))
         if broker is None:
-            raise ConfigError(f"group {group_id!r} has no coordinator now")
+            raise ConfigError.of("group_id", group_id, "a group that has a coordinator now")
         return BrokerView.of(broker)
 
     def group(self, group_id: str) -> GroupView:
@@ -290,6 +291,10 @@ class FakeCluster(JournalExport):
     def stop_zombies(self) -> None:
         """Make every zombie coordinator resign."""
         self._commands.stop_zombies()
+
+    def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
+        """Make the preferred replica the leader of each partition where it is up, as a preferred election does."""
+        self._commands.elect_preferred(**how)
 
     # Brokers
 
@@ -434,42 +439,16 @@ class FakeCluster(JournalExport):
     # Seeding
 
     def seed_group(
-        self,
-        group_id: str,
-        members: int | Sequence[MemberSeed | str] = 0,
-        *,
-        topics: Sequence[str] | None = None,
-        generation: int | None = None,
-        state: str | None = None,
-        offsets: Offsets | None = None,
-        lag: int | Offsets | None = None,
-        protocol: str = "range",
-        assignment: Mapping[str, Sequence[PartitionName]] | None = None,
+        self, group_id: str, members: int | Sequence[MemberSeed | str] = 0, **options: Unpack[SeedOptions]
     ) -> None:
         """Create a group as if clients had created it.
 
         Args:
             group_id: The group.
             members: Their number; or a client id, a `MemberSeed` or a table of its fields for each, the leader first.
-            topics: Subscription of all members; by default the topics of `assignment` and of the offsets.
-            generation: The generation; 1 by default, 2 during a rebalance.
-            state: Kafka's name; by default Stable with members, Empty without.
-            offsets: Committed offsets, such as {"orders-0": 5}.
-            lag: Distance of the committed offsets to the ends of the logs, for all partitions or {"orders-0": 3}.
-            protocol: The assignor's name.
-            assignment: Partitions by client id, instance id or member id; by default all of `topics`, distributed.
+            options: Subscription, state, offsets, lag and assignment; see `fakebroker.GroupSeed`.
         """
-        self._commands.seed_group(
-            group_id,
-            members,
-            topics=topics,
-            generation=generation,
-            state=state,
-            offsets=offsets,
-            lag=lag,
-            protocol=protocol,
-            assignment=assignment,
-        )
+        self._commands.seed_group(group_id, members, **options)
 
     def seed_groups(self, groups: "Iterable[GroupSeed] | Table | str | PathLike[str]") -> None:
         """Create many groups at once; if one of them cannot be created, none is.

@@ -6,29 +6,63 @@ Messages are objects with the fields that their version carries, by name: bytes 
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
 from functools import lru_cache
+from itertools import chain
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+import msgspec
 
 from fakebroker.cluster.call import Call, CallSummary, Peer, is_error_code
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.schema import Field, Struct
 from fakebroker.protocol.types import BYTES, RECORDS, UUID, Primitive
+from fakebroker.validation import Count, read_json
 
 S = TypeVar("S", bound=Struct)
 
-_FORMAT = 1
-_MODES = ("headers", "full")
 _BINARY = (BYTES, RECORDS, UUID)
 _UNKNOWN_TAGS = "unknown_tags"
-_DEFAULTS = {field.name: field.default for field in fields(Fault)}
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Fault)}
 _SHAPES_KEPT = 1_000
 _Convert = Callable[[Any, int], Any]
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
+
+
+class _Head(msgspec.Struct, forbid_unknown_fields=True):
+    """The first line: the journal's properties."""
+
+    format: Literal[1]
+    mode: Literal["full", "headers"]
+    dropped: Count
+    brokers: tuple[int, ...]
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    """Another line: a request. Its messages and its fault are validated when they are restored."""
+
+    api: str
+    version: int
+    correlation_id: int
+    client_id: str
+    client_host: str
+    connection: int
+    broker: int
+    groups: tuple[str, ...]
+    members: tuple[str, ...]
+    size: int
+    received_ms: float
+    answered_ms: float | None
+    answered_after: int
+    has_response: bool
+    response_version: int
+    errors: tuple[str, ...]
+    fault: dict[str, Any] | None
+    request: dict[str, Any] | None
+    response: dict[str, Any] | None
 
 
 class JournalExport(JournalQueries):
@@ -84,36 +118,30 @@ def parse_journal(lines: Iterable[bytes | str], source: str) -> RecordedJournal:
     Raises:
         ConfigError: They are not a journal; the message names the line.
     """
-    properties: dict[str, Any] | None = None
+    head: _Head | None = None
     calls: list[Call] = []
     for number, line in enumerate(lines, 1):
+        where = f"{source}, line {number}"
+        if head is None:
+            head = read_json(line, _Head, where=where)
+            continue
+        entry = read_json(line, _Entry, where=where)
         try:
-            entry = json.loads(line)
-            if properties is None:
-                properties = _properties(entry)
-            else:
-                calls.append(_call(entry))
+            calls.append(_call(entry))
+        except ConfigError as error:
+            raise ConfigError.all_of(error.mistakes, where=where) from None
         except _MALFORMED as error:
-            raise ConfigError(f"{source}, line {number}: not of a journal: {error!r}") from None
-    if properties is None:
+            raise ConfigError(f"{where}: expected a request of a journal: {error!r}") from None
+    if head is None:
         raise ConfigError(f"{source}: empty, expected a journal")
-    return RecordedJournal(JournalView(calls, **properties))
+    return RecordedJournal(JournalView(calls, head.dropped, head.brokers, head.mode))
 
 
 def journal_lines(view: JournalView) -> Iterator[str]:
     """Yield the lines of a journal's file."""
-    first = {"format": _FORMAT, "mode": view.mode, "dropped": view.dropped, "brokers": view.node_ids}
-    for entry in (first, *map(_plain_call, view.calls)):
+    first = {"format": 1, "mode": view.mode, "dropped": view.dropped, "brokers": view.node_ids}
+    for entry in chain((first,), map(_plain_call, view.calls)):
         yield json.dumps(entry, separators=(",", ":")) + "\n"
-
-
-def _properties(entry: Any) -> dict[str, Any]:
-    """Return what the first line says of a journal, as `JournalView` takes it."""
-    if entry["format"] != _FORMAT:
-        raise ValueError(f"format {entry['format']!r}, expected {_FORMAT}")
-    if entry["mode"] not in _MODES:
-        raise ValueError(f"mode {entry['mode']!r}, expected one of {', '.join(_MODES)}")
-    return {"mode": entry["mode"], "dropped": entry["dropped"], "node_ids": tuple(entry["brokers"])}
 
 
 def _plain_call(call: Call) -> dict[str, object]:
@@ -140,39 +168,39 @@ def _plain_call(call: Call) -> dict[str, object]:
     }
 
 
-def _call(entry: Any) -> Call:
-    api = API_BY_NAME[entry["api"]]
-    peer = Peer.recorded(entry["client_host"], entry["connection"])
-    call = Call(peer, api, entry["version"], entry["correlation_id"], entry["client_id"], None, entry["size"])
-    if entry["fault"] is not None:
-        call.fault = restored_fault(entry["fault"])
-    if entry["request"] is not None:
-        call.request = restored(api.request, entry["request"], call.api_version)
-    call.received_ms, call.answered_ms = entry["received_ms"], entry["answered_ms"]
-    call.answered_after, call.response_version = entry["answered_after"], entry["response_version"]
+def _call(entry: _Entry) -> Call:
+    if entry.api not in API_BY_NAME:
+        raise ConfigError.of("api", entry.api, one_of(API_BY_NAME, entry.api))
+    api, peer = API_BY_NAME[entry.api], Peer.recorded(entry.client_host, entry.connection)
+    call = Call(peer, api, entry.version, entry.correlation_id, entry.client_id, None, entry.size)
+    if entry.fault is not None:
+        call.fault = restored_fault(entry.fault)
+    if entry.request is not None:
+        call.request = restored(api.request, entry.request, call.api_version)
+    call.received_ms, call.answered_ms = entry.received_ms, entry.answered_ms
+    call.answered_after, call.response_version = entry.answered_after, entry.response_version
     call.summary = CallSummary(
-        node_id=entry["broker"],
-        group_ids=tuple(entry["groups"]),
-        member_ids=tuple(entry["members"]),
-        has_response=entry["has_response"],
-        errors=tuple(ErrorCode[name] for name in entry["errors"]),
+        node_id=entry.broker,
+        group_ids=entry.groups,
+        member_ids=entry.members,
+        has_response=entry.has_response,
+        errors=tuple(ErrorCode[name] for name in entry.errors),
     )
-    if entry["response"] is not None:
-        call.response = restored(api.response, entry["response"], call.response_version)
+    if entry.response is not None:
+        call.response = restored(api.response, entry.response, call.response_version)
     return call
 
 
 def plain_fault(fault: Fault) -> dict[str, object]:
     """Return the fields of a fault that differ from their defaults, as plain values."""
-    given = ((field.name, getattr(fault, field.name)) for field in fields(fault) if field.name != "error")
-    made = {name: value for name, value in given if value != _DEFAULTS[name]}
+    given = msgspec.structs.asdict(fault).items()
+    made = {name: value for name, value in given if name != "error" and value != _DEFAULTS[name]}
     return made if fault.code is None else {**made, "error": fault.code.name}
 
 
 def restored_fault(made: dict[str, Any]) -> Fault:
     """Return the fault that `plain_fault` converted."""
-    delay_s = made.get("delay_s")
-    return Fault(**{**made, "delay_s": tuple(delay_s) if isinstance(delay_s, list) else delay_s})
+    return msgspec.convert(made, Fault)
 
 
 def plain(value: Struct, version: int) -> dict[str, object]:

@@ -14,7 +14,7 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.environment import NetworkConditions
-from fakebroker.errors import ConfigError, ListenError
+from fakebroker.errors import ListenError, check_integer, check_number
 from fakebroker.server.clock import Clock, ManualClock
 from fakebroker.server.reactor import Reactor
 
@@ -43,7 +43,7 @@ class ClusterServer:
         reactor: Serves the connections; there is none before the first start.
 
     Raises:
-        ConfigError: The ports are out of range.
+        ConfigError: The ports or limits are out of range.
     """
 
     def __init__(
@@ -58,8 +58,9 @@ class ClusterServer:
         partial_frame_timeout_ms: float,
     ) -> None:
         brokers = len(cluster.brokers)
-        if not 0 <= port <= 65535 or (port and port + brokers - 1 > 65535):
-            raise ConfigError(f"port={port} with {brokers} brokers: expected ports of 0 to 65535")
+        check_integer("port", port, least=0, most=65536 - brokers, where=f"{brokers} brokers")
+        check_integer("max_unsent_bytes", max_unsent_bytes, least=0)
+        check_number("partial_frame_timeout_s", partial_frame_timeout_ms / 1000, least=0)
         self.cluster = cluster
         self.clock = clock
         self.host, self.advertised_host, self._first_port = host, advertised_host, port

@@ -3,12 +3,12 @@
 The reactor calls it and carries out its decisions. All times are wall-clock time. Does not depend on sockets.
 """
 
-import heapq
 from collections.abc import Iterator
 from enum import Enum, auto
 
 from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.cluster.faults.rule import Fault
+from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
 from fakebroker.server.connection import Blocked, Connection
 
 
@@ -33,9 +33,8 @@ class NetworkFaults:
 
     def __init__(self) -> None:
         self.conditions: dict[int, NetworkConditions] = {}
-        self._heap: list[tuple[float, int, Connection, Action, bytearray]] = []
+        self._actions: TimerQueue[Timer[tuple[Connection, Action, bytearray]]] = TimerQueue()
         self._last_due_ms: dict[Connection, float] = {}
-        self._scheduled = 0
 
     def accept(self, connection: Connection, now_ms: float) -> None:
         """Block a new connection as the conditions of its broker require."""
@@ -65,13 +64,12 @@ class NetworkFaults:
     def _schedule(self, connection: Connection, due_ms: float, action: Action, frame: bytearray | None = None) -> None:
         due_ms = max(due_ms, self._last_due_ms.get(connection, 0.0))
         self._last_due_ms[connection] = due_ms
-        self._scheduled += 1
-        heapq.heappush(self._heap, (due_ms, self._scheduled, connection, action, frame or bytearray()))
+        self._actions.schedule(Timer((connection, action, frame or bytearray())), due_ms)
 
     def due(self, now_ms: float) -> Iterator[tuple[Connection, Action, bytearray]]:
         """Yield the actions that are due, with the response to send, if any. Closed connections are skipped."""
-        while self._heap and self._heap[0][0] <= now_ms:
-            due_ms, _, connection, action, frame = heapq.heappop(self._heap)
+        for timer, due_ms in self._actions.expired(now_ms):
+            connection, action, frame = timer.value
             if self._last_due_ms.get(connection) == due_ms:
                 del self._last_due_ms[connection]
             if not connection.is_closed:
@@ -79,4 +77,4 @@ class NetworkFaults:
 
     def next_deadline(self) -> float | None:
         """Return when the next action is due, if any is scheduled."""
-        return self._heap[0][0] if self._heap else None
+        return self._actions.next_deadline()

@@ -79,6 +79,7 @@ class Reactor:
         self._max_request_bytes = cluster.config.number("socket.request.max.bytes")
         self._dirty: list[Connection] = []
         self._resumable: deque[Connection] = deque()
+        # Connections that stopped within a frame. All have the same timeout, so the first one is due first.
         self._partial: dict[Connection, float] = {}
         self._connections_made = 0
         self._is_accepting = True

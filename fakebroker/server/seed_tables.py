@@ -16,7 +16,7 @@ from os import PathLike, fspath
 from typing import Any, Protocol, runtime_checkable
 
 from fakebroker.cluster.seed import GroupSeed
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, one_of
 
 _OF_GROUP = {"members": int, "generation": int, "state": str, "protocol": str}
 _COLUMNS = ("group", "topic", "partition", "offset", "lag", *_OF_GROUP)
@@ -63,21 +63,23 @@ def _read_parquet(path: str | PathLike[str]) -> ArrowTable:
     try:
         table: ArrowTable = parquet.read_table(path)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{fspath(path)!r}: expected a Parquet file: {error}") from None
+        raise ConfigError.of("groups", fspath(path), f"a Parquet file: {error}") from None
     return table
 
 
 def _seeds_of(columns: Mapping[str, Sequence[Any]]) -> list[GroupSeed]:
     """Return the groups of a table, in the order of their first rows."""
     unknown = [name for name in columns if name not in _COLUMNS]
-    if unknown or "group" not in columns:
-        what = f"column {unknown[0]!r}" if unknown else "no column 'group'"
-        raise ConfigError(f"{what}: expected 'group', and of {', '.join(_COLUMNS[1:])} those that are needed")
+    if unknown:
+        expected = one_of(_COLUMNS, unknown[0])
+        raise ConfigError(f"{unknown[0]}: unknown column; expected {expected}", field=unknown[0], expected=expected)
+    if "group" not in columns:
+        raise ConfigError.missing("group", "a column 'group'")
     drafts: dict[str, _Draft] = {}
     for number, values in enumerate(zip(*columns.values(), strict=True), 1):
         row = {name: value for name, value in zip(columns, values, strict=True) if not _is_missing(value)}
         if "group" not in row:
-            raise ConfigError(f"row {number}: expected a value in the column 'group'")
+            raise ConfigError.missing("group", "a group id", where=f"row {number}")
         drafts.setdefault(str(row["group"]), _Draft()).add(row, number)
     return [draft.seed(group_id) for group_id, draft in drafts.items()]
 
@@ -101,13 +103,13 @@ class _Draft:
             if name in row:
                 value = _whole(row, name, number) if kind is int else str(row[name])
                 if self._group.setdefault(name, value) != value:
-                    told = f"{self._group[name]!r}, as in the rows before"
-                    raise ConfigError(f"row {number}: {name}={value!r} of group {row['group']!r}: expected {told}")
+                    expected = f"{self._group[name]!r}, as in earlier rows of group {row['group']!r}"
+                    raise ConfigError.of(name, value, expected, where=f"row {number}")
         if "topic" not in row and "partition" not in row:
             return
         given = [name for name in ("offset", "lag") if name in row]
         if "topic" not in row or "partition" not in row or len(given) != 1:
-            raise ConfigError(f"row {number}: expected topic, partition, and offset or lag; it has {', '.join(row)}")
+            raise ConfigError(f"row {number}: expected topic, partition, and offset or lag, not {', '.join(row)}")
         place = str(row["topic"]), _whole(row, "partition", number)
         found = self._offsets if given == ["offset"] else self._lags
         found[place] = _whole(row, given[0], number)
@@ -124,5 +126,5 @@ def _whole(row: Mapping[str, Any], name: str, number: int) -> int:
     except (TypeError, ValueError):
         is_whole = False
     if not is_whole:
-        raise ConfigError(f"row {number}: {name}={row[name]!r}: expected a whole number")
+        raise ConfigError.of(name, row[name], "an integer", where=f"row {number}")
     return value

@@ -19,8 +19,9 @@ from fakebroker.cluster.inspect.views import GroupView, find_group, timeline_of,
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, WaitTimeout
+from fakebroker.errors import ConfigError, WaitTimeout, check_integer, check_number, one_of
 from fakebroker.server.lifecycle import ClusterServer
+from fakebroker.topic_partition import parse_partition
 
 T = TypeVar("T")
 
@@ -88,11 +89,13 @@ class Waits:
         """A group is in a state, with this number of members if it is given.
 
         Raises:
-            ConfigError: There is no such state.
+            ConfigError: There is no such state, or the number is not an integer >= 0.
         """
+        if members is not None:
+            check_integer("members", members, least=0)
         states = [each.value for each in GroupState]
         if state not in states:
-            raise ConfigError(f"state {state!r}: expected one of {', '.join(states)}")
+            raise ConfigError.of("state", state, one_of(states, state))
 
         def holds(group: Group | None) -> bool:
             if group is None:
@@ -102,7 +105,12 @@ class Waits:
         return self._group(group_id, f"in {state}" + ("" if members is None else f" with {members} members"), holds)
 
     def group_past_generation(self, group_id: str, generation: int) -> Condition[GroupView]:
-        """A group's generation is above a number."""
+        """A group's generation is above a number.
+
+        Raises:
+            ConfigError: The number is not an integer.
+        """
+        check_integer("above", generation)
         return self._group(
             group_id,
             f"in a generation above {generation}",
@@ -121,15 +129,14 @@ class Waits:
         """A group has committed an offset, or a higher one, for a partition.
 
         Raises:
-            ConfigError: The partition is malformed.
+            ConfigError: The partition is malformed, or the offset is not an integer.
         """
-        topic, _, index = partition.rpartition("-")
-        if not (topic and index.isascii() and index.isdigit()):
-            raise ConfigError(f'partition {partition!r}: expected a topic and a number, such as "orders-0"')
+        check_integer("at_least", at_least)
+        topic, index = parse_partition(partition)
 
         def find() -> CommittedOffset | None:
             group = find_group(self._cluster, group_id)
-            return group.offsets.get(topic, int(index)) if group else None
+            return group.offsets.get(topic, index) if group else None
 
         def evaluate() -> CommittedOffset | None:
             found = find()
@@ -148,8 +155,7 @@ class Waits:
         Raises:
             ConfigError: There is no such API, broker, error or filter, or the count is below 1; or no journal is kept.
         """
-        if count < 1:
-            raise ConfigError(f"count={count}: expected 1 or more")
+        check_integer("count", count, least=1)
         matches = self._server.run(lambda: view_journal(self._cluster)).matcher(api, filters)
         journal = self._cluster.journal
         seen = journal.dropped
@@ -189,8 +195,9 @@ class Waits:
 
         Raises:
             WaitTimeout: It has not become true in time.
-            ConfigError: The cluster is not running, or runs in the caller's thread.
+            ConfigError: The cluster is not running, or runs in the caller's thread; or the timeout is out of range.
         """
+        check_number("timeout_s", timeout_s, least=0)
         if self._server.is_running and self._server.is_cluster_thread:
             raise ConfigError(
                 f"waiting for {condition.description}: this thread is the cluster's own; await what ends in _async"
@@ -204,6 +211,7 @@ class Waits:
 
     async def wait_async(self, condition: Condition[T], timeout_s: float) -> T:
         """`wait`, in a trio task of any thread."""
+        check_number("timeout_s", timeout_s, least=0)
         waiter = self._begin(condition)
         if waiter.result.done():
             await trio.lowlevel.checkpoint()  # So that repeated waits let other tasks run, and can be canceled.

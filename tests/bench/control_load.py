@@ -10,6 +10,7 @@ its status and length.
 import json
 import selectors
 import socket
+import statistics
 import sys
 import time
 from collections import deque
@@ -99,11 +100,11 @@ def run(port: int, calls_per_s: float, streams: int, seconds: float) -> dict[str
                 elif caller.is_answered():
                     latencies.append((time.perf_counter() - caller.due_at) * 1000)
                     free.append(caller)
-    latencies.sort()
+    percentiles_ms = statistics.quantiles(latencies, n=100)
     return {
         "calls_per_s": made / seconds,
-        "p50_ms": latencies[made // 2],
-        "p99_ms": latencies[made * 99 // 100],
+        "p50_ms": percentiles_ms[49],
+        "p99_ms": percentiles_ms[98],
         "heard_kib_per_s": heard_bytes / seconds / 1024,
     }
 

@@ -2,8 +2,6 @@
 
 from typing import Any, TypeVar
 
-from fakebroker.client.member.assignors import Subscription
-from fakebroker.client.member.consumer_protocol import encode_assignment, encode_subscription
 from fakebroker.client.member.effects import (
     Assigned,
     Discover,
@@ -16,7 +14,7 @@ from fakebroker.client.member.effects import (
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.states import MemberState
-from fakebroker.client.topics import TopicPartition
+from fakebroker.protocol.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fakebroker.protocol.messages.offset_commit import (
@@ -33,6 +31,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.topic_partition import TopicPartition
 
 START_MS = 1_700_000_000_000.0
 SESSION_MS = 10_000
@@ -135,7 +134,12 @@ class Bench:
         response = joined("m", "m", 1)
         response.members = [
             JoinGroupResponseMember(member_id="m", metadata=join.protocols[0].metadata),
-            *(JoinGroupResponseMember(member_id=o.member_id, metadata=encode_subscription(o)) for o in others),
+            *(
+                JoinGroupResponseMember(
+                    member_id=o.member_id, metadata=encode_subscription(o.topics, o.owned_partitions, o.generation_id)
+                )
+                for o in others
+            ),
         ]
         self.answer(join, response)
         return self.only(FetchMetadata)

@@ -8,9 +8,9 @@ import trio
 from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.records import ConsumerRecord
-from fakebroker.client.topics import TopicPartition
 from fakebroker.cluster.handlers import fetch
 from fakebroker.protocol.records import Record, encode_batch
+from fakebroker.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

@@ -91,6 +91,6 @@ async def test_brokers_without_the_proposal_are_said_to_lack_it() -> None:
 @in_trio_with_sockets
 async def test_timeouts_that_cannot_be_are_refused(timeout: str, value: Any) -> None:
     async with administered(1, **PROPOSALS) as (cluster, admin):
-        with pytest.raises(ConfigError, match=rf"^{timeout}={value}: expected a whole number from 1 to 2147483647$"):
+        with pytest.raises(ConfigError, match=rf"^{timeout}={value}: expected an integer from 1 to 2147483647$"):
             await admin.add_members_to_group("g", ["x"], **{timeout: value})
         assert cluster.count("JoinGroup") == 0

@@ -29,7 +29,7 @@ async def test_the_cluster_is_described(release: str | None) -> None:
 async def test_a_topic_to_be_created_is_no_mere_name() -> None:
     async with administered(1) as (_, admin):
         with pytest.raises(
-            ConfigError, match=r"^topics: 'news': expected a NewTopic, such as NewTopic\('orders', 3\)$"
+            ConfigError, match=r"^topics\[0\]='news': expected a NewTopic, such as NewTopic\('orders', 3\)$"
         ):
             await admin.create_topics(["news"])  # type: ignore[list-item]  # wrong on purpose
 
@@ -92,7 +92,7 @@ async def test_brokers_choose_where_they_can() -> None:
 @in_trio_with_sockets
 async def test_a_topic_named_twice_is_refused() -> None:
     async with administered(1) as (_, admin):
-        with pytest.raises(ConfigError, match=r"^topics: 'a' is there twice, expected each topic once$"):
+        with pytest.raises(ConfigError, match=r"^topics\[1\]\.name='a': expected each topic once$"):
             await admin.create_topics([NewTopic("a", 1, 1), NewTopic("a", 2, 1)])
 
 

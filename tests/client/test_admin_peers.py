@@ -5,7 +5,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from fakebroker import FakeCluster
-from fakebroker.client.topics import TopicPartition as Partition
+from fakebroker.topic_partition import TopicPartition as Partition
 from tests.client.admin_harness import administered
 from tests.client.trio_runner import in_trio_with_sockets
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings, strategies as st
 from fakebroker.client.member.assignors import (
     ASSIGNORS,
     Assignments,
-    Subscription,
     assign_cooperative_sticky,
     assign_range,
     assign_round_robin,
     assign_sticky,
 )
-from fakebroker.client.topics import TopicPartition
+from fakebroker.protocol.consumer_protocol import Subscription
+from fakebroker.topic_partition import TopicPartition
 
 TOPICS = ("t0", "t1", "t2")
 counts = st.fixed_dictionaries({}, optional={topic: st.integers(0, 7) for topic in TOPICS})

@@ -19,10 +19,10 @@ from fakebroker.client.errors import (
     OffsetOutOfRange,
     PartitionsNotAssigned,
 )
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import Record, encode_batch
+from fakebroker.topic_partition import TopicPartition
 from tests.client.consuming import DEADLINE_S, P0, P1, append, committed, consumer, poll_until, produce, read
 from tests.client.trio_runner import in_trio_with_sockets
 
@@ -232,17 +232,17 @@ async def test_partitions_assigned_by_hand_are_committed_without_a_generation() 
 @pytest.mark.parametrize(
     ("subscribe", "sentence"),
     [
-        (lambda reader: reader.subscribe("orders"), "topics 'orders': expected a list of names"),
-        (lambda reader: reader.subscribe(7), "topics 7: expected a list of names, or a compiled pattern"),
-        (lambda reader: reader.subscribe([]), r"topics \[\]: expected one or more"),
-        (lambda reader: reader.subscribe(["a b"]), "topic 'a b': expected 1 to 249 of"),
-        (lambda reader: reader.subscribe(["."]), r"topic '\.': expected 1 to 249 of"),
-        (lambda reader: reader.assign([("", 0)]), "topic '': expected 1 to 249 of"),
-        (lambda reader: reader.assign("orders"), "partitions 'orders': expected several, such as"),
-        (lambda reader: reader.assign(7), "partitions 7: expected several, such as"),
-        (lambda reader: reader.assign(["orders"]), r"partition 'orders': expected \(topic, number\), such as"),
-        (lambda reader: reader.assign([("orders", -1)]), r"partition \('orders', -1\): expected \(topic, number\)"),
-        (lambda reader: reader.assign([("orders", 2**31)]), r"partition \('orders', 2147483648\): expected \(topic"),
+        (lambda reader: reader.subscribe("orders"), "topics='orders': expected a list of names"),
+        (lambda reader: reader.subscribe(7), "topics=7: expected a list of names, or a compiled pattern"),
+        (lambda reader: reader.subscribe([]), r"topics=\[\]: expected one or more"),
+        (lambda reader: reader.subscribe(["a b"]), "topic='a b': expected 1 to 249 of"),
+        (lambda reader: reader.subscribe(["."]), r"topic='\.': expected 1 to 249 of"),
+        (lambda reader: reader.assign([("", 0)]), "topic='': expected 1 to 249 of"),
+        (lambda reader: reader.assign("orders"), "partitions='orders': expected several, such as"),
+        (lambda reader: reader.assign(7), "partitions=7: expected several, such as"),
+        (lambda reader: reader.assign(["orders"]), r"partition='orders': expected \(topic, number\), such as"),
+        (lambda reader: reader.assign([("orders", -1)]), r"partition=\('orders', -1\): expected \(topic, number\)"),
+        (lambda reader: reader.assign([("orders", 2**31)]), r"partition=\('orders', 2147483648\): expected \(topic"),
     ],
 )
 @in_trio_with_sockets
@@ -341,10 +341,10 @@ async def test_an_offset_that_the_log_does_not_have_is_reset_by_the_policy() -> 
 @in_trio_with_sockets
 async def test_without_a_group_there_is_nothing_to_subscribe_or_commit_as() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster, group_id=None) as reader:
-        with pytest.raises(InvalidSubscription, match="group_id None: expected one to subscribe"):
+        with pytest.raises(InvalidSubscription, match="group_id=None: expected one to subscribe"):
             reader.subscribe(["orders"])
         reader.assign([P0])
-        with pytest.raises(ConfigError, match="group_id None: expected one to commit"):
+        with pytest.raises(ConfigError, match="group_id=None: expected a name, to commit"):
             await reader.commit()
 
 
@@ -374,15 +374,15 @@ async def test_one_task_polls_at_a_time_and_only_an_open_consumer_can() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"isolation_level": "read_committed"}, "isolation_level 'read_committed': expected 'read_uncommitted'"),
-        ({"auto_offset_reset": "none"}, "auto_offset_reset 'none': expected 'earliest', 'latest' or None"),
-        ({"group_id": ""}, "group_id '': expected a name, or None"),
-        ({"max_poll_records": 0}, "max_poll_records 0: expected a whole number from 1 to 2147483647"),
-        ({"fetch_max_wait_ms": -1}, "fetch_max_wait_ms -1: expected a whole number from 0 to 2147483647"),
-        ({"session_timeout_ms": 2**31}, "session_timeout_ms 2147483648: expected a whole number from 1 to"),
-        ({"fetch_max_bytes": 1e6}, r"fetch_max_bytes 1000000\.0: expected a whole number from 1 to"),
-        ({"instance_id": ""}, "instance_id '': expected 1 to 249 of"),
-        ({"assignor": "best"}, "assignor 'best': expected one of range"),
+        ({"isolation_level": "read_committed"}, "isolation_level='read_committed': expected 'read_uncommitted'"),
+        ({"auto_offset_reset": "none"}, "auto_offset_reset='none': expected one of earliest, latest or None"),
+        ({"group_id": ""}, "group_id='': expected a name, or None"),
+        ({"max_poll_records": 0}, "max_poll_records=0: expected an integer from 1 to 2147483647"),
+        ({"fetch_max_wait_ms": -1}, "fetch_max_wait_ms=-1: expected an integer from 0 to 2147483647"),
+        ({"session_timeout_ms": 2**31}, "session_timeout_ms=2147483648: expected an integer from 1 to"),
+        ({"fetch_max_bytes": 1e6}, r"fetch_max_bytes=1000000\.0: expected an integer from 1 to"),
+        ({"instance_id": ""}, "instance_id='': expected 1 to 249 of"),
+        ({"assignor": "best"}, "assignor='best': expected one of range"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: Any, sentence: str) -> None:

@@ -10,10 +10,10 @@ import trio
 from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.errors import CommitFailed, ConsumerError
-from fakebroker.client.topics import TopicPartition
 from fakebroker.client.versions import versions_of
 from fakebroker.cluster.faults.error_catalog import PLACES
 from fakebroker.protocol.registry import API_BY_NAME
+from fakebroker.topic_partition import TopicPartition
 from tests.client.consuming import DEADLINE_S, P0, P1, committed, consumer, produce
 from tests.client.trio_runner import in_trio_with_sockets
 

@@ -6,7 +6,8 @@ import trio
 from fakebroker import FakeCluster
 from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable, ConnectionLost
-from fakebroker.client.pool import BrokerPool, addresses
+from fakebroker.client.pool import BrokerPool
+from fakebroker.client.transport import addresses
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.client.trio_runner import in_trio_with_sockets
@@ -33,7 +34,7 @@ def test_addresses(servers: str | list[str], expected: list[tuple[str, int]]) ->
 
 @pytest.mark.parametrize("servers", ["", "a", "a:", ":1", "a:0", "a:65536", "a:1,", "a:x", []])
 def test_what_is_no_address_is_refused(servers: str | list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"^bootstrap_servers .*: expected HOST:PORT, or several with commas$"):
+    with pytest.raises(ConfigError, match=r"^bootstrap_servers=.*: expected HOST:PORT, or several with commas$"):
         addresses(servers)
 
 

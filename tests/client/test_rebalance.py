@@ -2,15 +2,15 @@
 
 import pytest
 
-from fakebroker.client.member.consumer_protocol import decode_subscription, encode_assignment
 from fakebroker.client.member.effects import Assigned, Discover, Revoked, Send
 from fakebroker.client.member.states import MemberState
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import decode_subscription, encode_assignment
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.topic_partition import TopicPartition
 from tests.client.bench import (
     HEARTBEAT_MS,
     REBALANCE_MS,

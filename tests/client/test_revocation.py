@@ -2,9 +2,9 @@
 
 import pytest
 
-from fakebroker.client.member.consumer_protocol import decode_subscription
 from fakebroker.client.member.effects import OffsetUnknown, Revoked, Revoking, Send
 from fakebroker.client.member.states import MemberState
+from fakebroker.protocol.consumer_protocol import decode_subscription
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest

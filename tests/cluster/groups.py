@@ -5,8 +5,7 @@ from typing import Any
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.codec import encode
-from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -30,11 +29,6 @@ BEFORE_4_0 = Release(3, 9)
 NONE = ErrorCode.NONE
 
 
-def subscription(*topics: str) -> bytes:
-    """The metadata of a consumer that subscribes to these topics."""
-    return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
-
-
 class Groups:
     """A cluster of brokers without initial delay, and the requests that bring a group into a state."""
 
@@ -55,7 +49,7 @@ class Groups:
             "session_timeout_ms": 10_000,
             "rebalance_timeout_ms": 60_000,
             "protocol_type": "consumer",
-            "protocols": [JoinGroupRequestProtocol(name="range", metadata=subscription("news"))],
+            "protocols": [JoinGroupRequestProtocol(name="range", metadata=encode_subscription(["news"]))],
         }
         request = JoinGroupRequest(group_id=group_id, member_id=member_id, **values | fields)
         response = self.harness.send(request, version).response

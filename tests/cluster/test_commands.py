@@ -2,14 +2,19 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from math import inf, isfinite, nan
+from typing import Any, get_type_hints
 
 import pytest
 
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.command import OPTIONS
+from fakebroker.cluster.commands import COMMANDS, ClusterCommands
+from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.environment import NetworkConditions
-from fakebroker.cluster.events import EVENTS, perform
-from fakebroker.errors import ConfigError
+from fakebroker.cluster.events import perform
+from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.seed import GroupSeed, MemberSeed
+from fakebroker.errors import ConfigError, shown
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.cluster.harness import Harness, HarnessEnvironment
 
@@ -30,8 +35,9 @@ def commands(harness: Harness, environment: HarnessEnvironment) -> ClusterComman
 
 
 def parameters(method: Callable[..., Any]) -> list[tuple[str, Any, Any, Any]]:
+    hints = get_type_hints(method)  # without bounds
     found = inspect.signature(method).parameters.values()
-    return [(each.name, each.kind, each.default, each.annotation) for each in found]
+    return [(each.name, each.kind, each.default, hints.get(each.name)) for each in found]
 
 
 def test_a_fake_cluster_has_the_same_methods() -> None:
@@ -45,9 +51,15 @@ def test_a_fake_cluster_has_the_same_methods() -> None:
                 assert parameters(method) == parameters(command), name
 
 
-def test_every_event_is_a_command_with_a_docstring() -> None:
-    for name in EVENTS:
-        assert getattr(ClusterCommands, name).__doc__, name
+NOT_PLAIN = {"add_fault", "faults", "remove_fault", "restore", "seed_groups", "snapshot"}
+"""These take or return objects that plain data cannot represent."""
+
+
+def test_every_other_method_is_a_command_with_documented_arguments() -> None:
+    public = {name for name in vars(ClusterCommands) if not name.startswith("_")}
+    assert list(COMMANDS) == sorted(public - NOT_PLAIN)
+    for name, command in COMMANDS.items():
+        assert command.arguments.__doc__, name
 
 
 @pytest.mark.parametrize(
@@ -120,7 +132,7 @@ def test_a_seeded_group_is_held_and_released(commands: ClusterCommands, harness:
         group = harness.cluster.coordinator_of("g").coordinator.group("g")  # type: ignore[union-attr]
         assert group is not None
         assert group.state.value == "PreparingRebalance"
-    with pytest.raises(ConfigError, match="is not held"):
+    with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that is held, none: there are none$"):
         commands.release("g")
 
 
@@ -138,3 +150,68 @@ def test_time_goes_to_the_next_deadline(commands: ClusterCommands, harness: Harn
     assert deadlines is not None
     (deadline,) = deadlines
     assert (deadline.kind, deadline.at_ms) == ("session", harness.now_ms)
+
+
+DURATION = "a number from 0 to 1000000000000"
+INVALID_TIMES: list[Any] = [-1, nan, inf, -inf, "1", True, [1], 10**400, 1e300]
+COMMANDS_WITH_OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("stop_broker", {"node_id": 1}),
+    ("rolling_restart", {}),
+    ("upgrade_broker", {"node_id": 1, "as_version": None}),
+    ("move_coordinator", {"group_id": "g", "to": 1}),
+]
+
+
+def test_options_of_a_failover_that_are_invalid(commands: ClusterCommands) -> None:
+    wrong = [
+        *(("load_ms", value, f"{DURATION} or none") for value in INVALID_TIMES),
+        *(("stale_ms", value, DURATION) for value in [*INVALID_TIMES, None]),
+        *(("lose_tail", value, "an integer >= 0") for value in [-1, 1.0, nan, inf, "1", True, None]),
+        *((name, value, "true or false") for name in ("load_fails", "lose_all", "zombie") for value in (1, "no", None)),
+    ]
+    for name, arguments in COMMANDS_WITH_OPTIONS:
+        for option, value, expected in wrong:
+            is_number = isinstance(value, float) and not isfinite(value)
+            with pytest.raises(ConfigError) as raised:
+                getattr(commands, name)(**arguments, **{option: value})
+            found = raised.value
+            assert (found.field, repr(found.value)) == (option, repr(value))
+            assert found.expected == ("a finite number" if is_number else expected)
+            assert str(found) == f"{option}={shown(value)}: expected {found.expected}"
+
+
+def test_options_of_a_failover_at_their_limits(commands: ClusterCommands) -> None:
+    for value in (0, 0.5, 10**12):
+        commands.rolling_restart(load_ms=value, stale_ms=value)
+    commands.rolling_restart(load_ms=None, lose_tail=10**12)
+
+
+def test_a_mistyped_name_gets_the_nearest(commands: ClusterCommands) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'stop_broker'\?$"):
+        perform(commands, {"do": "stop_brokr", "node_id": 1})
+    with pytest.raises(ConfigError, match=r"lose_tial=1: unknown field; .* did you mean 'lose_tail'\?$"):
+        perform(commands, {"do": "stop_broker", "node_id": 1, "lose_tial": 1})
+    with pytest.raises(ConfigError, match=r"api='Heartbaet': .* did you mean 'Heartbeat'\?$"):
+        commands.fail("Heartbaet", drop=True)
+
+
+def test_keyword_arguments_are_the_fields_of_their_structs() -> None:
+    """The typed dictionaries are for type checkers; at run time the structs define types and bounds."""
+    for options, struct in OPTIONS.items():
+        types = get_type_hints(struct)
+        for name, hint in get_type_hints(options).items():
+            assert types[name] == hint or name in ("offsets", "lag"), (struct, name)
+        without = {"api"} if struct is Fault else {"group_id", "members"} if struct is GroupSeed else set()
+        assert list(options.__annotations__) == [name for name in struct.__struct_fields__ if name not in without]
+
+
+def test_structs_are_validated_like_plain_data(commands: ClusterCommands) -> None:
+    members = [MemberSeed(session_timeout_ms=-5)]
+    with pytest.raises(ConfigError, match=r"^members\[0\]\.session_timeout_ms=-5: expected an integer from 1 to "):
+        commands.seed_group("g", members)
+    with pytest.raises(ConfigError, match=r"^\[0\]\.members\[0\]\.session_timeout_ms=-5: expected"):
+        commands.seed_groups([GroupSeed(group_id="g", members=members)])
+    with pytest.raises(ConfigError, match=r"^fault: nth=0: expected an integer >= 1 or none$"):
+        commands.add_fault(Fault(api="Heartbeat", drop=True, nth=0))
+    with pytest.raises(ConfigError, match=r"^like\.as_version=2\.8: expected a string or none$"):
+        commands.add_broker(Broker(as_version=2.8))  # type: ignore[arg-type]  # a mistake

@@ -479,40 +479,58 @@ def test_the_bytes_of_an_answer(h: Harness) -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"api": "Heartbeats", "drop": True}, "unknown API 'Heartbeats', expected one of Produce, "),
-        ({"api": "Heartbeat", "drop": True, "versions": "5-7"}, "Heartbeat versions 5-7, expected some of 0-4"),
-        ({"api": "Heartbeat", "drop": True, "versions": "new"}, "versions='new', expected such as '0-3'"),
-        ({"api": "Heartbeat", "drop": True, "broker": 7}, "no broker 7, expected one of 1"),
+        ({"api": "Heartbeats", "drop": True}, "fault: api='Heartbeats': expected one of Produce, "),
+        ({"api": "Heartbeat", "drop": True, "versions": "5-7"}, "versions='5-7': expected some of Heartbeat 0-4"),
+        ({"api": "Heartbeat", "drop": True, "versions": "new"}, "versions='new': expected versions such as '0-3'"),
+        ({"api": "Heartbeat", "drop": True, "broker": 7}, "broker=7: expected one of 1"),
         (
             {"api": "Heartbeat", "error": "OFFSET_OUT_OF_RANGE"},
-            "never gives 'OFFSET_OUT_OF_RANGE', expected one of UNK",
+            "error='OFFSET_OUT_OF_RANGE': expected an error of Heartbeat, one of UNK",
         ),
-        ({"api": "Heartbeat", "error": ErrorCode.NONE, "drop": True}, "never gives NONE"),
-        ({"api": "Fetch", "error": "FETCH_SESSION_ID_NOT_FOUND", "versions": "4-6"}, "Fetch never gives 'FETCH_SESS"),
-        ({"api": "Metadata", "group": "g", "drop": True}, "Metadata names no group, expected topic or partition"),
-        ({"api": "ApiVersions", "group": "g", "drop": True}, "names no group, expected nothing of it"),
-        ({"api": "Fetch", "partition": "orders", "drop": True}, "partition='orders', expected topic and number"),
-        ({"api": "Fetch", "partition": "o-1", "topic": "o", "drop": True}, "partition and topic contradict"),
-        ({"api": "Heartbeat"}, "nothing goes wrong, expected one of error, delay_s, drop"),
-        ({"api": "Heartbeat", "stale": True}, "stale with api='Heartbeat', expected FindCoordinator or Metadata"),
-        ({"api": "Metadata", "stale": True, "drop": True}, "drop and stale contradict each other"),
-        ({"api": "Heartbeat", "drop": True, "error": "NOT_COORDINATOR"}, "drop and error contradict each other"),
-        ({"api": "Heartbeat", "silent": True, "delay_s": 1}, "silent and delay_s contradict"),
-        ({"api": "Heartbeat", "cut_bytes": 4, "twice": True}, "cut_bytes and twice contradict"),
-        ({"api": "Heartbeat", "drop": True, "nth": 2, "times": 3}, "nth and times contradict"),
-        ({"api": "Heartbeat", "delay_s": 1, "handles": False}, "handles=False leaves nothing to answer"),
-        ({"api": "Heartbeat", "delay_s": (2, 1)}, "delay_s=(2, 1), expected seconds of 0 or more"),
+        ({"api": "Heartbeat", "error": ErrorCode.NONE, "drop": True}, "error='NONE': expected an error of Heartbeat"),
+        (
+            {"api": "Fetch", "error": "FETCH_SESSION_ID_NOT_FOUND", "versions": "4-6"},
+            "expected an error of Fetch, ",
+        ),
+        (
+            {"api": "Metadata", "group": "g", "drop": True},
+            "topic or partition: Metadata has no group",
+        ),
+        ({"api": "ApiVersions", "group": "g", "drop": True}, "group='g': expected none: ApiVersions has no group"),
+        ({"api": "Fetch", "partition": "orders", "drop": True}, "partition='orders': expected a topic and a number"),
+        (
+            {"api": "Fetch", "partition": "o-1", "topic": "o", "drop": True},
+            "topic='o': expected none with partition",
+        ),
+        ({"api": "Heartbeat"}, "fault has no effect: set one of error, delay_s, drop"),
+        ({"api": "Heartbeat", "stale": True}, "api='Heartbeat': expected FindCoordinator or Metadata with stale=True"),
+        ({"api": "Metadata", "stale": True, "drop": True}, "stale=True: expected none with drop"),
+        (
+            {"api": "Heartbeat", "drop": True, "error": "NOT_COORDINATOR"},
+            "expected none with drop: they contradict each other",
+        ),
+        ({"api": "Heartbeat", "silent": True, "delay_s": 1}, "delay_s=1: expected none with silent"),
+        ({"api": "Heartbeat", "cut_bytes": 4, "twice": True}, "twice=True: expected none with cut_bytes"),
+        ({"api": "Heartbeat", "drop": True, "nth": 2, "times": 3}, "times=3: expected none with nth"),
+        ({"api": "Heartbeat", "delay_s": 1, "handles": False}, "handles=False: expected error, drop or silent with it"),
+        ({"api": "Heartbeat", "delay_s": (2, 1)}, "delay_s=(2, 1): expected seconds >= 0, or a range of them"),
         ({"api": "Heartbeat", "delay_s": -1}, "delay_s=-1"),
-        ({"api": "Heartbeat", "delay_s": (1,)}, "delay_s=(1,)"),
-        ({"api": "Heartbeat", "drop": True, "times": 0}, "times=0, expected a whole number of 1 or more"),
-        ({"api": "Heartbeat", "drop": True, "probability": 1.5}, "probability=1.5, expected more than 0"),
+        ({"api": "Heartbeat", "delay_s": (1,)}, "delay_s=[1]: expected a number or a list of 2 or none"),
+        ({"api": "Heartbeat", "drop": True, "times": 0}, "times=0: expected an integer >= 1"),
+        (
+            {"api": "Heartbeat", "drop": True, "probability": 1.5},
+            "probability=1.5: expected a number > 0 and <= 1",
+        ),
         ({"api": "Heartbeat", "drop": True, "for_s": 0}, "for_s=0"),
         ({"api": "Heartbeat", "drop": True, "for_s": math.nan}, "for_s=nan"),
         ({"api": "Heartbeat", "drop": True, "after_s": math.nan}, "after_s=nan"),
         ({"api": "Heartbeat", "drop": True, "after_s": math.inf}, "after_s=inf"),
         ({"api": "Heartbeat", "delay_s": math.inf}, "delay_s=inf"),
-        ({"api": "Heartbeat", "throttle_time_ms": 2**31}, "throttle_time_ms=2147483648, expected at most 2147483647"),
-        ({"api": None, "error": "NOT_COORDINATOR"}, "expected api to name it"),
+        (
+            {"api": "Heartbeat", "throttle_time_ms": 2**31},
+            "expected an integer from 1 to 2147483647 or none",
+        ),
+        ({"api": None, "error": "NOT_COORDINATOR"}, "api=None: expected the API that error="),
     ],
 )
 def test_a_fault_that_can_do_nothing_is_refused(h: Harness, fields: dict[str, Any], complaint: str) -> None:
@@ -524,7 +542,7 @@ def test_a_fault_that_can_do_nothing_is_refused(h: Harness, fields: dict[str, An
 
 def test_an_api_that_no_broker_has_is_refused() -> None:
     h = Harness(as_version="2.0")
-    with pytest.raises(ConfigError, match="OffsetDelete versions at all, expected some of none"):
+    with pytest.raises(ConfigError, match="api='OffsetDelete': expected an API that a broker supports"):
         fail(h, "OffsetDelete", drop=True)
 
 

@@ -311,4 +311,4 @@ def test_answered_requests_do_not_pile_up() -> None:
         call = park(harness, wanted(offset=offset), max_wait_ms=2**31 - 1)
         append(harness, ONE)
         assert response(call)
-    assert len(harness.cluster.purgatory._deadlines) < 100
+    assert len(harness.cluster.purgatory._timers._heap) < 100

@@ -8,9 +8,10 @@ import pytest
 from fakebroker.cluster.handlers.describe_groups import GROUP_OPERATIONS
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.describe_groups import DescribedGroup
 from fakebroker.protocol.releases import Release
-from tests.cluster.groups import BEFORE_4_0, NONE, Groups, subscription
+from tests.cluster.groups import BEFORE_4_0, NONE, Groups
 from tests.cluster.harness import versions
 from tests.coordinator.driver import result_of
 
@@ -36,7 +37,7 @@ def test_a_stable_group(version: int) -> None:
     [member] = group.members
     assert (member.member_id, member.client_id, member.client_host) == (member_id, "client", "127.0.0.1")
     assert member.group_instance_id == ("one" if version >= 4 else None)
-    assert (member.member_metadata, member.member_assignment) == (subscription("news"), b"mine")
+    assert (member.member_metadata, member.member_assignment) == (encode_subscription(["news"]), b"mine")
 
 
 @describe_versions

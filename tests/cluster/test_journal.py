@@ -89,9 +89,9 @@ def test_a_journal_of_no_calls_drops_each() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("none", 1, 1), "journal='none': expected one of 'off', 'headers', 'full'"),
-        (("full", -1, 1), "journal_calls=-1: expected 0 or more"),
-        (("full", 1, -1), "journal_bytes=-1: expected 0 or more"),
+        (("none", 1, 1), "journal='none': expected one of off, headers, full"),
+        (("full", -1, 1), "journal_calls=-1: expected an integer >= 0"),
+        (("full", 1, -1), "journal_bytes=-1: expected an integer >= 0"),
     ],
 )
 def test_bad_arguments(arguments: tuple[str, int, int], why: str) -> None:

@@ -3,9 +3,10 @@
 import pytest
 
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.join_group import JoinGroupRequestProtocol
 from fakebroker.protocol.releases import Release
-from tests.cluster.groups import BEFORE_4_0, NONE, Groups, subscription
+from tests.cluster.groups import BEFORE_4_0, NONE, Groups
 
 RELEASES = pytest.mark.parametrize("release", [BEFORE_4_0, Release(4, 0)], ids=str)
 
@@ -43,9 +44,9 @@ def test_unknown_partitions_stand_first() -> None:
 @pytest.mark.parametrize(
     ("metadata", "subscribed"),
     [
-        (subscription("news"), ["news"]),
-        (subscription("gone"), []),
-        (subscription(), []),
+        (encode_subscription(["news"]), ["news"]),
+        (encode_subscription(["gone"]), []),
+        (encode_subscription([]), []),
         (b"cannot be read", ["news", "sport"]),
     ],
     ids=["one topic", "another topic", "no topic", "unknown"],

@@ -116,7 +116,7 @@ def test_brokers_topics_and_coordinators(control: Asking, client: Client) -> Non
     assert client.coordinator_of("g").node_id == to
     client.move_offsets_partition(control.cluster.cluster.offsets_partition_of("g").index, None)
     client.stop_zombies()
-    with pytest.raises(ConfigError, match=r"^group 'g' has no coordinator now$"):
+    with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that has a coordinator now$"):
         client.coordinator_of("g")
 
 
@@ -201,11 +201,11 @@ def test_other_clusters(client: Client) -> None:
 
 
 def test_what_is_wrong_is_one_sentence(control: Asking, client: Client) -> None:
-    with pytest.raises(ConfigError, match=r"^no broker 9: expected one of 1, 2, 3$"):
+    with pytest.raises(ConfigError, match=r"^node_id=9: expected one of 1, 2, 3$"):
         client.stop_broker(9)
     with pytest.raises(ConfigError, match=r"^url='localhost': expected an address such as"):
         Client("localhost")
-    with pytest.raises(ConfigError, match=r"^token: expected printable characters of Latin-1 alone$"):
+    with pytest.raises(ConfigError, match=r"^token: expected printable characters of Latin-1$"):
         Client(control.server.url, "geheim\N{KEY}")
     with pytest.raises(FakebrokerError, match="wants another token"):
         Client(control.server.url, "wrong").reset()

@@ -14,6 +14,7 @@ from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.invariants import StepChecker, check
 from fakebroker.coordinator.group.records import Record
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import encode_subscription
 
 START_MS = 1_700_000_000_000.0
 SESSION_MS = 10_000
@@ -21,14 +22,7 @@ REBALANCE_MS = 60_000
 DELAY_MS = 3_000
 
 
-def subscription(*topics: str) -> bytes:
-    """Metadata of a consumer, in the oldest version."""
-    encoded = [topic.encode() for topic in topics]
-    names = b"".join(len(name).to_bytes(2, "big") + name for name in encoded)
-    return b"\0\0" + len(topics).to_bytes(4, "big") + names + (-1).to_bytes(4, "big", signed=True)
-
-
-def protocols(*names: str, metadata: bytes = subscription("t")) -> tuple[tuple[str, bytes], ...]:
+def protocols(*names: str, metadata: bytes = encode_subscription(["t"])) -> tuple[tuple[str, bytes], ...]:
     return tuple((name, metadata) for name in names)
 
 

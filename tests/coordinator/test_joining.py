@@ -6,10 +6,11 @@ import pytest
 
 from fakebroker.coordinator.group.api import JoinedMember, JoinResult
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols, subscription
+from fakebroker.protocol.consumer_protocol import encode_subscription
+from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols
 
 CHANGED = protocols("range", "roundrobin")
-META = subscription("t")
+META = encode_subscription(["t"])
 
 
 # Fields of the answers

@@ -13,6 +13,7 @@ from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.persistence import replay
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.protocol.consumer_protocol import encode_subscription
 from tests.coordinator.driver import (
     DELAY_MS,
     REBALANCE_MS,
@@ -21,7 +22,6 @@ from tests.coordinator.driver import (
     Driver,
     protocols,
     result_of,
-    subscription,
 )
 
 PARTITION = partition_for("g", 50)
@@ -73,7 +73,9 @@ def test_the_leaders_sync_writes_the_whole_group() -> None:
 
     def member(member_id: str, instance_id: str | None, assignment: bytes) -> MemberValue:
         times = (REBALANCE_MS, SESSION_MS)
-        return MemberValue(member_id, instance_id, "client", "/127.0.0.1", *times, subscription("t"), assignment)
+        return MemberValue(
+            member_id, instance_id, "client", "/127.0.0.1", *times, encode_subscription(["t"]), assignment
+        )
 
     members = member(leader, None, b"a"), member(static, "i", b"")
     value = GroupValue("consumer", 1, "sticky", leader, joined_ms, members)
@@ -238,7 +240,7 @@ def loaded(driver: Driver) -> Group:
 
 def test_subscriptions_are_known_after_loading() -> None:
     driver = Driver()
-    driver.stable(1, protocols=protocols("range", metadata=subscription("u", "v")))
+    driver.stable(1, protocols=protocols("range", metadata=encode_subscription(["u", "v"])))
     assert loaded(driver).subscribed_topics == frozenset("uv")
 
 

@@ -322,7 +322,7 @@ def test_no_round_can_be_forced_without_members_or_twice(is_empty: bool) -> None
     (member_id,) = stage.stable(1)
     stage.leave((member_id, None)) if is_empty else stage.force_rebalance()
     state = "Empty" if is_empty else "PreparingRebalance"
-    with pytest.raises(ConfigError, match=f"group 'g' is {state}: expected CompletingRebalance or Stable"):
+    with pytest.raises(ConfigError, match=f"group_id='g': expected a group that is .*, it is {state}"):
         stage.force_rebalance()
 
 
@@ -437,8 +437,12 @@ def test_members_go_by_three_names() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("nobody", "no member 'nobody' in group 'g': expected one of client-uuid1, client-uuid2"),
-        ("client", "2 members with the client id 'client' in group 'g': expected one of client-uuid1, client-uuid2"),
+        ("nobody", "group 'g': member='nobody': expected one of client-uuid1, client-uuid2"),
+        (
+            "client",
+            "group 'g': member='client': expected the id of one of the 2 members with this client id, one of "
+            "client-uuid1, client-uuid2",
+        ),
     ],
 )
 def test_names_that_say_nothing(name: str, sentence: str) -> None:
@@ -451,15 +455,17 @@ def test_names_that_say_nothing(name: str, sentence: str) -> None:
 
 def test_unknown_groups_states_and_instance_ids() -> None:
     stage = Stage()
-    with pytest.raises(ConfigError, match="no group 'g': expected one of none, for there are none"):
+    with pytest.raises(ConfigError, match="group_id='g': expected a group of its coordinator, which has none"):
         controls.group_of(stage.coordinator, "g")
     for number in range(22):
         stage.complete(1, group_id=f"g{number}")
-    with pytest.raises(ConfigError, match="g19 and 2 more, the groups of its coordinator"):
+    with pytest.raises(
+        ConfigError, match=r"^group_id='h': expected a group of its coordinator, one of g0, .*g19 and 2 more$"
+    ):
         controls.group_of(stage.coordinator, "h")
-    with pytest.raises(ConfigError, match="state 'Stable': expected one of PreparingRebalance, CompletingRebalance"):
+    with pytest.raises(ConfigError, match="state='Stable': expected one of PreparingRebalance, CompletingRebalance"):
         controls.holdable_state("Stable")
-    with pytest.raises(ConfigError, match="no instance id 'i' in group 'g0': expected one of none"):
+    with pytest.raises(ConfigError, match="group 'g0': instance_id='i': expected none: there are none"):
         controls.fence(stage.coordinator, stage.group("g0"), "i", stage.now_ms)
 
 

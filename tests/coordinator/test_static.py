@@ -4,7 +4,8 @@ import pytest
 
 from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols, subscription
+from fakebroker.protocol.consumer_protocol import encode_subscription
+from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols
 
 
 def test_a_static_member_is_never_told_to_come_back() -> None:
@@ -47,7 +48,7 @@ def test_a_replaced_leader_of_older_versions_is_told_its_former_id() -> None:
 def test_other_metadata_needs_no_round_but_is_kept() -> None:
     driver = Driver()
     driver.stable(1, static=("i",))
-    other = protocols("range", metadata=subscription("u"))
+    other = protocols("range", metadata=encode_subscription(["u"]))
     member_id = driver.join(instance_id="i", protocols=other, session_ms=7_000).joined.member_id
     assert driver.state() == "Stable"
     assert driver.group().members[member_id].protocols == other

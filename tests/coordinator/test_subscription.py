@@ -4,20 +4,22 @@ import pytest
 from hypothesis import given, strategies as st
 
 from fakebroker.coordinator.group.classic.subscription import parse_subscribed_topics
-from tests.coordinator.driver import Driver, protocols, subscription
+from fakebroker.protocol.consumer_protocol import encode_subscription
+from tests.coordinator.driver import Driver, protocols
 
 
-@pytest.mark.parametrize("topics", [(), ("t",), ("t", "другая", "")])
-def test_topics_are_read(topics: tuple[str, ...]) -> None:
-    assert parse_subscribed_topics(subscription(*topics)) == topics
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("topics", [(), ("t",), ("", "t", "другая")])
+def test_topics_are_read(topics: tuple[str, ...], version: int) -> None:
+    assert parse_subscribed_topics(encode_subscription(topics, [("t", 0)], version=version)) == topics
 
 
 def test_later_versions_are_read_by_their_beginning() -> None:
-    assert parse_subscribed_topics(b"\0\3" + subscription("t")[2:] + b"owned partitions and more") == ("t",)
+    assert parse_subscribed_topics(b"\0\4" + encode_subscription(["t"])[2:] + b"and more") == ("t",)
 
 
 def test_every_cut_is_noticed() -> None:
-    whole = subscription("one", "two")
+    whole = encode_subscription(["one", "two"], version=0)
     assert [parse_subscribed_topics(whole[:size]) for size in range(len(whole))] == [None] * len(whole)
 
 
@@ -27,7 +29,7 @@ def test_every_cut_is_noticed() -> None:
         pytest.param(b"\0\0" + b"\xff" * 4 + b"\xff" * 4, id="negative count"),
         pytest.param(b"\0\0" + b"\x7f" + b"\xff" * 7, id="huge count"),
         pytest.param(b"\0\0" + b"\0\0\0\1" + b"\xff\xff" + b"\0\0\0\0", id="negative length"),
-        pytest.param(subscription("t")[:-4] + b"\0\0\0\1", id="user data missing"),
+        pytest.param(encode_subscription(["t"], version=0)[:-4] + b"\0\0\0\1", id="user data missing"),
     ],
 )
 def test_nonsense_is_unknown(metadata: bytes) -> None:
@@ -42,8 +44,8 @@ def test_any_bytes_are_survived(metadata: bytes) -> None:
 
 def test_a_generation_knows_the_union() -> None:
     driver = Driver()
-    driver.join(protocols=protocols("range", metadata=subscription("a", "b")))
-    driver.join(protocols=protocols("range", metadata=subscription("b", "c")))
+    driver.join(protocols=protocols("range", metadata=encode_subscription(["a", "b"])))
+    driver.join(protocols=protocols("range", metadata=encode_subscription(["b", "c"])))
     assert driver.group().subscribed_topics is None
     driver.advance(6_000)
     assert driver.group().subscribed_topics == frozenset("abc")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.client.member.consumer_protocol import decode_assignment
+from fakebroker.protocol.consumer_protocol import decode_assignment
 from tests.interop.aio import AIO
 from tests.interop.clients import GroupConsumer, Record
 from tests.interop.confluent import CONFLUENT

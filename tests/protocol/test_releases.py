@@ -150,7 +150,9 @@ def test_no_such_release(text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         release(text)
 
-    assert str(raised.value) == f"release {text!r}: expected one of {', '.join(NAMES)}"
+    sentence, _, near = str(raised.value).partition("; did you mean ")
+    assert sentence == f"as_version={text!r}: expected one of {', '.join(NAMES)}"
+    assert not near or near[1:-2] in NAMES
 
 
 def test_releases_compare_by_age() -> None:

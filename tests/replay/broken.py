@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 
-from fakebroker.client.member.consumer_protocol import decode_assignment, encode_assignment
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.rebalance import expire_session
@@ -12,6 +11,7 @@ from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment
 from tests.replay.stage import SESSION_MS
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fakebroker.client.member.consumer_protocol import encode_assignment
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import encode_assignment
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,

@@ -2,21 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import Unpack, get_type_hints
 
 import msgspec
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fakebroker.cluster.command_types import FailoverOptions
-from fakebroker.cluster.events import EVENTS
 from fakebroker.errors import ConfigError
 from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
-from fakebroker.replay.workload.workload import FAILOVERS, Cluster, Pacing, load_workload
-from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.replay.workload.workload import Cluster, Pacing, load_workload
+from fakebroker.validation import MAX_MISTAKES
 from tests.replay.wrong_workloads import LEAST, WRONG
 
 WORKLOADS = sorted(Path("scenarios/workloads").glob("*.toml"))
@@ -39,8 +36,44 @@ def test_a_mistake_names_the_file_the_key_the_value_and_the_expectation(tmp_path
     assert told == WRONG[text]
 
 
+def test_all_mistakes_of_a_file_at_once(tmp_path: Path) -> None:
+    """Those of events with those of types; those across tables once the types are valid."""
+    event = '[[event]]\nat_s = 300\ndo = "rest"\n'
+    file = written(tmp_path, f'{LEAST}count = "x"\njitter = 2\n[pacing]\nspeed = 0\n[cluster]\nload_ms = nan\n{event}')
+    with pytest.raises(ConfigError) as caught:
+        load_workload(file)
+    assert [mistake.field for mistake in caught.value.mistakes][:5] == [
+        "groups[0].count",
+        "groups[0].jitter",
+        "pacing.speed",
+        "cluster.load_ms",
+        "event[0].at_s",
+    ]
+    assert str(caught.value).startswith(f"{file}: 6 errors\n  groups[0].count='x': expected an integer from 1 to ")
+    cross = "topics = ['a', 'orders', 'b']\nhot_partitions = [70]\ncrash = { share = 1, at_s = 95 }\n"
+    expect = '[[expect]]\nmetric = "generations"\ncomparison = "<"\nvalue = 5\ngroups = "goup"\n'
+    file = written(tmp_path, f"{LEAST}{cross}{event}{expect}[pacing]\nrate_per_s = 200\n")
+    with pytest.raises(ConfigError) as caught:
+        load_workload(file)
+    assert [mistake.field for mistake in caught.value.mistakes][:7] == [
+        "pacing.rate_per_s",
+        "groups[0].topics[0]",
+        "groups[0].topics[2]",
+        "groups[0].hot_partitions[0]",
+        "groups[0].crash",
+        "expect[0].groups",
+        "event[0].at_s",
+    ]
+
+
+def test_no_more_than_ten_mistakes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="10 errors") as caught:
+        load_workload(written(tmp_path, LEAST + '[[event]]\nat_s = -1\ndo = "reset"\n' * 12))
+    assert [mistake.value for mistake in caught.value.mistakes] == [-1] * MAX_MISTAKES
+
+
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.toml: No such file or directory$"):
+    with pytest.raises(ConfigError, match=r"none\.toml': expected a file that can be read: No such file or directory$"):
         load_workload(tmp_path / "none.toml")
 
 
@@ -165,11 +198,6 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     assert msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(workload))), type(workload)) == workload
 
 
-def test_coordinators_load_after_exactly_the_events_that_are_said_to_be_failovers() -> None:
-    hints = {name: get_type_hints(getattr(FakeCluster, name), include_extras=True) for name in EVENTS}
-    assert tuple(name for name in EVENTS if hints[name].get("how") == Unpack[FailoverOptions]) == FAILOVERS
-
-
 @pytest.mark.parametrize("file", WORKLOADS, ids=lambda file: file.stem)
 def test_the_workloads_that_come_along_are_right(file: Path) -> None:
     assert load_workload(file).duration_s > 0
@@ -193,14 +221,14 @@ def test_names_of_groups_come_from_files(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("none.csv", None, "cannot be read: No such file or directory"),
-        ("g.csv", "", "cannot be read as CSV: Empty CSV file"),
-        ("g.csv", "group\na,b\n", "cannot be read as CSV: CSV parse error: Expected 1 columns, got 2: a,b"),
-        ("g.csv", "id,n\na,1\n", "has no column 'group': expected from_column to be one of id, n"),
-        ("g.csv", "group\n", "has no rows: expected one group at least"),
-        ("g.csv", "group,n\na,1\n,2\n", "expected a name in each row, got none in row 2"),
-        ("g.csv", "group\na\nb\na\n", "expected each group once, got 'a' again"),
-        ("g.parquet", "no parquet", "cannot be read as Parquet: Parquet magic bytes not found in footer"),
+        ("none.csv", None, "expected a file that can be read: No such file or directory"),
+        ("g.csv", "", "expected a file in CSV: Empty CSV file"),
+        ("g.csv", "group\na,b\n", "expected a file in CSV: CSV parse error: Expected 1 columns, got 2: a,b"),
+        ("g.csv", "id,n\na,1\n", "from_column='group': expected a column of "),
+        ("g.csv", "group\n", "expected one row at least"),
+        ("g.csv", "group,n\na,1\n,2\n", "expected a name in each row, row 2 has none"),
+        ("g.csv", "group\na\nb\na\n", "expected each group once, 'a' is there again"),
+        ("g.parquet", "no parquet", "expected a file in Parquet: Parquet magic bytes not found in footer"),
     ],
 )
 def test_a_file_with_names_that_cannot_be_read(tmp_path: Path, name: str, text: str | None, sentence: str) -> None:
@@ -210,23 +238,24 @@ def test_a_file_with_names_that_cannot_be_read(tmp_path: Path, name: str, text: 
     with pytest.raises(ConfigError) as caught:
         load_workload(file)
     told = str(caught.value)
-    assert told.startswith(f"{file}: groups[0].from_file: file {str(tmp_path / name)!r}")
+    assert told.startswith(f"{file}: groups[0].from_")
+    assert repr(str(tmp_path / name)) in told
     assert sentence in told
 
 
 def test_more_names_than_the_rest_allows(tmp_path: Path) -> None:
     (tmp_path / "g.csv").write_text("group\n" + "\n".join(map(str, range(200))))
     text = f'{LEAST}from_file = "g.csv"\narrival.poisson_per_s = 1'
-    with pytest.raises(ConfigError, match=r"groups\[0\]\.arrival: expected all members to start .* got 200 s"):
+    with pytest.raises(ConfigError, match=r"groups\[0\]\.arrival ends at 200 s: expected an end before"):
         load_workload(written(tmp_path, text))
 
 
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
-        ('pattern = "g-{}"\ncount = 2', r"got 'g-70', which may be one of groups\[1\]"),
-        ('pattern = "g-{}"\ncount = 2\nhot_partitions = [1]', r"got 'g-7-1', which may be one of groups\[1\]"),
-        ('pattern = "alone"', r"got 'alone', which may be one of groups\[1\]"),
+        ('pattern = "g-{}"\ncount = 2', r"'g-70' may be one of groups\[1\]"),
+        ('pattern = "g-{}"\ncount = 2\nhot_partitions = [1]', r"'g-7-1' may be one of groups\[1\]"),
+        ('pattern = "alone"', r"'alone' may be one of groups\[1\]"),
         ('from_file = "h.csv"', None),
         ('from_file = "h.csv"\ncount = 1', ""),
         ('pattern = "g{}"\ncount = 2', ""),
@@ -239,6 +268,6 @@ def test_names_from_files_are_nobody_elses(tmp_path: Path, other: str, sentence:
     if sentence == "":
         assert len(load_workload(file).groups) == 2
         return
-    told = sentence or r"groups\[1\].from_file: expected .*, got 'alone', which may be one of groups\[0\]"
+    told = sentence or r"groups\[1\].from_file=.*: expected .*, 'alone' may be one of groups\[0\]"
     with pytest.raises(ConfigError, match=told):
         load_workload(file)

@@ -104,7 +104,7 @@ def test_an_upgraded_broker_and_an_added_one_have_the_proposal() -> None:
 
 
 def test_an_unknown_proposal() -> None:
-    with pytest.raises(ConfigError, match="proposals: 'x', expected some of batch-join"):
+    with pytest.raises(ConfigError, match=r"^proposals\[0\]='x': expected one of batch-join$"):
         FakeCluster(proposals=["x"])
 
 

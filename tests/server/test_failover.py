@@ -38,7 +38,7 @@ def test_a_coordinator_moves(fake_cluster: FakeCluster) -> None:
     fake_cluster.move_coordinator("g", to=None)
     assert fake_cluster.group("g").state == "Dead"
     assert fake_cluster.offsets("g") == {}
-    with pytest.raises(ConfigError, match="group 'g' has no coordinator now"):
+    with pytest.raises(ConfigError, match="group_id='g': expected a group that has a coordinator now"):
         fake_cluster.coordinator_of("g")
 
 
@@ -114,7 +114,7 @@ def test_brokers_come_and_go(fake_cluster: FakeCluster) -> None:
     assert beat(fake_cluster, member_id, 3) is ErrorCode.NONE
     with Wire(added) as wire:
         assert wire.ask(find_coordinator("g"), FindCoordinatorResponse).coordinators[0].node_id == 3
-    with pytest.raises(ConfigError, match="broker 3 is the last one"):
+    with pytest.raises(ConfigError, match="node_id=3: expected another broker to remain"):
         fake_cluster.remove_broker(3)
 
 
@@ -150,7 +150,7 @@ def test_a_broker_stopped_without_election_is_the_next_to_lead(fake_cluster: Fak
     fake_cluster.add_broker()
     fake_cluster.restore(fake_cluster.snapshot())
     fake_cluster.rolling_restart()
-    with pytest.raises(ConfigError, match="group 'g' has no coordinator now"):
+    with pytest.raises(ConfigError, match="group_id='g': expected a group that has a coordinator now"):
         fake_cluster.coordinator_of("g")
     fake_cluster.start_broker(home)
     assert fake_cluster.coordinator_of("g").node_id == home
@@ -160,19 +160,45 @@ def test_a_broker_stopped_without_election_is_the_next_to_lead(fake_cluster: Fak
 def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 2)
     cases: list[tuple[Callable[[], Any], str]] = [
-        (lambda: fake_cluster.stop_broker(9), "no broker 9: expected one of 1, 2, 3"),
-        (lambda: fake_cluster.start_broker(1), "broker 1 is up already"),
-        (lambda: fake_cluster.move_coordinator("g", to=7), "no broker 7"),
+        (lambda: fake_cluster.stop_broker(9), "node_id=9: expected one of 1, 2, 3"),
+        (lambda: fake_cluster.start_broker(1), "node_id=1: expected a broker that is down"),
+        (lambda: fake_cluster.move_coordinator("g", to=7), "to=7: expected one of 1, 2, 3"),
         (lambda: fake_cluster.move_coordinator("g", to=2, lose_tail=-1), "lose_tail=-1: expected an integer >= 0"),
-        (lambda: fake_cluster.create_partitions("orders", 2), "expected 3 to"),
-        (lambda: fake_cluster.create_partitions("none", 2), "no topic 'none'"),
-        (lambda: fake_cluster.delete_topic("__consumer_offsets"), "one of Kafka's own"),
-        (lambda: fake_cluster.clock.advance(1), "the clock is real"),
-        (lambda: FakeCluster(clock="slow"), "clock='slow': expected 'real' or 'manual'"),  # type: ignore[arg-type]  # that it is none is the point
+        (lambda: fake_cluster.create_partitions("orders", 2), "total=2: expected an integer from 3 to"),
+        (
+            lambda: fake_cluster.create_partitions("none", 2),
+            "name='none': expected a topic",
+        ),
+        (
+            lambda: fake_cluster.delete_topic("__consumer_offsets"),
+            "expected a topic that is not internal, one of orders",
+        ),
+        (lambda: fake_cluster.clock.advance(1), "clock='real': expected 'manual'"),
+        (lambda: FakeCluster(clock="slow"), "clock='slow': expected one of real, manual"),  # type: ignore[arg-type]  # that it is none is the point
     ]
     for call, sentence in cases:
         with pytest.raises(ConfigError, match=sentence):
             call()
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
+def test_preferred_leaders_are_elected(fake_cluster: FakeCluster) -> None:
+    def leaders() -> dict[str, list[int]]:
+        return {topic.name: [each.leader_id for each in topic.partitions] for topic in fake_cluster.cluster.topics}
+
+    stable_group(fake_cluster, "g")
+    at_start, home = leaders(), fake_cluster.coordinator_of("g").node_id
+    fake_cluster.restart_broker(home)
+    assert home not in leaders()["orders"]
+    fake_cluster.elect_preferred(load_ms=None)
+    assert leaders() == at_start
+    assert fake_cluster.cluster.controller.loading
+    fake_cluster.finish_loading()
+    assert fake_cluster.group("g").state == "Stable"
+    fake_cluster.stop_broker(home)
+    without_home = leaders()
+    fake_cluster.elect_preferred()
+    assert leaders() == without_home
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
@@ -196,7 +222,7 @@ def test_time_that_stands_still(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.group("g").state == "Stable"
     fake_cluster.clock.advance(0.1)
     assert fake_cluster.group("g").state == "Empty"
-    with pytest.raises(ConfigError, match=r"^seconds=-1: expected 0 to 1000000000$"):
+    with pytest.raises(ConfigError, match=r"^seconds=-1: expected a number from 0 to 1000000000$"):
         fake_cluster.clock.advance(-1)
     # A Fetch waits by the client's time, which runs on.
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)

@@ -75,12 +75,12 @@ def test_filters(filled: FakeCluster) -> None:
 @pytest.mark.parametrize(
     ("filters", "why"),
     [
-        ({"api": "Join"}, "unknown API 'Join': expected one of Produce, Fetch, "),
-        ({"broker": 4}, "unknown broker 4: expected one of 1, 2, 3$"),
-        ({"broker": "1"}, "unknown broker '1': expected one of 1, 2, 3$"),
-        ({"error": "BAD"}, "unknown error 'BAD': expected one of UNKNOWN_SERVER_ERROR, NONE, "),
-        ({"since": "now"}, "since='now': expected milliseconds since the epoch"),
-        ({"topic": "t"}, "unknown filter 'topic': expected one of client_id, group, member, "),
+        ({"api": "Join"}, "api='Join': expected one of Produce, Fetch, .*; did you mean 'JoinGroup'"),
+        ({"broker": 4}, "broker=4: expected one of 1, 2, 3$"),
+        ({"broker": "1"}, "broker='1': expected one of 1, 2, 3$"),
+        ({"error": "BAD"}, "error='BAD': expected one of UNKNOWN_SERVER_ERROR, NONE, "),
+        ({"since": "now"}, "since='now': expected a number >= 0"),
+        ({"topic": "t"}, "topic='t': unknown filter; expected one of client_id, group, member, "),
     ],
 )
 def test_what_is_unknown_is_refused(filters: dict[str, Any], why: str, fake_cluster: FakeCluster) -> None:
@@ -92,12 +92,12 @@ def test_what_is_unknown_is_refused(filters: dict[str, Any], why: str, fake_clus
 @pytest.mark.parametrize(
     ("steps", "why"),
     [
-        ([], "an order without steps"),
-        (["Heartbeat", "Join"], "unknown API 'Join'"),
-        ([("Heartbeat", {"client": "a"})], "unknown filter 'client': expected one of client_id"),
-        ([("Heartbeat", {"api": "Fetch"})], "unknown filter 'api'"),
-        ([7], "step 7: expected the name of an API, or a pair"),
-        ([("Heartbeat", "a")], "step .*: expected the name of an API, or a pair"),
+        ([], r"steps=\(\): expected one or more"),
+        (["Heartbeat", "Join"], "api='Join': expected"),
+        ([("Heartbeat", {"client": "a"})], "client='a': unknown filter; expected one of client_id"),
+        ([("Heartbeat", {"api": "Fetch"})], "api='Fetch': unknown filter; expected one of client_id"),
+        ([7], "step=7: expected the name of an API, or a pair"),
+        ([("Heartbeat", "a")], "step=.*: expected the name of an API, or a pair"),
     ],
 )
 def test_steps_that_cannot_be_are_refused(steps: list[Any], why: str, fake_cluster: FakeCluster) -> None:
@@ -269,11 +269,11 @@ def test_a_journal_that_is_off_is_not_asked() -> None:
     with FakeCluster(brokers=1, journal="off") as cluster, Wire(cluster.brokers[0]) as wire:
         beat(wire)
         for ask in (cluster.requests, cluster.responses, cluster.count, cluster.assert_never):
-            with pytest.raises(ConfigError, match="journal='off' keeps no requests"):
+            with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):
                 ask()
-        with pytest.raises(ConfigError, match="journal='off' keeps no requests"):
+        with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):
             cluster.assert_order("Heartbeat")
-        with pytest.raises(ConfigError, match="journal='off' keeps no requests"):
+        with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):
             cluster.export_journal("never.jsonl")
         assert cluster.report().endswith("no requests: the journal is off")
 
@@ -284,5 +284,5 @@ def test_a_report_shows_the_last_requests(filled: FakeCluster) -> None:
 
 
 def test_an_unknown_mode() -> None:
-    with pytest.raises(ConfigError, match="journal='some': expected one of 'off', 'headers', 'full'"):
+    with pytest.raises(ConfigError, match="journal='some': expected one of off, headers, full"):
         FakeCluster(journal="some")  # type: ignore[arg-type]  # that it is wrong is the point

@@ -20,7 +20,7 @@ from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group.invariants import check as check_group
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ErrorCode, shown
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
@@ -72,34 +72,34 @@ def invalid_calls(up: list[int], down: list[int]) -> Iterator[tuple[Call, str]]:
     valid += [("move_offsets_partition", (0, node_id), {}) for node_id in [*up, None]]
     for name, arguments, _ in valid:
         for option, value in INVALID_OPTIONS:
-            yield (name, arguments, {option: value}), f"{option}={value!r}: expected "
+            yield (name, arguments, {option: value}), f"{option}={shown(value)}: expected "
     for value in INVALID_FLAGS:
         for node_id in up:
-            yield ("stop_broker", (node_id,), {"elect": value}), f"elect={value!r}: expected True or False"
+            yield ("stop_broker", (node_id,), {"elect": value}), f"elect={value!r}: expected "
     for value in INVALID_NODE_IDS:
-        error = f"no broker {value!r}: expected one of "
+        error = f"={value!r}: expected "
         for name in ("stop_broker", "start_broker", "restart_broker", "remove_broker"):
-            yield (name, (value,), {}), error
-        yield ("upgrade_broker", (value, None), {}), error
-        yield ("move_coordinator", ("a", value), {}), error
-        yield ("move_offsets_partition", (0, value), {}), error
+            yield (name, (value,), {}), f"node_id{error}"
+        yield ("upgrade_broker", (value, None), {}), f"node_id{error}"
+        yield ("move_coordinator", ("a", value), {}), f"to{error}"
+        yield ("move_offsets_partition", (0, value), {}), f"to{error}"
     for node_id in down:
-        error = f"broker {node_id} is down already"
-        yield ("stop_broker", (node_id,), {}), error
-        yield ("restart_broker", (node_id,), {}), error
-        yield ("move_coordinator", ("a", node_id), {}), error
+        error = f"={node_id}: expected a broker that is up: "
+        yield ("stop_broker", (node_id,), {}), f"node_id{error}"
+        yield ("restart_broker", (node_id,), {}), f"node_id{error}"
+        yield ("move_coordinator", ("a", node_id), {}), f"to{error}"
     for node_id in up:
-        yield ("start_broker", (node_id,), {}), f"broker {node_id} is up already"
+        yield ("start_broker", (node_id,), {}), f"node_id={node_id}: expected a broker that is down: "
     for value in (3.9, 4, True, nan):
-        yield ("upgrade_broker", (known[0], value), {}), f"as_version={value!r}: expected a string"
-    yield ("upgrade_broker", (known[0], "9.9"), {}), "release '9.9': expected one of "
-    yield ("upgrade_broker", (known[0], None, {"Nope": None}), {}), "api_versions: unknown API 'Nope', expected one of "
+        yield ("upgrade_broker", (known[0], value), {}), f"as_version={value!r}: expected "
+    yield ("upgrade_broker", (known[0], "9.9"), {}), "as_version='9.9': expected one of "
+    yield ("upgrade_broker", (known[0], None, {"Nope": None}), {}), "api_versions.Nope=None: unknown API; expected "
     for value in INVALID_PARTITIONS:
-        yield ("move_offsets_partition", (value, None), {}), f"partition={value!r}: expected 0 to {len(GROUP_IDS) - 1}"
+        yield ("move_offsets_partition", (value, None), {}), f"partition={value!r}: expected "
     for value in (5, None, nan, b"a", True):
-        yield ("move_coordinator", (value, None), {}), f"group_id={value!r}: expected a string"
+        yield ("move_coordinator", (value, None), {}), f"group_id={value!r}: expected "
     if len(known) == 1:
-        yield ("remove_broker", (known[0],), {}), f"broker {known[0]} is the last one"
+        yield ("remove_broker", (known[0],), {}), f"node_id={known[0]}: expected another broker to remain"
 
 
 # The state of the cluster

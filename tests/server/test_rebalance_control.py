@@ -130,7 +130,7 @@ def test_a_hold_and_its_release(fake_cluster: FakeCluster, members: list[Member]
 def test_a_hold_that_was_released_before_its_end(fake_cluster: FakeCluster) -> None:
     with fake_cluster.hold("g", "PreparingRebalance"):
         fake_cluster.release("g")
-        with pytest.raises(ConfigError, match="group 'g' is not held: held are none"):
+        with pytest.raises(ConfigError, match="group_id='g': expected a group that is held, none"):
             fake_cluster.release("g")
 
 
@@ -172,7 +172,7 @@ def test_a_sync_that_is_answered_when_a_test_says_so(fake_cluster: FakeCluster, 
     synced_late(fake_cluster, members)
     fake_cluster.release_sync("g", "i")
     assert members[1].syncs().assignment == b"new"
-    with pytest.raises(ConfigError, match="member 'i' of group 'g': expected one whose sync is delayed"):
+    with pytest.raises(ConfigError, match="member='i': expected a member whose SyncGroup response is delayed"):
         fake_cluster.release_sync("g", "i")
 
 
@@ -200,19 +200,19 @@ def test_a_delay_is_for_one_answer(fake_cluster: FakeCluster, members: list[Memb
 @pytest.mark.usefixtures("members")
 def test_what_cannot_be_done_is_refused(fake_cluster: FakeCluster) -> None:
     for refused, sentence in (
-        (lambda: fake_cluster.hold("g", "Stable"), "state 'Stable': expected one of PreparingRebalance, Completing"),
-        (lambda: fake_cluster.release("h"), "group 'h' is not held: held are none"),
-        (lambda: fake_cluster.force_rebalance("h"), "no group 'h': expected one of"),
-        (lambda: fake_cluster.evict("g", "x"), "no member 'x' in group 'g': expected one of app-"),
-        (lambda: fake_cluster.expire("g", "x"), "no member 'x' in group 'g'"),
-        (lambda: fake_cluster.choose_leader("g", "x"), "no member 'x' in group 'g'"),
-        (lambda: fake_cluster.fence("g", "app"), "no instance id 'app' in group 'g': expected one of i"),
-        (lambda: fake_cluster.delay_sync("g", "i", -1), "seconds=-1: expected 0 or more"),
+        (lambda: fake_cluster.hold("g", "Stable"), "state='Stable': expected one of PreparingRebalance, Completing"),
+        (lambda: fake_cluster.release("h"), "group_id='h': expected a group that is held, none"),
+        (lambda: fake_cluster.force_rebalance("h"), "group_id='h': expected a group of its coordinator"),
+        (lambda: fake_cluster.evict("g", "x"), "group 'g': member='x': expected one of app-"),
+        (lambda: fake_cluster.expire("g", "x"), "group 'g': member='x'"),
+        (lambda: fake_cluster.choose_leader("g", "x"), "group 'g': member='x'"),
+        (lambda: fake_cluster.fence("g", "app"), "group 'g': instance_id='app': expected one of i"),
+        (lambda: fake_cluster.delay_sync("g", "i", -1), "seconds=-1: expected a number >= 0 or none"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             refused()
     fake_cluster.move_coordinator("g", to=None)
-    with pytest.raises(ConfigError, match="group 'g' has no coordinator now"):
+    with pytest.raises(ConfigError, match="group_id='g': expected a group that has a coordinator now"):
         fake_cluster.force_rebalance("g")
 
 

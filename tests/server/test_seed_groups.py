@@ -11,12 +11,12 @@ import pyarrow.parquet
 import pytest
 
 from fakebroker import ConfigError, FakeCluster
-from fakebroker.client.member.consumer_protocol import decode_assignment, decode_subscription
 from fakebroker.cluster.logs.offsets_topic import read_records
-from fakebroker.cluster.seed import GroupSeed, MemberSeed
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, seed_in_steps
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.coordinator.group.records import GroupRecord
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import decode_assignment, decode_subscription
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -134,7 +134,7 @@ def test_a_seeded_group_is_in_the_log(fake_cluster: FakeCluster) -> None:
 def test_a_group_whose_coordinator_comes_later(fake_cluster: FakeCluster) -> None:
     fake_cluster.move_coordinator("g", to=None)
     fake_cluster.seed_group("g", members=1)
-    with pytest.raises(ConfigError, match="expected a coordinator that is at work, not COORDINATOR_NOT_AVAILABLE"):
+    with pytest.raises(ConfigError, match="Stable or Empty: its coordinator answers COORDINATOR_NOT_AVAILABLE"):
         fake_cluster.seed_group("g", state="Dead")
     fake_cluster.move_coordinator("g", to=1)
     assert fake_cluster.group("g").state == "Stable"
@@ -199,9 +199,9 @@ def test_many_groups_are_one_batch_a_partition(fake_cluster: FakeCluster) -> Non
 
 
 def test_all_groups_or_none(fake_cluster: FakeCluster) -> None:
-    with pytest.raises(ConfigError, match="group 'bad': no topic 'x'"):
+    with pytest.raises(ConfigError, match="group 'bad': topic='x': expected one of"):
         fake_cluster.seed_groups([GroupSeed(group_id="good"), GroupSeed(group_id="bad", topics=["x"], members=1)])
-    with pytest.raises(ConfigError, match="group 'good': it is seeded twice"):
+    with pytest.raises(ConfigError, match="group_id='good': expected each group once"):
         fake_cluster.seed_groups([GroupSeed(group_id="good"), GroupSeed(group_id="good")])
     assert fake_cluster.groups() == []
 
@@ -209,25 +209,37 @@ def test_all_groups_or_none(fake_cluster: FakeCluster) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"state": "Busy"}, "group 'g': state 'Busy': expected one of Empty, PreparingRebalance, Completing"),
-        ({"state": "Stable"}, "group 'g': state Stable with 0 members: expected some"),
-        ({"state": "Empty", "members": 2}, "group 'g': state Empty with 2 members: expected none"),
-        ({"members": -1}, "group 'g': members=-1, expected 0 to 100000"),
-        ({"members": 100_001}, "group 'g': members=100001, expected 0 to 100000"),
-        ({"members": 1, "generation": 0}, "generation 0 in state Stable: expected 1 or more"),
-        ({"members": 1, "generation": 1, "state": "CompletingRebalance"}, "generation 1 .*: expected 2 or more"),
-        ({"offsets": {"orders": 1}}, "partition 'orders': expected a topic and a number, such as 'orders-0'"),
-        ({"offsets": {"orders-6": 1}}, "partition orders-6: expected 0 to 5"),
-        ({"offsets": {"x-0": 1}}, "no topic 'x': expected one of orders, news"),
+        ({"state": "Busy"}, "group 'g': state='Busy': expected one of Empty, PreparingRebalance, Completing"),
+        ({"state": "Stable"}, "group 'g': members=0: expected at least 1 in state Stable"),
+        ({"state": "Empty", "members": 2}, "group 'g': members=2: expected none in state Empty"),
+        ({"members": -1}, "group 'g': members=-1: expected 0 to 100000"),
+        ({"members": 100_001}, "group 'g': members=100001: expected 0 to 100000"),
+        ({"members": 1, "generation": 0}, "generation=0: expected 1 or more in state Stable"),
+        (
+            {"members": 1, "generation": 1, "state": "CompletingRebalance"},
+            "generation=1: expected 2 or more in state",
+        ),
+        ({"offsets": {"orders": 1}}, "partition='orders': expected a topic and a number, such as 'orders-0'"),
+        ({"offsets": {"orders-6": 1}}, "partition='orders-6': expected a partition from 0 to 5"),
+        ({"offsets": {"x-0": 1}}, "topic='x': expected one of orders, news"),
         ({"lag": 1}, "lag=1: expected topics with it, or a lag for each partition"),
-        ({"lag": {"orders-0": 1}}, "lag=1 of orders-0: expected 0 to 0, the end of its log"),
-        ({"members": 1, "assignment": {"x": []}}, "assignment of 'x': expected one member's client id"),
-        ({"members": ["a", 7]}, r"group 'g': member 2=7, expected a client id or a table"),
-        ({"members": [{"name": "x"}]}, r"group 'g': member 1: unknown name='x', expected one of client_id, member_id,"),
-        ({"members": [{"session_timeout_ms": "1"}]}, r"member 1: session_timeout_ms='1', expected a whole number"),
-        ({"members": [{"client_id": 3}]}, r"group 'g': member 1: client_id=3, expected text"),
-        ({"members": [MemberSeed(instance_id="i")] * 2}, "id 'i': expected each member id and instance id once"),
-        ({"group_id": "", "members": 1}, "group '': members: expected a group id that is not empty"),
+        ({"lag": {"orders-0": 1}}, "lag.orders-0=1: expected 0 to 0, the end of its log"),
+        (
+            {"members": 1, "assignment": {"x": []}},
+            "assignment='x': expected the client id, instance id or",
+        ),
+        ({"members": ["a", 7]}, r"^members\[1\]=7: expected a table or a string$"),
+        (
+            {"members": [{"name": "x"}]},
+            r"^members\[0\]\.name='x': unknown field; expected one of client_id, ",
+        ),
+        (
+            {"members": [{"session_timeout_ms": "1"}]},
+            r"members\[0\]\.session_timeout_ms='1': expected an integer",
+        ),
+        ({"members": [{"client_id": 3}]}, r"^members\[0\]\.client_id=3: expected a string or none$"),
+        ({"members": [MemberSeed(instance_id="i")] * 2}, "members='i': expected each member id and instance id once"),
+        ({"group_id": "", "members": 1}, "group '': group_id='': expected an id that is not empty"),
     ],
 )
 def test_seeds_that_cannot_be(fake_cluster: FakeCluster, arguments: dict[str, Any], sentence: str) -> None:
@@ -237,7 +249,7 @@ def test_seeds_that_cannot_be(fake_cluster: FakeCluster, arguments: dict[str, An
 
 def test_a_group_that_is_there(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g")
-    with pytest.raises(ConfigError, match="group 'g': it is there already"):
+    with pytest.raises(ConfigError, match="group_id='g': expected a group that does not exist yet"):
         fake_cluster.seed_group("g")
 
 
@@ -281,13 +293,16 @@ def test_a_parquet_file(fake_cluster: FakeCluster, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        ({"topic": ["orders"]}, "no column 'group': expected 'group', and of topic, partition"),
-        ({"group": ["a"], "size": [1]}, "column 'size': expected 'group', and of topic, partition"),
-        ({"group": [None]}, "row 1: expected a value in the column 'group'"),
-        ({"group": ["a"], "topic": ["orders"]}, "row 1: expected topic, partition, and offset or lag; it has group"),
-        ({"group": ["a"], "generation": [1.5]}, "row 1: generation=1.5: expected a whole number"),
-        ({"group": ["a"], "generation": ["x"]}, "row 1: generation='x': expected a whole number"),
-        ({"group": ["a", "a"], "state": ["Dead", "Empty"]}, "row 2: state='Empty' of group 'a': expected 'Dead'"),
+        ({"topic": ["orders"]}, "group is missing: expected a column 'group'"),
+        ({"group": ["a"], "size": [1]}, "size: unknown column; expected one of group, topic"),
+        ({"group": [None]}, "row 1: group is missing: expected a group id"),
+        ({"group": ["a"], "topic": ["orders"]}, "row 1: expected topic, partition, and offset or lag, not group"),
+        ({"group": ["a"], "generation": [1.5]}, "row 1: generation=1.5: expected an integer"),
+        ({"group": ["a"], "generation": ["x"]}, "row 1: generation='x': expected an integer"),
+        (
+            {"group": ["a", "a"], "state": ["Dead", "Empty"]},
+            "row 2: state='Empty': expected 'Dead', as in earlier rows",
+        ),
     ],
 )
 def test_tables_that_say_nothing(fake_cluster: FakeCluster, columns: dict[str, list[Any]], sentence: str) -> None:
@@ -308,3 +323,57 @@ def test_pyarrow_is_missing(fake_cluster: FakeCluster, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ConfigError, match="reading Parquet needs pyarrow: pip install pyarrow"):
         fake_cluster.seed_groups("groups.parquet")
+
+
+# In steps, with what clients do between them
+
+
+def created(cluster: FakeCluster) -> list[str]:
+    return sorted(group.group_id for group in cluster.groups())
+
+
+def test_in_steps_as_at_once() -> None:
+    seeds = [GroupSeed(group_id=f"g{number}", members=2, topics=["orders"]) for number in range(100)]
+    seeds.append(GroupSeed(group_id="joining", members=1, topics=["orders"], state="PreparingRebalance"))
+    one, other = (FakeCluster(1, {"orders": 6}, seed=1, clock="manual") for _ in range(2))
+    one.seed_groups(seeds)
+    steps = seed_in_steps(other.cluster, seeds, other.clock.now_ms)
+    counts = {len(other.groups()) for _ in steps}
+    assert len(counts) > 20
+    assert other.groups() == one.groups()
+
+
+@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
+def test_none_is_left_if_a_client_creates_one_of_them_meanwhile(fake_cluster: FakeCluster, state: str) -> None:
+    seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"], lag=0, state=state) for number in range(99)]
+    core = fake_cluster.cluster
+    steps = seed_in_steps(core, seeds, fake_cluster.clock.now_ms)
+    while len(fake_cluster.groups()) < 9:
+        fake_cluster.call(lambda: next(steps))
+    late = next(
+        seed.group_id
+        for seed in seeds
+        if core.coordinator_of(seed.group_id) and fake_cluster.group(seed.group_id).state == "Dead"
+    )
+    fake_cluster.seed_group(late)
+    with pytest.raises(ConfigError, match="expected a group that does not exist yet"):
+        fake_cluster.call(lambda: list(steps))
+    assert created(fake_cluster) == [late]
+    fake_cluster.rolling_restart()
+    assert created(fake_cluster) == [late]
+
+
+@pytest.mark.parametrize("change", ["reset", "restore"])
+def test_none_is_left_if_the_cluster_starts_over_meanwhile(fake_cluster: FakeCluster, change: str) -> None:
+    snapshot = fake_cluster.snapshot()
+    seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"]) for number in range(99)]
+    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
+    while len(fake_cluster.groups()) < 9:
+        fake_cluster.call(lambda: next(steps))
+    if change == "reset":
+        fake_cluster.reset()
+    else:
+        fake_cluster.restore(snapshot)
+    with pytest.raises(ConfigError, match="expected one that is not reset or restored meanwhile"):
+        fake_cluster.call(lambda: list(steps))
+    assert created(fake_cluster) == []

@@ -226,7 +226,7 @@ def test_producers_come_back(fake_cluster: FakeCluster) -> None:
 
 def test_a_snapshot_of_another_cluster(fake_cluster: FakeCluster) -> None:
     other = FakeCluster(seed=2).snapshot()
-    with pytest.raises(ConfigError, match=r"snapshot of cluster .*: expected one of cluster "):
+    with pytest.raises(ConfigError, match=r"snapshot: cluster_id=.*: expected .*, this cluster"):
         fake_cluster.restore(other)
 
 

@@ -60,8 +60,8 @@ def test_an_added_broker_is_as_the_cluster_unless_told_otherwise(fake_cluster: F
 
 @pytest.mark.fake_cluster(brokers=1, as_version="2.8")
 def test_an_upgrade_that_cannot_be_changes_nothing(fake_cluster: FakeCluster) -> None:
-    with pytest.raises(ConfigError, match=r"release '9\.9'"):
+    with pytest.raises(ConfigError, match=r"as_version='9\.9'"):
         fake_cluster.upgrade_broker(1, "9.9")
-    with pytest.raises(ConfigError, match="no broker 2"):
+    with pytest.raises(ConfigError, match="node_id=2: expected one of"):
         fake_cluster.upgrade_broker(2, "3.9")
     assert told(fake_cluster, 1, "FindCoordinator") == (0, 3)

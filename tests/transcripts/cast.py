@@ -6,8 +6,7 @@ Knows messages; no cluster. Member ids differ from run to run, so they are known
 from dataclasses import dataclass, field
 
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.codec import encode
-from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -38,6 +37,7 @@ from fakebroker.protocol.messages.offset_fetch import (
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import by_topic, parse_partition
 from tests.transcripts.language import Step, TranscriptError, numbered
 
 NEWEST = {
@@ -102,7 +102,7 @@ class Member:
         if "meta" in options:
             self.metadata = options["meta"].encode()
         if "topics" in options:
-            self.metadata = b"\0\0" + encode(ConsumerProtocolSubscription(topics=options["topics"]), 0)
+            self.metadata = encode_subscription(options["topics"])
 
 
 class Cast:
@@ -285,7 +285,7 @@ class Cast:
         member_id, generation_id, instance_id = self._identity(step, member, version)
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for word in step.words:
-            (name, index), offset = _partition(word.split("=")[0]), int(word.split("=")[1])
+            (name, index), offset = parse_partition(word.split("=")[0]), int(word.split("=")[1])
             topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name, partitions=[]))
             topic.partitions.append(
                 OffsetCommitRequestPartition(
@@ -342,16 +342,7 @@ def _fetch(step: Step, group_id: str, version: int) -> OffsetFetchRequest:
 
 def _topics(step: Step) -> dict[str, list[int]]:
     """The partitions that a step names, by topic."""
-    topics: dict[str, list[int]] = {}
-    for word in step.words:
-        name, index = _partition(word)
-        topics.setdefault(name, []).append(index)
-    return topics
-
-
-def _partition(text: str) -> tuple[str, int]:
-    topic, _, index = text.rpartition("-")
-    return topic, int(index)
+    return by_topic(map(parse_partition, step.words))
 
 
 def _quoted(text: str) -> str:

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.command_types import FailoverOptions
 from fakebroker.cluster.commands import ClusterCommands
-from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.events import perform
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
 from fakebroker.cluster.topics import NO_LEADER
@@ -50,18 +48,6 @@ class Ground(Protocol):
     def send(self, client_id: str, node_id: int, request: Message, version: int) -> Exchange: ...
 
     def advance(self, by_ms: int) -> None: ...
-
-    def move(self, group_id: str, to: int | None, how: FailoverOptions) -> None: ...
-
-    def finish_loading(self) -> None: ...
-
-    def stop_zombies(self) -> None: ...
-
-    def stop_broker(self, node_id: int, elect: bool, how: FailoverOptions) -> None: ...
-
-    def start_broker(self, node_id: int, how: FailoverOptions) -> None: ...
-
-    def delete_topic(self, name: str) -> None: ...
 
     def perform(self, event: Mapping[str, Any]) -> None: ...
 
@@ -104,7 +90,6 @@ class Core:
             transcript.proposals,
         )
         self._cluster = self._harness.cluster
-        self._controller = self._cluster.controller
         environment = HarnessEnvironment(self._harness)
         self._commands = ClusterCommands(self._cluster, environment, new_cluster=lambda: self._cluster)
 
@@ -120,29 +105,6 @@ class Core:
 
     def advance(self, by_ms: int) -> None:
         self._harness.advance(by_ms)
-
-    def move(self, group_id: str, to: int | None, how: FailoverOptions) -> None:
-        partition = self._cluster.offsets_partition_of(group_id)
-        self._controller.set_leader(partition, NO_LEADER if to is None else to, self._harness.now_ms, Failover(**how))
-        self._harness.advance(0)
-
-    def finish_loading(self) -> None:
-        self._controller.finish_loading(self._harness.now_ms)
-
-    def stop_zombies(self) -> None:
-        self._controller.stop_zombies(self._harness.now_ms)
-        self._harness.advance(0)
-
-    def stop_broker(self, node_id: int, elect: bool, how: FailoverOptions) -> None:
-        broker = self._cluster.brokers[node_id]
-        self._controller.stop_broker(broker, self._harness.now_ms, Failover(**how), elect=elect)
-        self._harness.advance(0)
-
-    def start_broker(self, node_id: int, how: FailoverOptions) -> None:
-        self._controller.start_broker(self._cluster.brokers[node_id], self._harness.now_ms, Failover(**how))
-
-    def delete_topic(self, name: str) -> None:
-        self._cluster.delete_named_topic(name)
 
     def perform(self, event: Mapping[str, Any]) -> None:
         perform(self._commands, event)
@@ -219,24 +181,6 @@ class Tcp:
     def advance(self, by_ms: int) -> None:
         assert isinstance(self._cluster.clock, ManualClock)
         self._cluster.clock.advance(by_ms / 1000)
-
-    def move(self, group_id: str, to: int | None, how: FailoverOptions) -> None:
-        self._cluster.move_coordinator(group_id, to, **how)
-
-    def finish_loading(self) -> None:
-        self._cluster.finish_loading()
-
-    def stop_zombies(self) -> None:
-        self._cluster.stop_zombies()
-
-    def stop_broker(self, node_id: int, elect: bool, how: FailoverOptions) -> None:
-        self._cluster.stop_broker(node_id, elect=elect, **how)
-
-    def start_broker(self, node_id: int, how: FailoverOptions) -> None:
-        self._cluster.start_broker(node_id, **how)
-
-    def delete_topic(self, name: str) -> None:
-        self._cluster.delete_topic(name)
 
     def perform(self, event: Mapping[str, Any]) -> None:
         perform(self._cluster, event)

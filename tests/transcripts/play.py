@@ -1,10 +1,10 @@
 """Plays a transcript on a ground, and writes down what comes of each step: the text that the file should be."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from fakebroker.cluster.command_types import FailoverOptions
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.errors import ConfigError
@@ -158,28 +158,30 @@ class _Player:
             case "group":
                 return group_text(self._cast, self._ground.group(step.words[0]))
             case "move":
-                self._ground.move(options.get("group", "g"), options["to"], how)
+                self._perform(
+                    "move_coordinator", step, {"group_id": options.get("group", "g"), "to": options["to"], **how}
+                )
             case "loaded":
-                self._ground.finish_loading()
+                self._perform("finish_loading", step, {})
             case "unzombie":
-                self._ground.stop_zombies()
+                self._perform("stop_zombies", step, {})
             case "stop":
-                self._ground.stop_broker(options["broker"], "no_election" not in options, how)
+                elect = "no_election" not in options
+                self._perform("stop_broker", step, {"node_id": options["broker"], "elect": elect, **how})
             case "start":
-                self._ground.start_broker(options["broker"], how)
+                self._perform("start_broker", step, {"node_id": options["broker"], **how})
             case "delete":
-                self._ground.delete_topic(options["topic"])
+                self._perform("delete_topic", step, {"name": options["topic"]})
             case "do":
-                self._perform(step)
+                self._perform(step.words[0], step, step.options)
         return ""
 
-    def _perform(self, step: Step) -> None:
-        """Do an event; a member goes by its name here."""
-        arguments = dict(step.options)
+    def _perform(self, command: str, step: Step, arguments: Mapping[str, Any]) -> None:
+        """Run a command. A member is named by its name in the transcript."""
         if "member" in arguments:
-            arguments["member"] = self._cast.id_of(arguments["member"], step.place)
+            arguments = {**arguments, "member": self._cast.id_of(arguments["member"], step.place)}
         try:
-            self._ground.perform({"do": step.words[0], **arguments})
+            self._ground.perform({"do": command, **arguments})
         except ConfigError as error:
             raise TranscriptError(f"{step.place}: {error}") from None
 
@@ -190,19 +192,13 @@ class _Player:
         self._now_ms = time_ms
 
 
-def _failover(step: Step) -> FailoverOptions:
-    options = step.options
-    how = FailoverOptions()
-    if "load" in options:
-        how["load_ms"] = options["load"]
-    if "stale" in options:
-        how["stale_ms"] = options["stale"]
-    if "lose_tail" in options:
-        how["lose_tail"] = options["lose_tail"]
-    how["load_fails"] = "load_fails" in options
-    how["lose_all"] = "lose_all" in options
-    how["zombie"] = "zombie" in options
-    return how
+_FAILOVER = {"load": "load_ms", "stale": "stale_ms", "lose_tail": "lose_tail"}
+"""Options of a failover in transcripts, and in commands; flags have the same names."""
+
+
+def _failover(step: Step) -> dict[str, Any]:
+    named = {_FAILOVER[name]: value for name, value in step.options.items() if name in _FAILOVER}
+    return named | dict.fromkeys({"load_fails", "lose_all", "zombie"} & step.options.keys(), True)
 
 
 def _counted(outcomes: Iterable[tuple[str, str]]) -> str:

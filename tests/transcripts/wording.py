@@ -5,8 +5,7 @@ from collections.abc import Iterable
 
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.codec import decode
-from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from fakebroker.protocol.consumer_protocol import decode_subscription
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
@@ -188,7 +187,7 @@ def _described_member(cast: Cast, member: DescribedGroupMember) -> str:
 def _metadata(metadata: bytes) -> str:
     """The topics of a subscription, or the text that it is instead."""
     if metadata.startswith(b"\0"):
-        return ",".join(decode(ConsumerProtocolSubscription, metadata, 0, 2).topics)
+        return ",".join(decode_subscription(metadata).topics)
     return metadata.decode()
 
 

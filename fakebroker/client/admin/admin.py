@@ -25,11 +25,19 @@ from fakebroker.client.admin.descriptions import (
 )
 from fakebroker.client.admin.driver import AdminApiDriver
 from fakebroker.client.backoff import Backoff
-from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS
+from fakebroker.client.coordinators import KEY_TYPES
 from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
-from fakebroker.client.pool import BrokerPool, addresses
-from fakebroker.client.topics import MAX_INT32, TopicPartition, format_partitions, is_offset, is_partition
-from fakebroker.errors import ConfigError
+from fakebroker.client.pool import BrokerPool
+from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, addresses
+from fakebroker.errors import ConfigError, check_integer, check_number, one_of
+from fakebroker.topic_partition import (
+    MAX_INT32,
+    MAX_INT64,
+    TopicPartition,
+    format_partitions,
+    is_offset,
+    is_partition,
+)
 
 V = TypeVar("V")
 
@@ -79,8 +87,7 @@ class Admin:
             "connect_timeout_ms": connect_timeout_ms,
         }
         for name, value in times.items():
-            if not value > 0:
-                raise ConfigError(f"{name}={value!r}: expected more than 0")
+            check_number(name, value, above=0)
         self._bootstrap_servers, self._client_id = bootstrap_servers, client_id
         self._timeout_ms, self._connect_timeout_ms = default_api_timeout_ms, connect_timeout_ms
         self._sender = RequestSender(fall_back, request_timeout_ms)
@@ -135,8 +142,8 @@ class Admin:
             NoBatchedFindCoordinators: The broker looks up one coordinator per request, and `fall_back` is False.
             ConfigError: An argument is invalid.
         """
-        if key_type not in group_handlers.KEY_TYPES:
-            raise ConfigError(f"key_type={key_type!r}: expected one of {', '.join(group_handlers.KEY_TYPES)}")
+        if key_type not in KEY_TYPES:
+            raise ConfigError.of("key_type", key_type, one_of(KEY_TYPES, key_type))
         lookup = group_handlers.find_coordinators(key_type)
         driver: AdminApiDriver[Node] = AdminApiDriver(self._pool, self._sender, self._backoff, lookup, None)
         return await driver.run(_keys("keys", keys), self._timeout_ms)
@@ -202,8 +209,7 @@ class Admin:
         instances = _keys("instance_ids", instance_ids)
         timeouts = {"session_timeout_ms": session_timeout_ms, "rebalance_timeout_ms": rebalance_timeout_ms}
         for name, timeout_ms in timeouts.items():
-            if type(timeout_ms) is not int or not 0 < timeout_ms <= MAX_INT32:
-                raise ConfigError(f"{name}={timeout_ms!r}: expected a whole number from 1 to {MAX_INT32}")
+            check_integer(name, timeout_ms, least=1, most=MAX_INT32)
         if not instances:
             return Results({})
         handler = group_handlers.add_members(instances, session_timeout_ms, rebalance_timeout_ms)
@@ -293,11 +299,11 @@ class Admin:
             ConfigError: A topic is listed twice, or is not a `NewTopic`.
         """
         wanted: dict[str, NewTopic] = {}
-        for topic in topics:
+        for index, topic in enumerate(topics):
             if not isinstance(topic, NewTopic):
-                raise ConfigError(f"topics: {topic!r}: expected a NewTopic, such as NewTopic('orders', 3)")
+                raise ConfigError.of(f"topics[{index}]", topic, "a NewTopic, such as NewTopic('orders', 3)")
             if wanted.setdefault(topic.name, topic) is not topic:
-                raise ConfigError(f"topics: {topic.name!r} is there twice, expected each topic once")
+                raise ConfigError.of(f"topics[{index}].name", topic.name, "each topic once")
         return await self._cluster.create(list(wanted.values()), validate_only=validate_only) if wanted else Results({})
 
     async def describe_cluster(self) -> ClusterDescription:
@@ -317,25 +323,24 @@ class Admin:
 def _keys(argument: str, keys: Iterable[str]) -> list[str]:
     """Return the keys without duplicates, in order."""
     if isinstance(keys, str):
-        raise ConfigError(f"{argument}={keys!r}: expected several, such as [{keys!r}]")
-    unique = list(dict.fromkeys(keys))
-    for key in unique:
+        raise ConfigError.of(argument, keys, f"several, such as [{keys!r}]")
+    given = list(keys)
+    for index, key in enumerate(given):
         if not isinstance(key, str) or len(key.encode()) > _MAX_KEY_BYTES:
-            raise ConfigError(f"{argument}: {key!r:.100}: expected a string of at most {_MAX_KEY_BYTES} bytes")
-    return unique
+            raise ConfigError.of(f"{argument}[{index}]", key, f"a string of at most {_MAX_KEY_BYTES} bytes")
+    return list(dict.fromkeys(given))
 
 
 def _check_partitions(group: str, partitions: Iterable[TopicPartition]) -> None:
     for partition in partitions:
         if not is_partition(partition):
-            raise ConfigError(
-                f"group {group!r}: partition {partition!r}: expected (topic, number), such as ('orders', 0)"
-            )
+            expected = "(topic, number), such as ('orders', 0)"
+            raise ConfigError.of("partition", partition, expected, where=f"group {group!r}")
 
 
 def _offset(group: str, partition: TopicPartition, offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
     made = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
     if not is_offset(made.offset):
-        name = format_partitions([partition])
-        raise ConfigError(f"group {group!r}: offset {made.offset!r} of {name}: expected a whole number from 0 on")
+        where = f"group {group!r}: {format_partitions([partition])}"
+        raise ConfigError.of("offset", made.offset, f"an integer from 0 to {MAX_INT64}", where=where)
     return made

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from fakebroker.client.errors import AdminError
-from fakebroker.client.topics import TopicPartition
+from fakebroker.topic_partition import TopicPartition
 
 V = TypeVar("V")
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.errors import error_code
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.metadata import (
     MetadataRequest,
@@ -13,6 +12,7 @@ from fakebroker.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from fakebroker.topic_partition import TopicPartition
 
 _NEVER = float("inf")
 

@@ -22,11 +22,12 @@ from fakebroker.client.consumer.group_offsets import OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import BrokerUnreachable, CommitFailed, ConnectionLost, GroupFailed, UnsupportedVersion
-from fakebroker.client.pool import BrokerPool, addresses
-from fakebroker.client.topics import TopicPartition
-from fakebroker.errors import ErrorCode, WaitTimeout
+from fakebroker.client.pool import BrokerPool
+from fakebroker.client.transport import addresses
+from fakebroker.errors import ErrorCode, WaitTimeout, check_number
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
+from fakebroker.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -182,6 +183,7 @@ class Consumer:
             At most `max_poll_records` records, in order within each partition; none after the timeout.
 
         Raises:
+            ConfigError: The timeout is negative or not finite.
             EmptySubscription: Nothing is subscribed to or assigned.
             InitialOffsetUnknown: No offset is committed, and there is no reset policy.
             OffsetOutOfRange: A position is outside of the log, and there is no reset policy.
@@ -190,6 +192,7 @@ class Consumer:
             BrokerRefused: A broker rejected a topic or partition.
             UnsupportedVersion: A broker is too old for a request.
         """
+        check_number("timeout", timeout, least=0)
         if self._is_polling:
             raise trio.BusyResourceError("another task polls this consumer")
         self._is_polling = True
@@ -328,6 +331,7 @@ class Consumer:
 
     async def _completed(self, operation: OffsetOperation, timeout: float) -> None:
         try:
+            check_number("timeout", timeout, least=0)
             with trio.move_on_after(timeout):
                 while operation.error is None:
                     await self._changed.wait()
@@ -337,6 +341,7 @@ class Consumer:
     # Waiting, and driving the core
 
     async def _wait_for(self, what: str, evaluate: Callable[[], T | None], timeout: float) -> T:
+        check_number("timeout", timeout, least=0)
         until_s = trio.current_time() + timeout
         while (found := evaluate()) is None:
             if trio.current_time() >= until_s:

@@ -16,6 +16,7 @@ from fakebroker.client.consumer.group_offsets import GroupOffsets, OffsetOperati
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceCallback, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.consumer.subscription import SubscriptionType, check_offsets, check_partitions, check_topics
+from fakebroker.client.coordinators import coordinators_in, find_coordinators
 from fakebroker.client.errors import (
     BrokerRefused,
     CommitFailed,
@@ -43,11 +44,11 @@ from fakebroker.client.member.member import Member
 from fakebroker.client.member.reactions import Reaction
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.member.states import MemberState
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
 from fakebroker.protocol.messages.fetch import FetchRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from fakebroker.topic_partition import TopicPartition
 
 
 class ConsumerCore:
@@ -102,7 +103,7 @@ class ConsumerCore:
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], now_ms: float) -> None:
         """Subscribe to topics as a group member. The next poll joins the group; a member rejoins."""
         if self.settings.group_id is None:
-            raise InvalidSubscription("group_id None: expected one to subscribe; without, partitions can be assigned")
+            raise InvalidSubscription("group_id=None: expected one to subscribe; without, partitions can be assigned")
         if isinstance(topics, re.Pattern):
             self._set_type(SubscriptionType.PATTERN)
             self._pattern, self._is_matched = topics, False
@@ -279,7 +280,7 @@ class ConsumerCore:
     def _group(self) -> Identity:
         """Return the identity for requests outside of any generation."""
         if self.settings.group_id is None:
-            raise ConfigError("group_id None: expected one to commit offsets and look them up")
+            raise ConfigError.of("group_id", None, "a name, to commit offsets and look them up")
         return Identity(self.settings.group_id, None)
 
     def _committer(self) -> Identity:
@@ -404,7 +405,8 @@ class ConsumerCore:
     # The coordinator
 
     def _on_coordinator(self, outbound: OutboundRequest, response: FindCoordinatorResponse, now_ms: float) -> None:
-        found = response.coordinators[0] if response.coordinators else response
+        assert isinstance(outbound.request, FindCoordinatorRequest)
+        found = coordinators_in(outbound.request, response)[0]
         error = error_code(found.error_code)
         if error is not ErrorCode.NONE:
             self._on_lookup_error(outbound, error, now_ms)
@@ -433,8 +435,7 @@ class ConsumerCore:
 
     def _find_coordinator(self) -> None:
         self._coordinator = None
-        request = FindCoordinatorRequest(coordinator_keys=[self.settings.group_id or ""])
-        self.outbound.append(OutboundRequest(None, Lane.GENERAL, request))
+        self.outbound.append(OutboundRequest(None, Lane.GENERAL, find_coordinators([self.settings.group_id or ""])))
 
     # Consequences of calls, responses and time
 

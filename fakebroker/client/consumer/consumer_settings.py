@@ -5,8 +5,8 @@ from typing import Literal, TypedDict
 
 from fakebroker.client.member.assignors import PartitionAssignor
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.topics import LEGAL_NAME, MAX_INT32, is_legal_name
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, check_integer, one_of
+from fakebroker.topic_partition import LEGAL_NAME, MAX_INT32, is_legal_name
 
 ResetPolicy = Literal["earliest", "latest"]
 
@@ -77,20 +77,17 @@ class ConsumerSettings:
 
     def __post_init__(self) -> None:
         if self.group_id == "":
-            raise ConfigError("group_id '': expected a name, or None for no group")
+            raise ConfigError.of("group_id", "", "a name, or None for no group")
         if self.auto_offset_reset not in ("earliest", "latest", None):
-            raise ConfigError(f"auto_offset_reset {self.auto_offset_reset!r}: expected 'earliest', 'latest' or None")
+            expected = one_of(("earliest", "latest"), self.auto_offset_reset, other="None")
+            raise ConfigError.of("auto_offset_reset", self.auto_offset_reset, expected)
         if self.isolation_level != "read_uncommitted":
-            raise ConfigError(
-                f"isolation_level {self.isolation_level!r}: expected 'read_uncommitted', for this consumer does not "
-                "filter out aborted transactions"
-            )
+            expected = "'read_uncommitted': aborted transactions are not filtered out"
+            raise ConfigError.of("isolation_level", self.isolation_level, expected)
         if self.instance_id is not None and not is_legal_name(self.instance_id):
-            raise ConfigError(f"instance_id {self.instance_id!r}: expected {LEGAL_NAME}, or None")
+            raise ConfigError.of("instance_id", self.instance_id, f"{LEGAL_NAME}, or None")
         for name, minimum in _MINIMUM.items():
-            value = getattr(self, name)
-            if type(value) is not int or not minimum <= value <= MAX_INT32:
-                raise ConfigError(f"{name} {value!r}: expected a whole number from {minimum} to {MAX_INT32}")
+            check_integer(name, getattr(self, name), least=minimum, most=MAX_INT32)
         self.member()
 
     def member(self) -> MemberSettings:

@@ -10,7 +10,6 @@ from fakebroker.client.consumer.cluster_metadata import PartitionLeader
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings, ResetPolicy
 from fakebroker.client.consumer.records import ConsumerRecord, decode_fetched
 from fakebroker.client.errors import BrokerRefused, ConsumerError, OffsetOutOfRange, RecordsUnreadable, error_code
-from fakebroker.client.topics import TopicPartition, by_topic, format_partitions
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from fakebroker.protocol.messages.list_offsets import (
@@ -20,6 +19,7 @@ from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from fakebroker.topic_partition import TopicPartition, by_topic, format_partitions
 
 LeaderRequest = FetchRequest | ListOffsetsRequest
 LeaderResponse = FetchResponse | ListOffsetsResponse

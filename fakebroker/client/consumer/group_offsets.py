@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from fakebroker.client.member import requests
 from fakebroker.client.member.reactions import Reaction, error_in, reaction_to
 from fakebroker.client.member.requests import Identity
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from fakebroker.topic_partition import TopicPartition
 
 OffsetsRequest = OffsetCommitRequest | OffsetFetchRequest
 OffsetsResponse = OffsetCommitResponse | OffsetFetchResponse

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from fakebroker.client.topics import TopicPartition
 from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import TopicPartition
 
 
 class Lane(Enum):

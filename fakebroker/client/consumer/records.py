@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from fakebroker.client.topics import TopicPartition, format_partitions
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.message_sets import LegacyRecord, magic_of, split_messages, unwrap
@@ -19,6 +18,7 @@ from fakebroker.protocol.records import (
     iterate_records,
     split_batches,
 )
+from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _SIZE = struct.Struct(">i")
 _SIZE_AT, _SIZE_END = 8, 12  # Same offset in batches and messages; counts the bytes after it.

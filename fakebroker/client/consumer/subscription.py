@@ -4,15 +4,16 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from fakebroker.client.errors import InvalidSubscription
-from fakebroker.client.topics import (
+from fakebroker.errors import ConfigError
+from fakebroker.topic_partition import (
     LEGAL_NAME,
+    MAX_INT64,
     TopicPartition,
     format_partitions,
     is_legal_name,
     is_offset,
     is_partition,
 )
-from fakebroker.errors import ConfigError
 
 
 class SubscriptionType(Enum):
@@ -30,13 +31,13 @@ def check_topics(topics: Iterable[str]) -> tuple[str, ...]:
         InvalidSubscription: There are none, or one is not a valid name (Kafka's `Topic.validate`).
     """
     if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
-        raise InvalidSubscription(f"topics {topics!r}: expected a list of names, or a compiled pattern (re.Pattern)")
+        raise InvalidSubscription(f"topics={topics!r}: expected a list of names, or a compiled pattern (re.Pattern)")
     names = tuple(dict.fromkeys(topics))
     for name in names:
         if not is_legal_name(name):
-            raise InvalidSubscription(f"topic {name!r}: expected {LEGAL_NAME}")
+            raise InvalidSubscription(f"topic={name!r}: expected {LEGAL_NAME}")
     if not names:
-        raise InvalidSubscription("topics []: expected one or more; unsubscribe reads nothing any more")
+        raise InvalidSubscription("topics=[]: expected one or more; unsubscribe reads nothing any more")
     return names
 
 
@@ -47,11 +48,11 @@ def check_partitions(partitions: Iterable[TopicPartition]) -> tuple[TopicPartiti
         InvalidSubscription: One is not a partition.
     """
     if isinstance(partitions, str | bytes) or not isinstance(partitions, Iterable):
-        raise InvalidSubscription(f"partitions {partitions!r}: expected several, such as [('orders', 0)]")
+        raise InvalidSubscription(f"partitions={partitions!r}: expected several, such as [('orders', 0)]")
     unique = tuple(dict.fromkeys(partitions))
     for partition in unique:
         if not is_partition(partition):
-            raise InvalidSubscription(f"partition {partition!r}: expected (topic, number), such as ('orders', 0)")
+            raise InvalidSubscription(f"partition={partition!r}: expected (topic, number), such as ('orders', 0)")
     return unique
 
 
@@ -60,4 +61,4 @@ def check_offsets(offsets: Mapping[TopicPartition, int]) -> None:
     for partition, offset in offsets.items():
         if not is_offset(offset):
             name = format_partitions([partition])
-            raise ConfigError(f"offset {offset!r} of {name}: expected a whole number from 0 on")
+            raise ConfigError.of("offset", offset, f"an integer from 0 to {MAX_INT64}", where=name)

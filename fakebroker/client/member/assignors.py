@@ -5,30 +5,13 @@ where brokers have one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from fakebroker.client.topics import TopicPartition
+from fakebroker.protocol.consumer_protocol import Subscription
+from fakebroker.topic_partition import TopicPartition
 
 Assignments = dict[str, list[TopicPartition]]
 """Partitions by member id; members without partitions have an empty list."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Subscription:
-    """The subscription of one group member, as the leader sees it.
-
-    Attributes:
-        instance_id: `group.instance.id` of a static member (KIP-345).
-        owned_partitions: The partitions it owns, or owned last where the protocol is eager.
-        generation_id: The generation in which they were assigned; -1 for none.
-    """
-
-    member_id: str
-    instance_id: str | None = None
-    topics: tuple[str, ...]
-    owned_partitions: tuple[TopicPartition, ...] = ()
-    generation_id: int = -1
 
 
 class PartitionAssignor(Protocol):

@@ -7,7 +7,6 @@ time of a late tick. Latencies measured from there include the delay.
 from dataclasses import dataclass, field
 
 from fakebroker.client.member.requests import Identity
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -15,6 +14,7 @@ from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGro
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.topic_partition import TopicPartition
 
 GroupRequest = (
     JoinGroupRequest

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fakebroker.client.member.assignors import Assignor
-from fakebroker.client.member.consumer_protocol import decode_subscription, encode_assignment
+from fakebroker.protocol.consumer_protocol import decode_subscription, encode_assignment
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 
 

@@ -10,8 +10,6 @@ from math import inf
 
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.member import requests
-from fakebroker.client.member.assignors import Subscription
-from fakebroker.client.member.consumer_protocol import decode_assignment, encode_subscription
 from fakebroker.client.member.effects import (
     Assigned,
     CommitRejected,
@@ -32,13 +30,14 @@ from fakebroker.client.member.pending import RequestsInFlight, Timer, Timers
 from fakebroker.client.member.reactions import Reaction, error_in, reaction_to
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.member.states import TRANSITIONS, MemberState
-from fakebroker.client.topics import TopicPartition
 from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol.consumer_protocol import decode_assignment, encode_subscription
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.topic_partition import TopicPartition
 
 _IN_SESSION = (MemberState.PART_OF_GROUP, MemberState.STOPPED)
 
@@ -433,14 +432,8 @@ class Member:
 
     def _join_request(self) -> GroupRequest:
         settings = self.settings
-        subscription = Subscription(
-            member_id=self.member_id,
-            topics=settings.topics,
-            owned_partitions=self.assigned,
-            generation_id=self.generation_id,
-        )
         previous = self._last_assignment if settings.protocol == "sticky" else None
-        metadata = encode_subscription(subscription, previous=previous)
+        metadata = encode_subscription(settings.topics, self.assigned, self.generation_id, previous=previous)
         return requests.join_group(
             self.identity, settings.session_timeout_ms, settings.rebalance_timeout_ms, settings.protocol, metadata
         )

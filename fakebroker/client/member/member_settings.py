@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fakebroker.client.member.assignors import ASSIGNORS, COOPERATIVE_ASSIGNORS, Assignor, PartitionAssignor
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, check_number, one_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,15 +38,13 @@ class MemberSettings:
 
     def __post_init__(self) -> None:
         if isinstance(self.assignor, str) and self.assignor not in ASSIGNORS:
-            raise ConfigError(f"assignor {self.assignor!r}: expected one of {', '.join(ASSIGNORS)}")
-        if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
-            raise ConfigError(
-                f"heartbeat_interval_ms {self.heartbeat_interval_ms}: expected more than 0 and less than "
-                f"session_timeout_ms, which is {self.session_timeout_ms}"
-            )
-        for name in ("rebalance_timeout_ms", "commit_interval_ms", "retry_backoff_ms"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} {getattr(self, name)}: expected 0 or more")
+            raise ConfigError.of("assignor", self.assignor, one_of(ASSIGNORS, self.assignor))
+        for name in ("session_timeout_ms", "rebalance_timeout_ms", "commit_interval_ms", "retry_backoff_ms"):
+            check_number(name, getattr(self, name), least=0)
+        check_number("heartbeat_interval_ms", self.heartbeat_interval_ms, above=0)
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            expected = f"less than session_timeout_ms, which is {self.session_timeout_ms}"
+            raise ConfigError.of("heartbeat_interval_ms", self.heartbeat_interval_ms, expected)
 
     @property
     def is_cooperative(self) -> bool:

@@ -28,7 +28,8 @@ class Timer(IntEnum):
 class Timers:
     """The timers of one member and their deadlines, in milliseconds since the Unix epoch.
 
-    Of timers with the same deadline, the one that was set first expires first.
+    Of timers with the same deadline, the one that was set first expires first. A dictionary, not a heap: there are at
+    most five, and each heartbeat moves some.
     """
 
     __slots__ = ("_deadlines",)

@@ -6,7 +6,6 @@ Requests have the layout of their newest version; `client.versions` converts the
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fakebroker.client.topics import TopicPartition, by_topic
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -22,6 +21,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from fakebroker.topic_partition import TopicPartition, by_topic
 
 PROTOCOL_TYPE = "consumer"
 

@@ -14,8 +14,8 @@ from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, broker_con
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
 from fakebroker.cluster.configs.resolution import apply_retention
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_fault
-from fakebroker.cluster.topics import name_fault
 from fakebroker.errors import ErrorCode, FakebrokerError
+from fakebroker.topic_partition import name_fault
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster

@@ -3,14 +3,13 @@
 Source: org.apache.kafka.server.config, GroupCoordinatorConfig.
 """
 
-import difflib
 from collections.abc import Mapping
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
 from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 
 _BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
@@ -69,11 +68,20 @@ class Config:
     """
 
     def __init__(self, overrides: Mapping[str, object] | None = None) -> None:
-        self.overrides = {name: _checked(name, value) for name, value in (overrides or {}).items()}
+        self.overrides = {}
+        mistakes = []
+        for name, value in (overrides or {}).items():
+            try:
+                self.overrides[name] = _checked(name, value)
+            except ConfigError as error:
+                mistakes.append(error)
+        if mistakes:
+            raise ConfigError.all_of(mistakes)
         self._values = {name: _checked(name, setting.default) for name, setting in SETTINGS.items()} | self.overrides
         low, high = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
         if low > high:
-            raise ConfigError(f"group.min.session.timeout.ms={low} is over group.max.session.timeout.ms={high}")
+            expected = f"an integer <= group.max.session.timeout.ms, which is {high}"
+            raise ConfigError.of("group.min.session.timeout.ms", low, expected)
 
     def number(self, name: str) -> int:
         """Return the value of a numeric setting."""
@@ -114,17 +122,15 @@ def older_defaults(release: Release) -> dict[str, int]:
 def _checked(name: str, value: object) -> int:
     setting = SETTINGS.get(name)
     if setting is None:
-        near = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.0)[0]
-        raise ConfigError(f"unknown setting {name!r}; the nearest that the fake cluster honours is {near!r}")
+        raise ConfigError.unknown(name, value, one_of(SETTINGS, name), kind="setting")
     if setting.type is _BOOLEAN:
         switch = {"true": True, "false": False}.get(str(value).lower())
         if switch is None:
-            raise ConfigError(f"{name}={value!r}: expected true or false")
+            raise ConfigError.of(name, value, "true or false")
         return switch
     number = _number(name, value)
     low, high = setting.bounds
-    if not low <= number <= high:
-        raise ConfigError(f"{name}={number}: expected {low} to {high}")
+    check_integer(name, number, least=int(low), most=int(high))
     return number
 
 
@@ -134,7 +140,7 @@ def _number(name: str, value: object) -> int:
     try:
         return int(str(value))
     except ValueError:
-        raise ConfigError(f"{name}={value!r}: expected a whole number") from None
+        raise ConfigError.of(name, value, "an integer") from None
 
 
 DEFAULT_CONFIG: Mapping[str, object] = {"group.initial.rebalance.delay.ms": 0}

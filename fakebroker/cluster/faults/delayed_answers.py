@@ -8,6 +8,7 @@ from math import inf
 from typing import NamedTuple
 
 from fakebroker.cluster.call import Call
+from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.schema import Message
 
@@ -25,8 +26,9 @@ class Answer(NamedTuple):
 @dataclass(slots=True, eq=False)
 class _DelayedAnswer:
     member: Member
-    due_ms: float
     answer: Answer
+    scheduled_ms: float = inf
+    timer_number: int = 0
 
 
 class SyncDelays:
@@ -35,6 +37,7 @@ class SyncDelays:
     def __init__(self) -> None:
         self._requested_ms: dict[Member, float] = {}
         self._delayed: list[_DelayedAnswer] = []
+        self._timers: TimerQueue[_DelayedAnswer] = TimerQueue()
 
     def delay(self, member: Member, delay_ms: float | None) -> None:
         """Delay the member's next response by `delay_ms` milliseconds; None is until `release`."""
@@ -49,7 +52,9 @@ class SyncDelays:
         for member in names:
             delay_ms = self._requested_ms.pop(member, None)
             if delay_ms is not None:
-                self._delayed.append(_DelayedAnswer(member, now_ms + delay_ms, Answer(call, response)))
+                delayed = _DelayedAnswer(member, Answer(call, response))
+                self._delayed.append(delayed)
+                self._timers.schedule(delayed, now_ms + delay_ms)
                 return True
         return False
 
@@ -62,20 +67,18 @@ class SyncDelays:
     def release_all(self) -> list[Answer]:
         """Cancel all delays and return all delayed responses."""
         self._requested_ms.clear()
-        return self._take(self._delayed)
+        return self._take(list(self._delayed))
 
     def due(self, now_ms: float) -> list[Answer]:
         """Remove and return the responses whose delay is over, earliest first."""
-        if not self._delayed:
-            return []
-        return self._take(
-            sorted((each for each in self._delayed if each.due_ms <= now_ms), key=lambda each: each.due_ms)
-        )
+        return self._take([delayed for delayed, _ in self._timers.expired(now_ms)])
 
     def next_deadline(self) -> float | None:
         """Return when the next delay ends by itself, in milliseconds; None if none does."""
-        return min((each.due_ms for each in self._delayed if each.due_ms < inf), default=None)
+        return self._timers.next_deadline()
 
     def _take(self, taken: list[_DelayedAnswer]) -> list[Answer]:
-        self._delayed = [each for each in self._delayed if each not in taken]
+        for each in taken:
+            self._delayed.remove(each)
+            self._timers.cancel(each)
         return [each.answer for each in taken]

@@ -5,7 +5,6 @@ Does not depend on `Cluster`: handlers, time and random numbers are passed in. B
 """
 
 import copy
-import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from fakebroker.cluster.faults.error_responses import InjectedError, error_struc
 from fakebroker.cluster.faults.rule import Fault, check, delay_range
 from fakebroker.cluster.faults.stale_metadata import StaleMetadata
 from fakebroker.cluster.topics import Topics
+from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from fakebroker.protocol.schema import Message, Versions
@@ -117,9 +117,7 @@ class FaultInjector:
         self._topics = topics
         self._random = random
         self._send = send
-        # Due time, sequence number, call and response.
-        self._delayed: list[tuple[float, int, Call, Message | None]] = []
-        self._delayed_count = 0
+        self._delayed: TimerQueue[Timer[tuple[Call, Message | None]]] = TimerQueue()
 
     def add(self, fault: Fault, now_ms: float) -> ActiveFault:
         """Activate a fault.
@@ -140,7 +138,7 @@ class FaultInjector:
     def reset(self, fresh: "FaultInjector") -> None:
         """Deactivate all faults, drop the responses that they delay, and adopt another injector's random numbers."""
         self.active.clear()
-        self._delayed.clear()
+        self._delayed = fresh._delayed
         self._random = fresh._random
 
     def pick(self, call: Call) -> bool:
@@ -229,18 +227,16 @@ class FaultInjector:
             self._send(call, response, now_ms)
             return
         delay_s = low_s + (high_s - low_s) * self._random() if high_s > low_s else low_s
-        self._delayed_count += 1
-        heapq.heappush(self._delayed, (now_ms + delay_s * 1000, self._delayed_count, call, response))
+        self._delayed.schedule(Timer((call, response)), now_ms + delay_s * 1000)
 
     def tick(self, now_ms: float) -> None:
         """Send the delayed responses that are due, earliest first; ties in the order in which they were delayed."""
-        while self._delayed and self._delayed[0][0] <= now_ms:
-            _, _, call, response = heapq.heappop(self._delayed)
-            self._send(call, response, now_ms)
+        for timer, _ in self._delayed.expired(now_ms):
+            self._send(*timer.value, now_ms)
 
     def next_deadline(self) -> float | None:
         """Return when the next delayed response is due, in milliseconds; None if there is none."""
-        return self._delayed[0][0] if self._delayed else None
+        return self._delayed.next_deadline()
 
     def corrupted(self, fault: Fault, frame: bytearray) -> bytearray:
         """Return the bytes to send instead of the frame of a response: garbled, truncated or repeated."""

@@ -4,18 +4,21 @@ Depends on the protocol's tables, to reject faults that can never match a reques
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+from msgspec import Meta
 
 from fakebroker.cluster.faults.error_catalog import PLACES, kinds_of
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.protocol.registry import API_BY_NAME, Api
 from fakebroker.protocol.schema import Versions
+from fakebroker.topic_partition import parse_partition
+from fakebroker.validation import Positive, PositiveSeconds, Seconds, convert, plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule: which requests it matches, and its effect. A filter that is not given matches every request.
 
     The first matching fault applies; faults added after it do not count the request.
@@ -60,21 +63,21 @@ class Fault:
     instance_id: str | None = None
     topic: str | None = None
     partition: str | None = None
-    nth: int | None = None
-    every: int | None = None
-    probability: float | None = None
-    after_s: float = 0.0
-    for_s: float | None = None
-    times: int | None = None
+    nth: Positive | None = None
+    every: Positive | None = None
+    probability: Annotated[float, Meta(gt=0, le=1)] | None = None
+    after_s: Seconds = 0.0
+    for_s: PositiveSeconds | None = None
+    times: Positive | None = None
     error: ErrorCode | str | None = None
     delay_s: float | tuple[float, float] | None = None
     drop: bool = False
     silent: bool = False
     stale: bool = False
     twice: bool = False
-    cut_bytes: int | None = None
-    garble_bytes: int | None = None
-    throttle_time_ms: int | None = None
+    cut_bytes: Positive | None = None
+    garble_bytes: Positive | None = None
+    throttle_time_ms: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     handles: bool | None = None
 
     @property
@@ -93,9 +96,37 @@ class Fault:
         kinds = ("group", "member_id", "instance_id", "topic")
         named = {kind: value for kind in kinds if (value := getattr(self, kind)) is not None}
         if self.partition is not None:
-            topic, _, index = self.partition.rpartition("-")
-            named |= {"topic": topic, "partition": int(index)}
+            named["topic"], named["partition"] = parse_partition(self.partition, where="fault")
         return named
+
+
+class FaultOptions(TypedDict, total=False):
+    """The options of `Fault` as keyword arguments, without the API."""
+
+    versions: str | None
+    broker: int | None
+    client_id: str | None
+    group: str | None
+    member_id: str | None
+    instance_id: str | None
+    topic: str | None
+    partition: str | None
+    nth: int | None
+    every: int | None
+    probability: float | None
+    after_s: float
+    for_s: float | None
+    times: int | None
+    error: ErrorCode | str | None
+    delay_s: float | tuple[float, float] | None
+    drop: bool
+    silent: bool
+    stale: bool
+    twice: bool
+    cut_bytes: int | None
+    garble_bytes: int | None
+    throttle_time_ms: int | None
+    handles: bool | None
 
 
 _EFFECTS = ("error", "delay_s", "drop", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms")
@@ -108,37 +139,36 @@ _CONTRADICTIONS = {
     "nth": ("every", "times"),
     "partition": ("topic",),
 }
-_AT_LEAST_ONE = ("nth", "every", "times", "cut_bytes", "garble_bytes", "throttle_time_ms")
-
-_MAX_THROTTLE_MS = 2**31 - 1
-"""The maximum value of the field."""
-
 _STALE_APIS = ("FindCoordinator", "Metadata")
 """The APIs that report leaders and coordinators."""
 
 
 def check(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]) -> None:
-    """Reject a fault that can never match a request or has no effect.
+    """Reject a fault that has an invalid field, can never match a request, or has no effect.
 
     Args:
         fault: The fault.
         versions_by_broker: The versions that each broker supports, by node id and API key.
 
     Raises:
-        ConfigError: An API, broker, version, error or filter is unknown, or two settings contradict each other.
+        ConfigError: An API, broker, version, error or filter is unknown, a field is out of its range, or two fields
+            contradict each other.
     """
+    convert(plain(fault), Fault, where="fault")
     if fault.api is not None and fault.api not in API_BY_NAME:
-        raise ConfigError(f"fault: unknown API {fault.api!r}, expected one of {', '.join(API_BY_NAME)}")
+        raise _error("api", fault.api, one_of(API_BY_NAME, fault.api))
     if fault.broker is not None and fault.broker not in versions_by_broker:
-        raise ConfigError(f"fault: no broker {fault.broker}, expected one of {', '.join(map(str, versions_by_broker))}")
-    _check_numbers(fault)
+        raise _error("broker", fault.broker, one_of(versions_by_broker))
+    _check_delay(fault)
     _check_effects(fault)
-    _check_partition(fault)
+    if fault.partition is not None:
+        parse_partition(fault.partition, where="fault")
     if fault.stale and fault.api not in _STALE_APIS:
-        raise ConfigError(f"fault: stale with api={fault.api!r}, expected {' or '.join(_STALE_APIS)}")
+        raise _error("api", fault.api, f"{' or '.join(_STALE_APIS)} with stale=True")
     if fault.api is None:
-        if fault.error is not None or fault.versions is not None:
-            raise ConfigError("fault: an error and versions are of one API, expected api to name it")
+        for name in ("error", "versions"):
+            if getattr(fault, name) is not None:
+                raise _error("api", None, f"the API that {name}={_text(getattr(fault, name))} refers to")
         return
     api = API_BY_NAME[fault.api]
     brokers = versions_by_broker.values() if fault.broker is None else [versions_by_broker[fault.broker]]
@@ -148,27 +178,18 @@ def check(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]
         _check_error(fault, api, versions)
 
 
+def _error(field: str, value: object, expected: str) -> ConfigError:
+    return ConfigError.of(field, value, expected, where="fault")
+
+
 def _given(fault: Fault, name: str) -> bool:
     return getattr(fault, name) not in (None, False)
 
 
-def _check_numbers(fault: Fault) -> None:
-    for name in _AT_LEAST_ONE:
-        value = getattr(fault, name)
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ConfigError(f"fault: {name}={value!r}, expected a whole number of 1 or more")
-    if (fault.throttle_time_ms or 0) > _MAX_THROTTLE_MS:
-        raise ConfigError(f"fault: throttle_time_ms={fault.throttle_time_ms}, expected at most {_MAX_THROTTLE_MS}")
-    if fault.probability is not None and not 0 < fault.probability <= 1:
-        raise ConfigError(f"fault: probability={fault.probability!r}, expected more than 0 and at most 1")
-    if not 0 <= fault.after_s < inf or not (fault.for_s is None or fault.for_s > 0):
-        raise ConfigError(f"fault: after_s={fault.after_s}, for_s={fault.for_s}: expected 0 or more, and more than 0")
-    try:
-        low_s, high_s = delay_range(fault)
-    except ValueError:
-        low_s, high_s = -1.0, -1.0
+def _check_delay(fault: Fault) -> None:
+    low_s, high_s = delay_range(fault)
     if not 0 <= low_s <= high_s < inf:
-        raise ConfigError(f"fault: delay_s={fault.delay_s!r}, expected seconds of 0 or more, or a range of them")
+        raise _error("delay_s", fault.delay_s, "seconds >= 0, or a range of them")
 
 
 def delay_range(fault: Fault) -> tuple[float, float]:
@@ -180,20 +201,13 @@ def delay_range(fault: Fault) -> tuple[float, float]:
 
 def _check_effects(fault: Fault) -> None:
     if not any(_given(fault, effect) for effect in _EFFECTS):
-        raise ConfigError(f"fault: nothing goes wrong, expected one of {', '.join(_EFFECTS)}")
+        raise ConfigError(f"fault has no effect: set {one_of(_EFFECTS)}", expected=one_of(_EFFECTS))
     for name, others in _CONTRADICTIONS.items():
         for other in others:
             if _given(fault, name) and _given(fault, other):
-                raise ConfigError(f"fault: {name} and {other} contradict each other, expected one of them")
+                raise _error(other, _text(getattr(fault, other)), f"none with {name}: they contradict each other")
     if fault.handles is False and not (fault.error or fault.drop or fault.silent):
-        raise ConfigError("fault: handles=False leaves nothing to answer, expected error, drop or silent with it")
-
-
-def _check_partition(fault: Fault) -> None:
-    if fault.partition is not None:
-        topic, _, index = fault.partition.rpartition("-")
-        if not topic or not index.isdecimal():
-            raise ConfigError(f"fault: partition={fault.partition!r}, expected topic and number, such as 'orders-0'")
+        raise _error("handles", False, "error, drop or silent with it: the request has no result to return")
 
 
 def _versions(fault: Fault, api: Api, answered: list[Versions]) -> list[int]:
@@ -201,28 +215,30 @@ def _versions(fault: Fault, api: Api, answered: list[Versions]) -> list[int]:
     try:
         wanted = api.request.VERSIONS if fault.versions is None else Versions.parse(fault.versions)
     except ValueError:
-        raise ConfigError(f"fault: versions={fault.versions!r}, expected such as '0-3', '4+' or '2'") from None
+        raise _error("versions", fault.versions, "versions such as '0-3', '4+' or '2'") from None
     met = [each for each in api.request.VERSIONS if each in wanted and any(each in versions for versions in answered)]
     if not met:
-        there = ", ".join(dict.fromkeys(map(str, answered))) or "none: no broker meant here has this API"
-        raise ConfigError(f"fault: {api.name} versions {fault.versions or 'at all'}, expected some of {there}")
+        there = ", ".join(dict.fromkeys(map(str, answered)))
+        if not there:
+            raise _error("api", api.name, "an API that a broker supports")
+        raise _error("versions", fault.versions, f"some of {api.name} {there}")
     return met
 
 
 def _check_kinds(fault: Fault, api: Api) -> None:
     kinds = kinds_of(api)
-    for kind in fault.named:
+    for kind, value in fault.named.items():
         if kind not in kinds:
-            raise ConfigError(f"fault: {api.name} names no {kind}, expected {' or '.join(kinds) or 'nothing of it'}")
+            expected = f"{' or '.join(kinds)}: {api.name} has no {kind}" if kinds else f"none: {api.name} has no {kind}"
+            raise _error(kind, value, expected)
 
 
 def _check_error(fault: Fault, api: Api, versions: list[int]) -> None:
     places = [place for place in PLACES[api.name] if any(version in place.versions for version in versions)]
-    possible = [code for code in ErrorCode if any(code in place.errors for place in places)]
-    if fault.error not in {*possible, *(code.name for code in possible)}:
-        names = ", ".join(code.name for code in possible)
-        raise ConfigError(f"fault: {api.name} never gives {_error_name(fault.error)}, expected one of {names}")
+    names = [code.name for code in ErrorCode if any(code in place.errors for place in places)]
+    if _text(fault.error) not in names:
+        raise _error("error", _text(fault.error), f"an error of {api.name}, {one_of(names, fault.error)}")
 
 
-def _error_name(error: object) -> str:
-    return error.name if isinstance(error, ErrorCode) else repr(error)
+def _text(value: object) -> object:
+    return value.name if isinstance(value, ErrorCode) else value

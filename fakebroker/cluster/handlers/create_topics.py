@@ -11,7 +11,7 @@ from fakebroker.cluster.handlers.controller_requests import (
     new_replicas_fault,
     timeout_fault,
 )
-from fakebroker.cluster.topics import Assignment, name_fault
+from fakebroker.cluster.topics import Assignment
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -21,6 +21,7 @@ from fakebroker.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from fakebroker.topic_partition import name_fault
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster

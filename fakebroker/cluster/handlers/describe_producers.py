@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
 from fakebroker.cluster.logs.producer_state import Producer
-from fakebroker.cluster.topics import name_fault
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -15,6 +14,7 @@ from fakebroker.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.topic_partition import name_fault
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.metadata import NOT_ASKED, TOPIC_OPERATIONS
-from fakebroker.cluster.topics import INTERNAL_TOPICS, NO_LEADER, Partition, Topic, name_fault
+from fakebroker.cluster.topics import INTERNAL_TOPICS, NO_LEADER, Partition, Topic
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -14,6 +14,7 @@ from fakebroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.topic_partition import is_legal_name
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -61,7 +62,7 @@ def _page(cluster: "Cluster", names: list[str], cursor: Cursor, remaining: int) 
 
 def _error(name: str) -> ErrorCode:
     """Return the error for a topic that does not exist."""
-    if name_fault(name) is None:
+    if is_legal_name(name):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.INVALID_TOPIC_EXCEPTION
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.topics import INTERNAL_TOPICS, Partition, Topic, name_fault
+from fakebroker.cluster.topics import INTERNAL_TOPICS, Partition, Topic
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.metadata import (
     MetadataRequest,
@@ -13,6 +13,7 @@ from fakebroker.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.topic_partition import is_legal_name
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -78,7 +79,7 @@ def _by_name(cluster: "Cluster", call: Call, name: str | None) -> MetadataRespon
 
 def _auto_created(cluster: "Cluster", call: Call, name: str) -> Topic | ErrorCode:
     """Create a topic. Kafka creates it in the background and returns UNKNOWN_TOPIC_OR_PARTITION until it exists."""
-    if name_fault(name) is not None:
+    if not is_legal_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     allowed = call.request.allow_auto_topic_creation and cluster.config.switch("auto.create.topics.enable")
     if not allowed or cluster.topics.colliding(name) is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
 from fakebroker.cluster.call import Call
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode, check_number, one_of
 from fakebroker.protocol.registry import API_BY_NAME
 
 
@@ -59,15 +59,16 @@ def matcher(api: str | None, filters: Mapping[str, object], node_ids: Iterable[i
     Raises:
         ConfigError: There is no such API, broker, error or filter.
     """
-    for name in filters:
-        _check_known("filter", name, _FILTERS)
+    for name, value in filters.items():
+        if name not in _FILTERS:
+            raise ConfigError.unknown(name, value, one_of(_FILTERS, name), kind="filter")
     wanted = {name: value for name, value in filters.items() if value is not None}
     if api is not None:
-        _check_known("API", api, API_BY_NAME)
+        _check_known("api", api, API_BY_NAME)
     if "broker" in wanted:
         _check_known("broker", wanted["broker"], dict.fromkeys(node_ids))
-    if "since" in wanted and not isinstance(wanted["since"], int | float):
-        raise ConfigError(f"since={wanted['since']!r}: expected milliseconds since the epoch")
+    if "since" in wanted:
+        check_number("since", wanted["since"], least=0)
     if "error" in wanted:
         wanted["error"] = _error(wanted["error"])
     tests = [(_FILTERS[name], value) for name, value in wanted.items()]
@@ -83,7 +84,7 @@ def pair(step: Step) -> tuple[str, StepFilters]:
     if isinstance(step, str):
         return step, {}
     if not (isinstance(step, tuple) and [type(part) for part in step] == [str, dict]):
-        raise ConfigError(f"step {step!r}: expected the name of an API, or a pair of one and a dict of filters")
+        raise ConfigError.of("step", step, "the name of an API, or a pair of one and a dict of filters")
     return step
 
 
@@ -93,9 +94,9 @@ def described(api: str | None, filters: Mapping[str, object]) -> str:
     return (api or "request") + (f" with {named}" if named else "")
 
 
-def _check_known(kind: str, name: object, known: Iterable[object]) -> None:
+def _check_known(field: str, name: object, known: Iterable[object]) -> None:
     if name not in known:
-        raise ConfigError(f"unknown {kind} {name!r}: expected one of {', '.join(map(str, known))}")
+        raise ConfigError.of(field, name, one_of(known, name))
 
 
 def _error(error: object) -> ErrorCode:

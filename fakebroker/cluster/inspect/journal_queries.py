@@ -63,7 +63,7 @@ class JournalQueries:
         view = self.journal_view()
         pairs = [pair(step) for step in steps]
         if not pairs:
-            raise ConfigError("an order without steps: expected one or more")
+            raise ConfigError.of("steps", (), "one or more")
         in_scope = view.matcher(None, filters)
         calls = [numbered for numbered in view.numbered() if in_scope(numbered[1])]
         found = _subsequence(calls, [view.matcher(*each) for each in pairs])
@@ -98,7 +98,7 @@ def check_kept(mode: str) -> None:
         ConfigError: The mode is "off".
     """
     if mode == "off":
-        raise ConfigError("journal='off' keeps no requests: expected 'headers' or 'full'")
+        raise ConfigError.of("journal", "off", "one of full, headers: no requests are kept")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,30 @@
 """A client of the control server: the methods of `FakeCluster`, for a cluster in another process.
 
-Each method is one HTTP request, or a few; `FakeCluster` documents what it does. Standard library only.
+Each method is one HTTP request, or a few; `FakeCluster` documents what it does.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from functools import wraps
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, ParamSpec, Self, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.command_types import FailoverOptions, FaultOptions, Hold
+from fakebroker.cluster.command_handles import Hold
+from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
-from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, Offsets, PartitionName
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.control.client.http import Http, NotThere
 from fakebroker.control.client.json_views import (
     broker_of,
@@ -35,6 +39,8 @@ from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
 
+P = ParamSpec("P")
+
 TIMEOUT_S = 10.0
 
 LONGEST_WAIT_S = 60.0
@@ -44,6 +50,19 @@ _GRACE_S = 10.0
 """How much longer than a wait the client waits for the response to it."""
 
 _GROUPS_PER_REQUEST = 100
+
+
+def _command(method: Callable[P, None]) -> Callable[P, None]:
+    """Make a method send the command of its name with its arguments; its signature is that of `FakeCluster`."""
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        arguments = signature.bind(*args, **kwargs).arguments
+        options = arguments.pop("how", {})
+        arguments.pop("self").perform(method.__name__, **arguments, **options)
+
+    return run
 
 
 class GroupOptions(TypedDict, total=False):
@@ -164,7 +183,7 @@ class Client(JournalExport):
     def coordinator_of(self, group_id: str) -> BrokerView:
         node_id = self.get(f"{group_path(group_id)}/coordinator")["node_id"]
         if node_id is None:
-            raise ConfigError(f"group {group_id!r} has no coordinator now")
+            raise ConfigError.of("group_id", group_id, "a group that has a coordinator now")
         return broker_of(self.get(f"brokers/{node_id}"))
 
     def group(self, group_id: str) -> GroupView:
@@ -270,56 +289,60 @@ class Client(JournalExport):
 
     # Topics and coordinators
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
-        self.perform("create_topic", name=name, partitions=partitions, replication_factor=replication_factor)
+    @_command
+    def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None: ...
 
-    def create_partitions(self, name: str, total: int) -> None:
-        self.perform("create_partitions", name=name, total=total)
+    @_command
+    def create_partitions(self, name: str, total: int) -> None: ...
 
-    def delete_topic(self, name: str) -> None:
-        self.perform("delete_topic", name=name)
+    @_command
+    def delete_topic(self, name: str) -> None: ...
 
-    def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        self.perform("move_coordinator", group_id=group_id, to=to, **how)
+    @_command
+    def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None: ...
 
-    def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        self.perform("move_offsets_partition", partition=partition, to=to, **how)
+    @_command
+    def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None: ...
 
-    def finish_loading(self) -> None:
-        self.perform("finish_loading")
+    @_command
+    def finish_loading(self) -> None: ...
 
-    def stop_zombies(self) -> None:
-        self.perform("stop_zombies")
+    @_command
+    def stop_zombies(self) -> None: ...
+
+    @_command
+    def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None: ...
 
     # Brokers
 
-    def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None:
-        self.perform("stop_broker", node_id=node_id, elect=elect, **how)
+    @_command
+    def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None: ...
 
-    def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        self.perform("start_broker", node_id=node_id, **how)
+    @_command
+    def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None: ...
 
-    def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        self.perform("restart_broker", node_id=node_id, **how)
+    @_command
+    def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None: ...
 
-    def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
-        self.perform("rolling_restart", **how)
+    @_command
+    def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None: ...
 
+    @_command
     def upgrade_broker(
         self,
         node_id: int,
         as_version: str | None,
         api_versions: Mapping[str, VersionCap] | None = None,
         **how: Unpack[FailoverOptions],
-    ) -> None:
-        self.perform("upgrade_broker", node_id=node_id, as_version=as_version, api_versions=api_versions, **how)
+    ) -> None: ...
 
     def add_broker(self, like: Broker | None = None) -> BrokerView:
-        return broker_of(self.perform("add_broker", like=None if like is None else asdict(like)))
+        return broker_of(self.perform("add_broker", like=like))
 
-    def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        self.perform("remove_broker", node_id=node_id, **how)
+    @_command
+    def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None: ...
 
+    @_command
     def set_broker(
         self,
         node_id: int,
@@ -327,10 +350,7 @@ class Client(JournalExport):
         accept: Accept | None = None,
         accept_delay_s: float | None = None,
         round_trip_s: float | None = None,
-    ) -> None:
-        self.perform(
-            "set_broker", node_id=node_id, accept=accept, accept_delay_s=accept_delay_s, round_trip_s=round_trip_s
-        )
+    ) -> None: ...
 
     # Rebalances by hand
 
@@ -342,57 +362,36 @@ class Client(JournalExport):
         with suppress(ConfigError):  # It may have been released before.
             self.release(group_id, state)
 
-    def release(self, group_id: str, state: str | None = None) -> None:
-        self.perform("release", group_id=group_id, state=state)
+    @_command
+    def release(self, group_id: str, state: str | None = None) -> None: ...
 
-    def force_rebalance(self, group_id: str) -> None:
-        self.perform("force_rebalance", group_id=group_id)
+    @_command
+    def force_rebalance(self, group_id: str) -> None: ...
 
-    def choose_leader(self, group_id: str, member: str) -> None:
-        self.perform("choose_leader", group_id=group_id, member=member)
+    @_command
+    def choose_leader(self, group_id: str, member: str) -> None: ...
 
-    def evict(self, group_id: str, member: str) -> None:
-        self.perform("evict", group_id=group_id, member=member)
+    @_command
+    def evict(self, group_id: str, member: str) -> None: ...
 
-    def expire(self, group_id: str, member: str) -> None:
-        self.perform("expire", group_id=group_id, member=member)
+    @_command
+    def expire(self, group_id: str, member: str) -> None: ...
 
-    def fence(self, group_id: str, instance_id: str) -> None:
-        self.perform("fence", group_id=group_id, instance_id=instance_id)
+    @_command
+    def fence(self, group_id: str, instance_id: str) -> None: ...
 
-    def delay_sync(self, group_id: str, member: str, seconds: float | None = None) -> None:
-        self.perform("delay_sync", group_id=group_id, member=member, seconds=seconds)
+    @_command
+    def delay_sync(self, group_id: str, member: str, seconds: float | None = None) -> None: ...
 
-    def release_sync(self, group_id: str, member: str) -> None:
-        self.perform("release_sync", group_id=group_id, member=member)
+    @_command
+    def release_sync(self, group_id: str, member: str) -> None: ...
 
     # Seeds and snapshots
 
     def seed_group(
-        self,
-        group_id: str,
-        members: int | Sequence[MemberSeed | str] = 0,
-        *,
-        topics: Sequence[str] | None = None,
-        generation: int | None = None,
-        state: str | None = None,
-        offsets: Offsets | None = None,
-        lag: int | Offsets | None = None,
-        protocol: str = "range",
-        assignment: Mapping[str, Sequence[PartitionName]] | None = None,
+        self, group_id: str, members: int | Sequence[MemberSeed | str] = 0, **options: Unpack[SeedOptions]
     ) -> None:
-        seed = GroupSeed(
-            group_id=group_id,
-            members=members,
-            topics=topics,
-            generation=generation,
-            state=state,
-            offsets=offsets,
-            lag=lag,
-            protocol=protocol,
-            assignment=assignment,
-        )
-        self.seed_groups([seed])
+        self.seed_groups([GroupSeed(group_id=group_id, members=members, **options)])
 
     def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
         self.post("groups/seed", {"groups": [plain_seed(seed) for seed in groups]})
@@ -405,8 +404,8 @@ class Client(JournalExport):
     def restore(self, snapshot: str) -> None:
         self.post(f"snapshots/{quote(snapshot, safe='')}/restore")
 
-    def reset(self) -> None:
-        self.post("reset")
+    @_command
+    def reset(self) -> None: ...
 
     # Faults
 
@@ -414,7 +413,7 @@ class Client(JournalExport):
         return self.add_fault(Fault(api=api, **options))
 
     def add_fault(self, fault: Fault) -> RemoteFault:
-        made = self.post("faults", named_error(asdict(fault)))
+        made = self.post("faults", named_error(msgspec.structs.asdict(fault)))
         return RemoteFault(self, made["id"], fault)
 
     @property
@@ -424,13 +423,13 @@ class Client(JournalExport):
     def remove_fault(self, handle: RemoteFault) -> None:
         handle.remove()
 
-    def clear_faults(self) -> None:
-        self.delete("faults")
+    @_command
+    def clear_faults(self) -> None: ...
 
     # Time
 
-    def advance(self, seconds: float) -> None:
-        self.post("clock/advance", {"seconds": seconds})
+    @_command
+    def advance(self, seconds: float) -> None: ...
 
     def advance_to_next_deadline(self) -> list[Deadline] | None:
         return [deadline_of(each) for each in self.post("clock/advance_to_next_deadline")["deadlines"]] or None

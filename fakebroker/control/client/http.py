@@ -1,14 +1,15 @@
-"""HTTP with JSON for the control client: one request at a time, and problems as exceptions. Standard library alone."""
+"""HTTP with JSON for the control client: one request at a time, and problems as exceptions."""
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from http.client import HTTPException, IncompleteRead
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
+
+import msgspec
 
 from fakebroker.errors import ConfigError, FakebrokerError, WaitTimeout
 
@@ -17,16 +18,8 @@ class Unreachable(FakebrokerError, ConnectionError):  # noqa: N818  # A Connecti
     """Nobody answers where the control server should be."""
 
 
-class NotThere(ConfigError):  # noqa: N818  # a state of affairs, as its siblings are
-    """What is asked for is not there.
-
-    Attributes:
-        field: What it is, such as "cluster" or "group".
-    """
-
-    def __init__(self, sentence: str, field: str) -> None:
-        super().__init__(sentence)
-        self.field = field
+class NotThere(ConfigError):  # noqa: N818  # a state, as its siblings are
+    """The resource does not exist; `field` is its kind, such as "cluster" or "group"."""
 
 
 class Http:
@@ -43,9 +36,10 @@ class Http:
 
     def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
         if not _is_address(url):
-            raise ConfigError(f"url={url!r}: expected an address such as 'http://127.0.0.1:9644'")
+            raise ConfigError.of("url", url, "an address such as 'http://127.0.0.1:9644'")
         if token is not None and not re.fullmatch("[ -~\xa0-\xff]*", token):
-            raise ConfigError("token: expected printable characters of Latin-1 alone")
+            expected = "printable characters of Latin-1"
+            raise ConfigError(f"token: expected {expected}", field="token", expected=expected)
         self.token = token
         self.timeout_s = timeout_s
         self._url = url.rstrip("/")
@@ -81,7 +75,7 @@ class Http:
         headers = {"content-type": "application/json"}
         if self.token is not None:
             headers["authorization"] = f"Bearer {self.token}"
-        data = None if body is None else json.dumps(body, default=asdict).encode()
+        data = None if body is None else msgspec.json.encode(body)
         request = Request(self._url + path, data, headers, method=method)
         try:
             with self._open(request, timeout=self.timeout_s if timeout_s is None else timeout_s) as response:
@@ -106,15 +100,17 @@ class Http:
             )
         try:
             problem = json.loads(body)
-            sentence, field = problem["detail"], problem.get("field", "")
+            sentence = problem["detail"]
+            about = {name: problem.get(name) for name in ("field", "value", "expected")}
         except (ValueError, KeyError, TypeError):
             return self._stranger()
         if status == 503:
             return Unreachable(f"{self._url} does not answer: {sentence}")
         if status == 404:
-            return NotThere(sentence, field)
-        kind = WaitTimeout if status == 408 else ConfigError if status in (409, 422) else FakebrokerError
-        return kind(sentence)
+            return NotThere(sentence, **about)
+        if status in (409, 422):
+            return ConfigError(sentence, **about)
+        return WaitTimeout(sentence) if status == 408 else FakebrokerError(sentence)
 
     def _stranger(self) -> FakebrokerError:
         return FakebrokerError(f"{self._url} is no control server: its answer is not JSON over HTTP")

@@ -1,10 +1,11 @@
-"""Views out of the JSON of the control API, and seeds as JSON. Standard library alone; asks nobody."""
+"""Views from the JSON of the control API, and seeds as JSON."""
 
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.timeline import Timeline
@@ -60,7 +61,7 @@ def named_error(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain_seed(seed: GroupSeed) -> dict[str, Any]:
     """A seed as JSON has it: partitions by their names."""
-    made = {name: value for name, value in asdict(seed).items() if value is not None}
+    made = {name: value for name, value in msgspec.structs.asdict(seed).items() if value is not None}
     for name in ("offsets", "lag"):
         if isinstance(made.get(name), Mapping):
             made[name] = {_place(place): number for place, number in made[name].items()}

@@ -5,12 +5,14 @@ from typing import Any, TypedDict, Union
 import msgspec
 import trio
 
-from fakebroker.cluster.command_types import FaultHandle, Hold
-from fakebroker.cluster.events import EVENTS
+from fakebroker.cluster.command import Arguments, Command, arguments_of
+from fakebroker.cluster.command_handles import FaultHandle, Hold
+from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.control.clusters import DEFAULT, Clusters, Served
-from fakebroker.control.routes.operations import CLUSTER, V1, Arguments, arguments_of, operation
+from fakebroker.control.routes.operations import CLUSTER, V1, operation
 from fakebroker.control.routes.views import ClockView, Overview, clock_view, overview
+from fakebroker.control.steps import Steps
 from fakebroker.server.fake_cluster import FakeCluster
 
 
@@ -38,16 +40,16 @@ class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_
 @operation("GET", f"{V1}/clusters")
 async def list_clusters(clusters: Clusters) -> ClusterList:
     """List all clusters of the process."""
-    return {"clusters": [await served.look(lambda served=served: _row(served)) for served in clusters]}  # type: ignore[misc]
+    return {"clusters": [await served.look_in_steps(_row(served)) for served in clusters]}
 
 
-def _row(served: Served) -> ClusterRow:
-    cluster = served.cluster
+def _row(served: Served) -> Steps[ClusterRow]:
+    cluster, counts = served.cluster, (yield from served.census.counts())
     return {
         "name": served.name,
         "bootstrap_servers": cluster.bootstrap_servers,
         "brokers": len(cluster.brokers),
-        "groups": len(served.census.now().groups),
+        "groups": counts.by_state.total(),
     }
 
 
@@ -60,13 +62,13 @@ async def create_cluster(clusters: Clusters, body: Arguments) -> Overview:
     first = clusters.get(DEFAULT).cluster
     given |= {"host": first.host, "advertised_host": first.advertised_host}
     served = await clusters.create(name, await trio.to_thread.run_sync(lambda: FakeCluster(**given)))
-    return await served.look(lambda: overview(served))
+    return await served.look_in_steps(overview(served))
 
 
 @operation("GET", CLUSTER)
-def get_cluster(served: Served) -> Overview:
+def get_cluster(served: Served) -> Steps[Overview]:
     """Get the current state of a cluster: brokers, groups by state, and request rates."""
-    return overview(served)
+    return (yield from overview(served))
 
 
 @operation("DELETE", CLUSTER, status=204)
@@ -76,10 +78,10 @@ async def delete_cluster(clusters: Clusters, cluster: str) -> None:
 
 
 @operation("POST", f"{CLUSTER}/reset")
-def reset(served: Served) -> Overview:
+def reset(served: Served) -> Steps[Overview]:
     """Return a cluster to its start; all connections are closed."""
     served.cluster.reset()
-    return overview(served)
+    return (yield from overview(served))
 
 
 # Time
@@ -138,10 +140,10 @@ def take_snapshot(served: Served) -> SnapshotView:
 
 
 @operation("POST", f"{CLUSTER}/snapshots/{{id}}/restore")
-def restore_snapshot(served: Served, id: str) -> Overview:  # noqa: A002  # the name in the address
+def restore_snapshot(served: Served, id: str) -> Steps[Overview]:  # noqa: A002  # the name in the address
     """Restore a snapshot."""
     served.cluster.restore(served.snapshot(id))
-    return overview(served)
+    return (yield from overview(served))
 
 
 @operation("DELETE", f"{CLUSTER}/snapshots/{{id}}", status=204)
@@ -154,11 +156,16 @@ def delete_snapshot(served: Served, id: str) -> None:  # noqa: A002  # the name 
 # Events
 
 
-def _event(name: str) -> type[Arguments]:
-    """Return the arguments of an event, tagged by `do`."""
-    arguments = arguments_of(getattr(FakeCluster, name))
+def _event(command: Command) -> type[Arguments]:
+    """Return the arguments of a command, tagged by `do`."""
+    arguments = command.arguments
     return msgspec.defstruct(  # type: ignore[return-value]  # It has the base.
-        f"{arguments.__name__}Event", [], bases=(arguments,), tag_field="do", tag=name
+        f"{arguments.__name__}Event",
+        [],
+        bases=(arguments,),
+        namespace={"__doc__": arguments.__doc__},
+        tag_field="do",
+        tag=command.name,
     )
 
 
@@ -168,7 +175,7 @@ class EventResult(TypedDict):
     result: Any
 
 
-@operation("POST", f"{CLUSTER}/events", body=Union[tuple(map(_event, EVENTS))])  # noqa: UP007  # made of a table
+@operation("POST", f"{CLUSTER}/events", body=Union[tuple(map(_event, COMMANDS.values()))])  # noqa: UP007  # made of a table
 def do_event(served: Served, body: Arguments) -> EventResult:
     """Perform any event: `do` names a method of `FakeCluster`, the other fields are its arguments."""
     result = getattr(served.cluster, str(body.__struct_config__.tag))(**body.given())

@@ -6,7 +6,7 @@ from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.control.clusters import Served
 from fakebroker.control.problems import not_found
-from fakebroker.control.routes.operations import CLUSTER, json_type, operation
+from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.server.journal_files import plain_fault
 
 FAULT = f"{CLUSTER}/faults/{{id}}"
@@ -32,7 +32,7 @@ def list_faults(served: Served) -> FaultList:
     return {"faults": [_row(rule_id, rule) for rule_id, rule in served.rules().items()]}
 
 
-@operation("POST", f"{CLUSTER}/faults", status=201, body=json_type(Fault))
+@operation("POST", f"{CLUSTER}/faults", status=201, body=Fault)
 def add_fault(served: Served, body: Fault) -> FaultRow:
     """Inject a fault; a fault that can never take effect is rejected."""
     served.cluster.add_fault(body)

@@ -4,8 +4,6 @@ All of it goes through the procedures of requests and timers, so that the log, t
 they would be in Kafka. Finding the coordinator of a group is the caller's.
 """
 
-from collections.abc import Iterable
-
 from fakebroker.coordinator.group.api import JoinGroup
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
@@ -20,7 +18,7 @@ from fakebroker.coordinator.group.classic.sync import sync
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.records import Procedure
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, one_of
 
 HOLDABLE_STATES = (PREPARING_REBALANCE, COMPLETING_REBALANCE)
 _MOST_LISTED = 20
@@ -34,9 +32,7 @@ def holdable_state(name: str) -> GroupState:
     """
     found = next((state for state in HOLDABLE_STATES if state.value == name), None)
     if found is None:
-        raise ConfigError(
-            f"state {name!r}: expected one of {_listed(state.value for state in HOLDABLE_STATES)} to hold"
-        )
+        raise ConfigError.of("state", name, one_of((state.value for state in HOLDABLE_STATES), name))
     return found
 
 
@@ -48,8 +44,9 @@ def group_of(coordinator: Coordinator, group_id: str) -> Group:
     """
     group = coordinator.group(group_id)
     if group is None:
-        known = _listed(group.group_id for group in coordinator.groups())
-        raise ConfigError(f"no group {group_id!r}: expected one of {known}, the groups of its coordinator")
+        groups = (group.group_id for group in coordinator.groups())
+        known = one_of(groups, group_id, none="which has none", most=_MOST_LISTED)
+        raise ConfigError.of("group_id", group_id, f"a group of its coordinator, {known}")
     return group
 
 
@@ -65,9 +62,9 @@ def member_of(group: Group, name: str) -> Member:
     named = [member for member in group.members.values() if member.client_id == name]
     if len(named) == 1:
         return named[0]
-    what = f"{len(named)} members with the client id" if named else "no member"
-    known = _listed(member.member_id for member in named or group.members.values())
-    raise ConfigError(f"{what} {name!r} in group {group.group_id!r}: expected one of {known}")
+    known = one_of((member.member_id for member in named or group.members.values()), name, most=_MOST_LISTED)
+    expected = f"the id of one of the {len(named)} members with this client id, {known}" if named else known
+    raise ConfigError.of("member", name, expected, where=f"group {group.group_id!r}")
 
 
 def hold(coordinator: Coordinator | None, group_id: str, controls: GroupControls, state: GroupState) -> None:
@@ -114,7 +111,8 @@ def force_rebalance(coordinator: Coordinator, group: Group, now_ms: float) -> No
         ConfigError: There are no members, or the members are already joining.
     """
     if group.state in (EMPTY, PREPARING_REBALANCE):
-        raise ConfigError(f"group {group.group_id!r} is {group.state.value}: expected CompletingRebalance or Stable")
+        expected = f"a group that is CompletingRebalance or Stable, it is {group.state.value}"
+        raise ConfigError.of("group_id", group.group_id, expected)
     coordinator.apply(group, _force_rebalance, now_ms)
 
 
@@ -168,10 +166,8 @@ def fence(coordinator: Coordinator, group: Group, instance_id: str, now_ms: floa
         ConfigError: There is no static member with this instance id.
     """
     if instance_id not in group.static_members:
-        raise ConfigError(
-            f"no instance id {instance_id!r} in group {group.group_id!r}: expected one of "
-            f"{_listed(group.static_members)}"
-        )
+        expected = one_of(group.static_members, instance_id, most=_MOST_LISTED)
+        raise ConfigError.of("instance_id", instance_id, expected, where=f"group {group.group_id!r}")
     coordinator.join_group(
         group.group_id, _join_of(group.members[group.static_members[instance_id]], group), None, now_ms
     )
@@ -196,10 +192,3 @@ def rejoin_all(coordinator: Coordinator, group: Group, now_ms: float) -> None:
     """Let every member join again as it did the last time; the answers are dropped."""
     for member in list(group.members.values()):
         coordinator.join_group(group.group_id, _join_of(member, group, member.member_id), None, now_ms)
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Return the possible values for an error's sentence; of many only the first."""
-    known = list(names)
-    more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
-    return ", ".join(known[:_MOST_LISTED]) + more or "none, for there are none"

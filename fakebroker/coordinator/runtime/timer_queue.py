@@ -1,10 +1,13 @@
 """A queue of deadlines. Does not depend on a clock."""
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 from typing import Generic, Protocol, TypeVar
+
+_SLACK = 64
+"""Fewer canceled and rescheduled entries than this are never removed early."""
 
 
 class TimerEntry(Protocol):
@@ -20,6 +23,18 @@ class TimerEntry(Protocol):
 
 
 E = TypeVar("E", bound=TimerEntry)
+T = TypeVar("T")
+
+
+class Timer(Generic[T]):
+    """An entry for a value that has no such attributes itself, or has several deadlines."""
+
+    __slots__ = ("scheduled_ms", "timer_number", "value")
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+        self.scheduled_ms = inf
+        self.timer_number = 0
 
 
 class TimerQueue(Generic[E]):
@@ -28,18 +43,26 @@ class TimerQueue(Generic[E]):
     Entries with the same deadline are returned in the order in which they were first scheduled.
     """
 
-    __slots__ = ("_heap", "_numbers")
+    __slots__ = ("_heap", "_numbers", "_sweep_size")
 
     def __init__(self) -> None:
+        # Items of entries that were canceled or rescheduled remain until they are the first ones, or until a sweep.
         self._heap: list[tuple[float, int, E]] = []
         self._numbers = count(1)
+        self._sweep_size = _SLACK
 
     def schedule(self, entry: E, deadline_ms: float) -> None:
-        """Set the deadline of an entry, unless it already has an earlier one."""
+        """Set the deadline of an entry, unless it already has an earlier one. An infinite deadline is none."""
         if deadline_ms < entry.scheduled_ms:
             entry.scheduled_ms = deadline_ms
             entry.timer_number = entry.timer_number or next(self._numbers)
+            if len(self._heap) >= self._sweep_size:
+                self._sweep()
             heappush(self._heap, (deadline_ms, entry.timer_number, entry))
+
+    def cancel(self, entry: E) -> None:
+        """Remove the deadline of an entry, if it has one."""
+        entry.scheduled_ms = inf
 
     def expired(self, now_ms: float) -> Iterator[tuple[E, float]]:
         """Yield expired entries with their deadlines, earliest first. Entries scheduled while iterating are included.
@@ -53,5 +76,16 @@ class TimerQueue(Generic[E]):
                 yield entry, deadline_ms
 
     def next_deadline(self) -> float | None:
-        """The earliest deadline, or None without entries. May be that of an entry that was canceled since."""
-        return self._heap[0][0] if self._heap else None
+        """Return the earliest deadline, or None without entries."""
+        heap = self._heap
+        while heap:
+            deadline_ms, _, entry = heap[0]
+            if deadline_ms == entry.scheduled_ms:
+                return deadline_ms
+            heappop(heap)
+        return None
+
+    def _sweep(self) -> None:
+        self._heap = [item for item in self._heap if item[0] == item[2].scheduled_ms]
+        heapify(self._heap)
+        self._sweep_size = 2 * len(self._heap) + _SLACK

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from fakebroker.client.topics import TopicPartition
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
+from fakebroker.topic_partition import TopicPartition
 
 Positions = dict[TopicPartition, int]
 """The next offset of each partition, as a member keeps them."""

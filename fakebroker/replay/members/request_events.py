@@ -2,11 +2,11 @@
 
 from typing import Any, NamedTuple
 
-from fakebroker.client.member.consumer_protocol import decode_assignment
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.client.member.reactions import error_in
 from fakebroker.client.member.requests import fetched_offsets
 from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse

@@ -50,21 +50,17 @@ def rehearse(
             _check_means(bare, in_memory)
             perform(cluster.commands, bare)
         except ConfigError as error:
-            raise ConfigError(f"event[{index}]: {error}") from None
-        except Exception as error:
-            # The contents of lists and tables are validated by the commands, and not by all of them.
-            raise ConfigError(
-                f"event[{index}]: {bare}: expected lists and tables as {bare['do']} takes them: {error!r}"
-            ) from error
+            raise error.within(f"event[{index}]") from None
 
 
 def _check_means(event: Mapping[str, Any], in_memory: bool) -> None:
     """Check that a replay of this kind has what an event affects."""
     name, arguments = checked(event)
     if name in _OF_TIME:
-        raise ConfigError(f"{name}: expected one that can be done in a replay, whose time runs by itself")
+        raise ConfigError.of("do", name, "an event that a replay allows, whose clock cannot be advanced")
     if in_memory and name in _OF_SOCKETS:
-        raise ConfigError(f"{name}: expected one that can be done in memory, without sockets")
+        raise ConfigError.of("do", name, "an event that does not need sockets, which a replay in memory lacks")
     for option in _SOCKET_FAULTS:
         if in_memory and name == "fail" and arguments.get(option):
-            raise ConfigError(f"fail: {option}={arguments[option]!r} is done to bytes, which memory has none of")
+            expected = "none: a replay in memory has no bytes that can be changed"
+            raise ConfigError.of(option, arguments[option], expected)

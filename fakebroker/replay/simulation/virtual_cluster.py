@@ -54,7 +54,7 @@ class VirtualEnvironment:
         return self._clock.moment_ms
 
     def advance(self, seconds: float) -> None:
-        raise ConfigError("advance: the time of a cluster in memory runs by itself")
+        raise ConfigError("the clock of a cluster in memory cannot be advanced: it runs by itself")
 
     def open_listener(self, broker: BrokerNode) -> None:
         broker.host, broker.port = HOST, broker.node_id

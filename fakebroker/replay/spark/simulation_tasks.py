@@ -107,7 +107,7 @@ def _unseen(event: Mapping[str, Any], is_complete: bool) -> Outcome:
     """Return the outcome of an event that was about no group of the replay."""
     if not is_complete:
         return OVER
-    return f"no group {event['group_id']!r}" if event["do"] in OF_GROUPS else None
+    return f"group_id={event['group_id']!r}: expected a group of the replay" if event["do"] in OF_GROUPS else None
 
 
 def _simulator(

@@ -3,19 +3,22 @@
 Plain data; `replay.script.acts` converts it to the actions of members.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fakebroker.replay.workload.table import MOST_MEMBERS, Share, Span, Table, check_span, ends
+from fakebroker.errors import ConfigError
+from fakebroker.replay.workload.table import MOST_MEMBERS, Span, Table, check_span, ends
+from fakebroker.validation import Share
 
 _SPANS = ("at_s", "for_s", "return_after_s", "every_s")
 
 
 class _Timed(Table, frozen=True):
-    def __post_init__(self) -> None:
+    def broken_rules(self) -> Iterator[ConfigError]:
         for key in _SPANS:
-            check_span(key, getattr(self, key, None))
+            yield from check_span(key, getattr(self, key, None))
 
 
 class Behavior(_Timed, frozen=True):

@@ -1,19 +1,19 @@
 """Checks across tables, each of which is valid by itself.
 
-Each function raises a ValueError whose message begins with the path of the key.
+Each function yields its mistakes, whose fields are paths of keys.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from fakebroker.client.topics import LEGAL_NAME, is_legal_name
 from fakebroker.cluster.topics import INTERNAL_TOPICS
+from fakebroker.errors import ConfigError, one_of
 from fakebroker.protocol.releases import Release
 from fakebroker.replay.workload.behavior import Grow, Restart
-from fakebroker.replay.workload.expectations import Expectation
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import Span, ends
+from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 _MAX_PER_MEMBER_S = 100
 _STATIC_MEMBERS = Release(2, 3)
@@ -23,26 +23,27 @@ LEAVING = 0.1
 """The last share of the duration, in which the groups leave one after the other, each with all its members at once."""
 
 
-def check_names(populations: Sequence[Groups]) -> None:
+def check_names(populations: Sequence[Groups]) -> Iterator[ConfigError]:
     """Check that there is a population, and that no two have the same name or the same source of group names."""
     if not populations:
-        raise ValueError("groups: expected at least one [[groups]] table")
-    seen: set[tuple[str, str]] = set()
+        yield ConfigError.of("groups", [], "at least one [[groups]] table")
+    taken: set[tuple[str, str | None]] = set()
+    distinct: list[Groups] = []
     for index, population in enumerate(populations):
-        names = ("from_file", population.from_file) if population.from_file else ("pattern", population.name_pattern)
-        for key, value in (("name", population.name), names):
-            if (key, value) in seen:
-                raise ValueError(
-                    f"groups[{index}].{key}: expected one of its own for each population, got {value!r} again"
-                )
-            seen.add((key, value))
-    for index, population in enumerate(populations):
-        for other in populations[:index]:
-            if _may_meet(population, other):
-                raise ValueError(
-                    f"groups[{index}].pattern: expected names that no other population can have, got "
-                    f"{population.name_pattern!r} beside {other.name_pattern!r}"
-                )
+        key, value = (
+            ("from_file", population.from_file) if population.from_file else ("pattern", population.name_pattern)
+        )
+        names = (("name", population.name), (key, value))
+        twice = next((each for each in names if each in taken), None)
+        taken.update(names)
+        other = next((other for other in distinct if _may_meet(population, other)), None)
+        if twice is not None:
+            yield ConfigError.of(f"groups[{index}].{twice[0]}", twice[1], "one that no other population has")
+        elif other is not None:
+            expected = f"names that no other population can have, {other.name_pattern!r} can"
+            yield ConfigError.of(f"groups[{index}].pattern", population.name_pattern, expected)
+        else:
+            distinct.append(population)
 
 
 def _may_meet(one: Groups, other: Groups) -> bool:
@@ -74,7 +75,7 @@ def _differ_by(number: str, one: str, other: str) -> bool:
     return long.startswith(short) and re.fullmatch(f"({number})?", long.removeprefix(short)) is not None
 
 
-def check_listed_names(listed: Mapping[int, Sequence[str]], populations: Sequence[Groups]) -> None:
+def check_listed_names(listed: Mapping[int, Sequence[str]], populations: Sequence[Groups]) -> Iterator[ConfigError]:
     """Check that no name from a file is in another population's file, or is given by another's pattern.
 
     Args:
@@ -85,56 +86,69 @@ def check_listed_names(listed: Mapping[int, Sequence[str]], populations: Sequenc
         for other, population in enumerate(populations):
             if other in listed:
                 met = set(names) & set(listed[other]) if other < index else set()
+            elif population.from_file:
+                met = set()
             else:
                 made = _made_by(population.name_pattern, _number(population))
                 met = {name for name in names if made.fullmatch(name)}
             if met:
-                raise ValueError(
-                    f"groups[{index}].from_file: expected names that no other population can have, got {min(met)!r}, "
-                    f"which may be one of groups[{other}]"
-                )
+                expected = f"names that no other population can have, {min(met)!r} may be one of groups[{other}]"
+                yield ConfigError.of(f"groups[{index}].from_file", populations[index].from_file, expected)
 
 
-def check_rate(rate_per_s: float | None, populations: Sequence[Groups]) -> None:
+def check_rate(rate_per_s: float | None, populations: Sequence[Groups]) -> Iterator[ConfigError]:
     """Check that members can send at the rate; their intervals are whole milliseconds."""
     members = sum(population.member_count for population in populations)
     if rate_per_s is not None and rate_per_s > members * _MAX_PER_MEMBER_S:
-        raise ValueError(
-            f"pacing.rate_per_s: expected {_MAX_PER_MEMBER_S} for each of {members:,.0f} members at most, got "
-            f"{rate_per_s:g}"
-        )
+        expected = f"{_MAX_PER_MEMBER_S} for each of {members:,.0f} members at most"
+        yield ConfigError.of("pacing.rate_per_s", rate_per_s, expected)
 
 
-def check_population(where: str, population: Groups, duration_s: float, heartbeat_interval_ms: float) -> None:
-    """Check that all behaviors end before the groups leave, and that heartbeats are fast enough.
+def check_pace(
+    where: str, population: Groups, rate_per_s: float, heartbeat_interval_ms: float
+) -> Iterator[ConfigError]:
+    """Check that heartbeats are fast enough.
 
     Args:
-        where: Path of the population, for the message.
+        where: Path of the population.
+        population: The population.
+        rate_per_s: The rate of all heartbeats.
+        heartbeat_interval_ms: The interval of each member that follows, in milliseconds.
+    """
+    session_timeout_ms = population.session_timeouts_ms[0]
+    if heartbeat_interval_ms * (1 + population.jitter) >= session_timeout_ms:
+        expected = (
+            f"heartbeats faster than the session timeout of {where} ({session_timeout_ms:.0f} ms), not one in "
+            f"{heartbeat_interval_ms:.0f} ms"
+        )
+        yield ConfigError.of("pacing.rate_per_s", rate_per_s, expected)
+
+
+def check_times(where: str, population: Groups, duration_s: float) -> Iterator[ConfigError]:
+    """Check that all members have arrived, and all behaviors are over, before the groups leave.
+
+    Args:
+        where: Path of the population.
         population: The population.
         duration_s: Duration of the workload, in seconds.
-        heartbeat_interval_ms: The actual interval in milliseconds, which the pacing may set.
     """
     quiet_s = duration_s * (1 - LEAVING)
     if population.arrived_s >= quiet_s:
-        raise ValueError(
-            f"{where}.arrival: expected all members to start before the groups leave ({quiet_s:g} s), "
-            f"got {population.arrived_s:g} s for the last one"
-        )
+        yield _late(f"{where}.arrival", population.arrived_s, quiet_s)
+        return
     for key, at_s, over_s in _periods(population):
         if ends(at_s)[0] < population.arrived_s and key != "grow":
-            raise ValueError(
-                f"{where}.{key}.at_s: expected {population.arrived_s:g} or more, when all members have started, "
-                f"got {ends(at_s)[0]:g}"
-            )
+            expected = f"{population.arrived_s:g} or more, when all members have started"
+            yield ConfigError.of(f"{where}.{key}.at_s", list(at_s) if isinstance(at_s, tuple) else at_s, expected)
         if over_s > quiet_s:
-            raise ValueError(
-                f"{where}.{key}: expected to be over before the groups leave ({quiet_s:g} s), got {over_s:g} s"
-            )
-    if heartbeat_interval_ms * (1 + population.jitter) >= population.session_timeouts_ms[0]:
-        raise ValueError(
-            f"pacing.rate_per_s: expected heartbeats faster than the session timeout of {where} "
-            f"({population.session_timeouts_ms[0]:.0f} ms), got one in {heartbeat_interval_ms:.0f} ms"
-        )
+            yield _late(f"{where}.{key}", over_s, quiet_s)
+
+
+def _late(field: str, over_s: float, quiet_s: float) -> ConfigError:
+    expected = f"an end before the groups leave, at {quiet_s:g} s"
+    return ConfigError(
+        f"{field} ends at {over_s:g} s: expected {expected}", field=field, value=over_s, expected=expected
+    )
 
 
 def _periods(population: Groups) -> Iterator[tuple[str, Span, float]]:
@@ -152,76 +166,74 @@ def _last_s(series: Restart | Grow, members: int) -> float:
     return ends(series.at_s)[1] + (members - 1) * series.every_s
 
 
-def check_topic_names(topics: Iterable[str]) -> None:
-    """Check that the names are legal in Kafka."""
+def check_topic_names(topics: Collection[str]) -> Iterator[ConfigError]:
+    """Check that there are topics, with names that are legal in Kafka."""
+    if not topics:
+        yield ConfigError.of("topics", {}, "at least one topic with its number of partitions")
     for name in topics:
         if not is_legal_name(name) or name in INTERNAL_TOPICS:
-            expected = f"names other than {', '.join(INTERNAL_TOPICS)}, of {LEGAL_NAME}"
-            raise ValueError(f"topics: expected {expected}, got {name!r}")
+            yield ConfigError.of("topics", name, f"names other than {', '.join(INTERNAL_TOPICS)}, of {LEGAL_NAME}")
 
 
-def check_topics(where: str, population: Groups, topics: Mapping[str, int]) -> None:
+def check_topics(where: str, population: Groups, topics: Mapping[str, int]) -> Iterator[ConfigError]:
     """Check that the topics of a population exist."""
-    for topic in population.topics:
+    for index, topic in enumerate(population.topics):
         if topic not in topics:
-            raise ValueError(f"{where}.topics: expected names out of {list(topics)}, got {topic!r}")
+            yield ConfigError.of(f"{where}.topics[{index}]", topic, one_of(topics, topic))
 
 
-def check_hot_partitions(where: str, population: Groups, offsets_partitions: int) -> None:
+def check_hot_partitions(where: str, population: Groups, offsets_partitions: int) -> Iterator[ConfigError]:
     """Check that the hot partitions exist."""
-    for partition in population.hot_partitions:
+    for index, partition in enumerate(population.hot_partitions):
         if partition >= offsets_partitions:
-            raise ValueError(f"{where}.hot_partitions: expected partitions under {offsets_partitions}, got {partition}")
+            expected = f"an integer < {offsets_partitions}, the number of partitions of __consumer_offsets"
+            yield ConfigError.of(f"{where}.hot_partitions[{index}]", partition, expected)
 
 
-def check_session(where: str, population: Groups, least_ms: int, most_ms: int) -> None:
+def check_session(where: str, population: Groups, least_ms: int, most_ms: int) -> Iterator[ConfigError]:
     """Check that the cluster accepts the session timeouts."""
-    for timeout_ms in population.session_timeouts_ms:
-        if not least_ms <= timeout_ms <= most_ms:
-            raise ValueError(
-                f"{where}.session_timeout_ms: expected {least_ms} to {most_ms}, which is what the cluster takes "
-                f"(group.min.session.timeout.ms, group.max.session.timeout.ms), got {timeout_ms:.0f}"
-            )
+    if population.session_timeouts_ms[0] < least_ms or population.session_timeouts_ms[1] > most_ms:
+        expected = (
+            f"{least_ms} to {most_ms} even with timeout_jitter, which is what the cluster accepts "
+            "(group.min.session.timeout.ms, group.max.session.timeout.ms)"
+        )
+        yield ConfigError.of(f"{where}.session_timeout_ms", population.session_timeout_ms, expected)
 
 
-def check_static(where: str, population: Groups, release: Release) -> None:
+def check_static(where: str, population: Groups, release: Release) -> Iterator[ConfigError]:
     """Check that the cluster supports static members, if there are any."""
     grows = population.grow is not None and population.grow.how == "static"
     if release < _STATIC_MEMBERS and (population.static or grows):
-        key = "static" if population.static else "grow.how"
-        raise ValueError(
-            f"{where}.{key}: expected no static members with cluster.as_version {release}, which is too old"
-        )
+        key, value = ("static", population.static) if population.static else ("grow.how", "static")
+        expected = f"no static members with cluster.as_version {release}, which is too old"
+        yield ConfigError.of(f"{where}.{key}", value, expected)
 
 
 def check_load(
     where: str, load: Load, populations: Mapping[str, Groups], duration_s: float, proposals: Sequence[str]
-) -> None:
+) -> Iterator[ConfigError]:
     """Check that a load ends with the workload, and that its groups exist."""
-    if load.at_s + (load.for_s or 0) > duration_s or load.at_s >= duration_s:
-        until_s = load.at_s + (load.for_s or 0)
-        key = "for_s" if load.at_s < duration_s else "at_s"
-        raise ValueError(
-            f"{where}.{key}: expected to be over within duration_s ({duration_s:g}), got an end at {until_s:g}"
-        )
-    _check_known(where, load.groups, populations)
-    if load.kind != "add-members" or load.groups is None:
+    until_s = load.at_s + (load.for_s or 0)
+    if load.at_s >= duration_s:
+        yield ConfigError.of(f"{where}.at_s", load.at_s, f"a number < duration_s, which is {duration_s:g}")
+    elif until_s > duration_s:
+        expected = f"an end within duration_s, which is {duration_s:g}, not at {until_s:g}"
+        yield ConfigError.of(f"{where}.for_s", load.for_s, expected)
+    yield from check_population_name(where, load.groups, populations)
+    if load.kind != "add-members" or load.groups is None or load.groups not in populations:
         return
     grow = populations[load.groups].grow
     if grow is None or grow.how != "static" or grow.instances < (load.instances or 0) or ends(grow.at_s)[0] < load.at_s:
-        raise ValueError(
-            f"{where}.instances: expected a population that has so many static members to grow by later than at_s "
-            f"({load.at_s:g}), got {load.instances} for {load.groups!r}"
+        expected = (
+            f"a population that has so many static members to grow by later than at_s ({load.at_s:g}), {load.groups!r} "
+            "has not"
         )
+        yield ConfigError.of(f"{where}.instances", load.instances, expected)
     if "batch-join" not in proposals:
-        raise ValueError(f"{where}.kind: expected 'batch-join' among cluster.proposals with add-members, got none")
+        yield ConfigError.of(f"{where}.kind", load.kind, "'batch-join' among cluster.proposals with it")
 
 
-def check_expectation(where: str, expectation: Expectation, populations: Mapping[str, Groups]) -> None:
-    """Check that the population exists."""
-    _check_known(where, expectation.groups, populations)
-
-
-def _check_known(where: str, name: str | None, populations: Mapping[str, Groups]) -> None:
+def check_population_name(where: str, name: str | None, populations: Mapping[str, Groups]) -> Iterator[ConfigError]:
+    """Check that a population exists."""
     if name is not None and name not in populations:
-        raise ValueError(f"{where}.groups: expected the name of a population, out of {list(populations)}, got {name!r}")
+        yield ConfigError.of(f"{where}.groups", name, one_of(populations, name))

@@ -1,10 +1,10 @@
 """`[[expect]]` and `[promises]`: what the verdict checks. Plain data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import eq, ge, gt, le, lt
 from typing import Literal
 
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.replay.verify.promises import PROMISES
 from fakebroker.replay.workload.table import Table
 
@@ -50,6 +50,7 @@ METRICS_OF_AN_API = (
 METRICS_OF_A_POPULATION = ("generations", "members_joined", "unassigned_member_s")
 
 _OF_AN_ERROR = "errors."
+_MOST_LISTED = 25
 
 Api = Literal[
     "FindCoordinator",
@@ -82,15 +83,19 @@ class Expectation(Table, frozen=True):
     api: Api | None = None
     groups: str | None = None
 
-    def __post_init__(self) -> None:
-        name = self.metric.removeprefix(_OF_AN_ERROR)
-        if (name not in ErrorCode.__members__) if name != self.metric else (self.metric not in METRICS):
-            raise ValueError(f"metric: expected one of {', '.join(METRICS)}, got {self.metric!r}")
+    def broken_rules(self) -> Iterator[ConfigError]:
+        is_of_an_error = self.metric.startswith(_OF_AN_ERROR)
+        known = [f"{_OF_AN_ERROR}{name}" for name in ErrorCode.__members__] if is_of_an_error else list(METRICS)
+        if self.metric not in known:
+            yield ConfigError.of("metric", self.metric, one_of(known, self.metric, most=_MOST_LISTED))
+            return
         if self.api is not None and self.metric not in METRICS_OF_AN_API:
-            raise ValueError(f"api: expected with {', '.join(METRICS_OF_AN_API)} alone, got metric {self.metric!r}")
+            expected = f"none with metric {self.metric!r}, only with {', '.join(METRICS_OF_AN_API)}"
+            yield ConfigError.of("api", self.api, expected)
         if self.groups is not None and (self.metric not in METRICS_OF_A_POPULATION or self.api):
             allowed = ", ".join(METRICS_OF_A_POPULATION)
-            raise ValueError(f"groups: expected with {allowed} alone and without api, got metric {self.metric!r}")
+            expected = f"none with metric {self.metric!r}, only with {allowed} and without api"
+            yield ConfigError.of("groups", self.groups, expected)
 
     @property
     def key(self) -> str:
@@ -111,7 +116,7 @@ class Promises(Table, frozen=True):
 
     check: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        for name in self.check or ():
+    def broken_rules(self) -> Iterator[ConfigError]:
+        for index, name in enumerate(self.check or ()):
             if name not in PROMISES:
-                raise ValueError(f"check: expected names out of {', '.join(PROMISES)}, got {name!r}")
+                yield ConfigError.of(f"check[{index}]", name, one_of(PROMISES, name))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, one_of
 
 
 def names_in(path: Path, column: str) -> list[str]:
@@ -17,16 +17,16 @@ def names_in(path: Path, column: str) -> list[str]:
     """
     table = _table(path)
     if column not in table.column_names:
-        columns = ", ".join(table.column_names)
-        raise ConfigError(f"file {str(path)!r} has no column {column!r}: expected from_column to be one of {columns}")
+        expected = f"a column of {str(path)!r}, {one_of(table.column_names, column)}"
+        raise ConfigError.of("from_column", column, expected)
     names = ["" if name is None else str(name) for name in table[column].to_pylist()]
     if not names:
-        raise ConfigError(f"file {str(path)!r} has no rows: expected one group at least")
+        raise ConfigError.of("from_file", str(path), "one row at least")
     if "" in names:
-        raise ConfigError(f"file {str(path)!r}: expected a name in each row, got none in row {names.index('') + 1}")
+        raise ConfigError.of("from_file", str(path), f"a name in each row, row {names.index('') + 1} has none")
     if len(set(names)) < len(names):
         twice, _ = Counter(names).most_common(1)[0]
-        raise ConfigError(f"file {str(path)!r}: expected each group once, got {twice!r} again")
+        raise ConfigError.of("from_file", str(path), f"each group once, {twice!r} is there again")
     return names
 
 
@@ -38,6 +38,6 @@ def _table(path: Path) -> pa.Table:
             return parquet.ParquetFile(opened).read() if is_parquet else csv.read_csv(opened)
     except pa.ArrowException as error:
         message, kind = str(error).partition("\n")[0].rstrip("."), "Parquet" if is_parquet else "CSV"
-        raise ConfigError(f"file {str(path)!r} cannot be read as {kind}: {message}") from None
+        raise ConfigError.of("from_file", str(path), f"a file in {kind}: {message}") from None
     except OSError as error:
-        raise ConfigError(f"file {str(path)!r} cannot be read: {error.strerror or error}") from None
+        raise ConfigError.of("from_file", str(path), f"a file that can be read: {error.strerror or error}") from None

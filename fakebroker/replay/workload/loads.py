@@ -1,8 +1,11 @@
 """`[[load]]`: requests of administrative tools, besides those of members. Plain data."""
 
+from collections.abc import Iterator
 from typing import Literal
 
-from fakebroker.replay.workload.table import Positive, PositiveSeconds, Rate, Seconds, Table
+from fakebroker.errors import ConfigError
+from fakebroker.replay.workload.table import Table
+from fakebroker.validation import Positive, PositiveSeconds, Rate, Seconds
 
 LoadKind = Literal["find-coordinators", "fetch-offsets", "describe-groups", "list-groups", "add-members"]
 
@@ -32,11 +35,12 @@ class Load(Table, frozen=True):
     for_s: PositiveSeconds | None = None
     instances: Positive | None = None
 
-    def __post_init__(self) -> None:
+    def broken_rules(self) -> Iterator[ConfigError]:
         if self.kind == "list-groups" and self.batch != 1:
-            raise ValueError(f"batch: expected none with list-groups, which is about all groups, got {self.batch}")
-        if (self.instances is not None) != (self.kind == "add-members"):
-            expected = "a whole number with add-members" if self.instances is None else "none but with add-members"
-            raise ValueError(f"instances: expected {expected}, got {self.instances} with {self.kind}")
+            yield ConfigError.of("batch", self.batch, "none with list-groups, which is about all groups")
+        if self.kind == "add-members" and self.instances is None:
+            yield ConfigError.missing("instances", "an integer >= 1 with add-members")
+        if self.kind != "add-members" and self.instances is not None:
+            yield ConfigError.of("instances", self.instances, f"none with {self.kind}, only with add-members")
         if self.kind == "add-members" and self.groups is None:
-            raise ValueError("groups: expected the name of a population whose members are to be added, got none")
+            yield ConfigError.missing("groups", "the name of a population whose members are to be added")

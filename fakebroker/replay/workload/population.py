@@ -1,20 +1,35 @@
 """`[[groups]]`: a population of similar groups, and how their members behave. Plain data."""
 
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from fakebroker.errors import ConfigError, one_of
 from fakebroker.replay.workload.behavior import Behavior, Crash, Grow, Leave, Pause, Restart, Slow, Zombie
-from fakebroker.replay.workload.table import MOST_MEMBERS, Count, Positive, PositiveSeconds, Rate, Seconds, Share, Table
+from fakebroker.replay.workload.table import MOST_MEMBERS, Table
+from fakebroker.validation import Count, Positive, PositiveSeconds, Rate, Seconds, Share
 
 _COLUMN = "group"
+_WITHOUT_FILE = "none beside from_file, whose names are as they are"
 _MOST_GROUPS = 100_000_000
 
 Name = Annotated[str, Meta(min_length=1)]
 Timeout = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Size = Annotated[int, Meta(ge=1, le=MOST_MEMBERS)]
 Jitter = Annotated[float, Meta(ge=0, lt=1)]
+
+
+def _check_single(table: Table, keys: Sequence[str], *, is_required: bool) -> Iterator[ConfigError]:
+    """Yield a mistake for each key besides the first of several that exclude each other."""
+    given = [key for key in keys if getattr(table, key) is not None]
+    if is_required and not given:
+        yield ConfigError.missing(keys[0], one_of(keys))
+    for key in given[1:]:
+        value = getattr(table, key)
+        plain = list(value) if isinstance(value, tuple) else value
+        yield ConfigError.of(key, plain, f"none beside {given[0]}: {one_of(keys)}")
 
 
 class Sizes(Table, frozen=True):
@@ -32,22 +47,19 @@ class Sizes(Table, frozen=True):
     max: Size | None = None
     histogram: dict[str, Seconds] | None = None
 
-    def __post_init__(self) -> None:
-        given = [key for key in ("uniform", "zipf", "histogram") if getattr(self, key) is not None]
-        if len(given) != 1:
-            raise ValueError(f"expected one of uniform, zipf and histogram, got {' and '.join(given) or 'none'}")
+    def broken_rules(self) -> Iterator[ConfigError]:
+        yield from _check_single(self, ("uniform", "zipf", "histogram"), is_required=True)
         if self.uniform and self.uniform[0] > self.uniform[1]:
-            raise ValueError(f"uniform: expected [fewest, most], got {list(self.uniform)}")
-        if (self.zipf is None) != (self.max is None):
-            raise ValueError(f"max: expected together with zipf, got zipf {self.zipf} and max {self.max}")
-        self._check_histogram()
-
-    def _check_histogram(self) -> None:
+            yield ConfigError.of("uniform", list(self.uniform), "[fewest, most]")
+        if self.zipf is None and self.max is not None:
+            yield ConfigError.of("max", self.max, "none without zipf")
+        if self.zipf is not None and self.max is None:
+            yield ConfigError.missing("max", "an integer >= 1 with zipf")
         for size in self.histogram or {}:
             if not (size.isascii() and size.isdigit() and 1 <= int(size) <= MOST_MEMBERS):
-                raise ValueError(f"histogram: expected numbers of members, 1 to {MOST_MEMBERS}, got {size!r}")
+                yield ConfigError.of("histogram", size, f"numbers of members from 1 to {MOST_MEMBERS}")
         if self.histogram is not None and not sum(self.histogram.values()):
-            raise ValueError(f"histogram: expected a weight over 0, got {self.histogram}")
+            yield ConfigError.of("histogram", self.histogram, "a weight > 0")
 
     @property
     def weights(self) -> dict[int, float]:
@@ -84,14 +96,12 @@ class Arrival(Table, frozen=True):
     every_s: PositiveSeconds | None = None
     by: Literal["member", "group"] = "member"
 
-    def __post_init__(self) -> None:
-        given = [key for key in ("ramp_s", "poisson_per_s", "bursts") if getattr(self, key) is not None]
-        if len(given) > 1:
-            raise ValueError(f"expected one of ramp_s, poisson_per_s and bursts, got {' and '.join(given)}")
-        if (self.bursts is None) != (self.every_s is None):
-            raise ValueError(
-                f"every_s: expected together with bursts, got bursts {self.bursts}, every_s {self.every_s}"
-            )
+    def broken_rules(self) -> Iterator[ConfigError]:
+        yield from _check_single(self, ("ramp_s", "poisson_per_s", "bursts"), is_required=False)
+        if self.bursts is None and self.every_s is not None:
+            yield ConfigError.of("every_s", self.every_s, "none without bursts")
+        if self.bursts is not None and self.every_s is None:
+            yield ConfigError.missing("every_s", "a number > 0 with bursts")
 
     def spread_s(self, members: float, groups: int) -> float:
         """Return the seconds from the first start to the last.
@@ -170,29 +180,26 @@ class Groups(Table, frozen=True):
     restart: Restart | None = None
     grow: Grow | None = None
 
-    def __post_init__(self) -> None:
+    def broken_rules(self) -> Iterator[ConfigError]:
         numbers = self.name_pattern.count("{}")
         if self.from_file is None and (numbers > 1 or (numbers == 0 and self.group_count > 1)):
-            raise ValueError(f"pattern: expected one {{}} for the number of the group, got {self.name_pattern!r}")
-        if self.from_file is not None and (self.pattern is not None or self.hot_partitions):
-            key = "hot_partitions" if self.pattern is None else "pattern"
-            raise ValueError(f"{key}: expected none beside from_file, whose names are as they are")
+            yield ConfigError.of("pattern", self.name_pattern, "one {} for the number of the group")
+        if self.from_file is not None and self.pattern is not None:
+            yield ConfigError.of("pattern", self.pattern, _WITHOUT_FILE)
+        if self.from_file is not None and self.hot_partitions:
+            yield ConfigError.of("hot_partitions", list(self.hot_partitions), _WITHOUT_FILE)
         if self.from_file is None and self.from_column != _COLUMN:
-            raise ValueError(f"from_column: expected from_file beside it, got {self.from_column!r} alone")
+            yield ConfigError.of("from_column", self.from_column, "none without from_file")
         if self.hot_share != 1 and not self.hot_partitions:
-            raise ValueError(f"hot_share: expected hot_partitions beside it, got {self.hot_share:g} alone")
+            yield ConfigError.of("hot_share", self.hot_share, "none without hot_partitions")
         shares = {name: behavior.share for name, behavior in self.behaviors.items()}
         if sum(shares.values()) > 1 + 1e-9:
-            told = ", ".join(f"{name} {share:g}" for name, share in shares.items())
-            raise ValueError(f"{next(iter(shares))}.share: expected that all shares add up to 1 at most, got {told}")
-        self._check_heartbeats()
-
-    def _check_heartbeats(self) -> None:
+            first, all_shares = next(iter(shares)), ", ".join(f"{name} {share:g}" for name, share in shares.items())
+            expected = f"shares that add up to 1 at most, they are {all_shares}"
+            yield ConfigError.of(f"{first}.share", shares[first], expected)
         if self.heartbeat_interval_ms * (1 + self.jitter) >= self.session_timeouts_ms[0]:
-            raise ValueError(
-                f"heartbeat_interval_ms: expected less than session_timeout_ms ({self.session_timeout_ms}) even with "
-                f"jitter, got {self.heartbeat_interval_ms}"
-            )
+            expected = f"less than session_timeout_ms, which is {self.session_timeout_ms}, even with jitter"
+            yield ConfigError.of("heartbeat_interval_ms", self.heartbeat_interval_ms, expected)
 
     @property
     def session_timeouts_ms(self) -> tuple[float, float]:

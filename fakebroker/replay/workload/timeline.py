@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fakebroker.cluster.events import checked
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, bounds
 
 _CHECK_EVERY_S = 0.02
 
@@ -59,26 +59,26 @@ def by_time(events: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str,
     return sorted(enumerate(events), key=lambda numbered: float(numbered[1][WHEN]))
 
 
-def check_events(events: Sequence[Mapping[str, Any]], duration_s: float) -> None:
-    """Check events before anything starts.
+def check_events(events: Sequence[Any], duration_s: float) -> Iterator[ConfigError]:
+    """Yield the mistakes in events, before anything starts.
 
     Args:
-        events: As in the file.
+        events: As in the file; what is not a table is ignored.
         duration_s: Duration of the workload, in seconds.
-
-    Raises:
-        ConfigError: An event is invalid; the message says which.
     """
+    expected = f"a number{bounds(0, below=duration_s)}"
     for index, event in enumerate(events):
-        at_s = event.get(WHEN)
-        if not isinstance(at_s, (int, float)) or isinstance(at_s, bool) or not 0 <= at_s < duration_s:
-            raise ConfigError(
-                f"event[{index}].at_s = {at_s!r}: expected seconds, 0 or more and less than {duration_s:g}"
-            )
+        if not isinstance(event, Mapping):
+            continue
+        path, at_s = f"event[{index}]", event.get(WHEN)
+        if WHEN not in event:
+            yield ConfigError.missing(f"{path}.{WHEN}", expected)
+        elif not isinstance(at_s, int | float) or isinstance(at_s, bool) or not 0 <= at_s < duration_s:
+            yield ConfigError.of(f"{path}.{WHEN}", at_s, expected)
         try:
             checked(without_time(event))
         except ConfigError as error:
-            raise ConfigError(f"event[{index}]: {error}") from None
+            yield from (mistake.within(path) for mistake in error.mistakes)
 
 
 def without_time(event: Mapping[str, Any]) -> dict[str, Any]:

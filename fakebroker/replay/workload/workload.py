@@ -5,12 +5,14 @@ from it and a seed (`replay.script`). `scenarios/workloads/README.md` has all ke
 """
 
 import tomllib
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.configs.settings import Config, older_defaults
 from fakebroker.cluster.topics import MAX_PARTITIONS
 from fakebroker.errors import ConfigError
@@ -19,24 +21,12 @@ from fakebroker.replay.workload import checks
 from fakebroker.replay.workload.expectations import Expectation, Promises
 from fakebroker.replay.workload.group_names import names_in
 from fakebroker.replay.workload.loads import Load
-from fakebroker.replay.workload.messages import not_finite, sentence
 from fakebroker.replay.workload.population import Groups
-from fakebroker.replay.workload.table import Count, Rate, Table
+from fakebroker.replay.workload.table import Table
 from fakebroker.replay.workload.timeline import check_events
+from fakebroker.validation import MAX_MISTAKES, Count, Rate, convert
 
 _MAX_DURATION_S = 1_000_000
-
-FAILOVERS = (
-    "move_coordinator",
-    "move_offsets_partition",
-    "remove_broker",
-    "restart_broker",
-    "rolling_restart",
-    "start_broker",
-    "stop_broker",
-    "upgrade_broker",
-)
-"""Events after which coordinators load groups."""
 
 
 class Cluster(Table, frozen=True):
@@ -56,17 +46,18 @@ class Cluster(Table, frozen=True):
     config: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
     load_ms: Count = 0
 
-    def __post_init__(self) -> None:
+    def broken_rules(self) -> Iterator[ConfigError]:
         try:
             Config(self.config)
         except ConfigError as error:
-            raise ValueError(f"config: {error}") from None
+            yield from (mistake.within("config") for mistake in error.mistakes)
         try:
             named = self.release
         except ConfigError as error:
-            raise ValueError(f"as_version: {error}") from None
+            yield error
+            return
         if self.proposals and named != NEWEST:
-            raise ValueError(f"proposals: expected none with as_version {named}, got {', '.join(self.proposals)}")
+            yield ConfigError.of("proposals", list(self.proposals), f"none with as_version {named}")
 
     @property
     def release(self) -> Release:
@@ -88,9 +79,9 @@ class Pacing(Table, frozen=True):
     closed_loop: bool = False
     speed: Annotated[float, Meta(gt=0, le=1000)] = 1.0
 
-    def __post_init__(self) -> None:
+    def broken_rules(self) -> Iterator[ConfigError]:
         if self.closed_loop and self.rate_per_s is not None:
-            raise ValueError(f"rate_per_s: expected none in a closed loop, got {self.rate_per_s:g}")
+            yield ConfigError.of("rate_per_s", self.rate_per_s, "none in a closed loop")
 
 
 class Workload(Table, frozen=True, kw_only=True):
@@ -122,34 +113,36 @@ class Workload(Table, frozen=True, kw_only=True):
     expect: tuple[Expectation, ...] = ()
     promises: Promises = Promises()
 
-    def __post_init__(self) -> None:
-        if not self.topics:
-            raise ValueError("topics: expected at least one topic with its number of partitions")
-        checks.check_topic_names(self.topics)
-        checks.check_names(self.groups)
-        checks.check_rate(self.pacing.rate_per_s, self.groups)
-        self._check_populations()
+    def broken_rules(self) -> Iterator[ConfigError]:
+        """Yield the mistakes across tables; those of events are found by `load_workload`."""
+        yield from checks.check_topic_names(self.topics)
+        yield from checks.check_names(self.groups)
+        yield from checks.check_rate(self.pacing.rate_per_s, self.groups)
+        yield from self._check_populations()
         populations = {population.name: population for population in self.groups}
         for index, load in enumerate(self.load):
-            checks.check_load(f"load[{index}]", load, populations, self.duration_s, self.cluster.proposals)
+            yield from checks.check_load(f"load[{index}]", load, populations, self.duration_s, self.cluster.proposals)
         for index, expectation in enumerate(self.expect):
-            checks.check_expectation(f"expect[{index}]", expectation, populations)
-        try:
-            check_events(self.event, self.duration_s)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None
+            yield from checks.check_population_name(f"expect[{index}]", expectation.groups, populations)
 
-    def _check_populations(self) -> None:
+    def _check_populations(self) -> Iterator[ConfigError]:
         older = older_defaults(self.cluster.release)
-        config = Config({**older, **self.cluster.config})
+        try:
+            config = Config({**older, **self.cluster.config})
+        except ConfigError as error:
+            yield error.within("cluster.config")
+            return
         least_ms, most_ms = map(config.number, ("group.min.session.timeout.ms", "group.max.session.timeout.ms"))
         for index, population in enumerate(self.groups):
             where = f"groups[{index}]"
-            checks.check_topics(where, population, self.topics)
-            checks.check_hot_partitions(where, population, self.offsets_partitions)
-            checks.check_session(where, population, least_ms, most_ms)
-            checks.check_static(where, population, self.cluster.release)
-            checks.check_population(where, population, self.duration_s, self.heartbeat_interval_ms(population))
+            yield from checks.check_topics(where, population, self.topics)
+            yield from checks.check_hot_partitions(where, population, self.offsets_partitions)
+            yield from checks.check_session(where, population, least_ms, most_ms)
+            yield from checks.check_static(where, population, self.cluster.release)
+            yield from checks.check_times(where, population, self.duration_s)
+            if self.pacing.rate_per_s is not None:
+                interval_ms = self.heartbeat_interval_ms(population)
+                yield from checks.check_pace(where, population, self.pacing.rate_per_s, interval_ms)
 
     @property
     def offsets_partitions(self) -> int:
@@ -168,9 +161,10 @@ class Workload(Table, frozen=True, kw_only=True):
 
     @property
     def events(self) -> tuple[dict[str, Any], ...]:
-        """The `[[event]]` tables; those of failovers with `load_ms`."""
+        """The `[[event]]` tables; those of commands that take options of a failover with `load_ms`."""
         load = {"load_ms": self.cluster.load_ms} if self.cluster.load_ms else {}
-        return tuple({**(load if event["do"] in FAILOVERS else {}), **event} for event in self.event)
+        failovers = {name for name, command in COMMANDS.items() if "load_ms" in command.arguments.__struct_fields__}
+        return tuple({**(load if event["do"] in failovers else {}), **event} for event in self.event)
 
     def topics_of(self, population: Groups) -> tuple[str, ...]:
         """Return the topics that the members of a population subscribe to."""
@@ -188,31 +182,44 @@ def load_workload(path: Path) -> Workload:
 
     Raises:
         ConfigError: The file, or a file that it names, cannot be read, is not TOML, or is invalid. The message has the
-            file, the key, the value and what was expected.
+            file and up to ten mistakes, each with its key, the value and what was expected.
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path}: {error.strerror if isinstance(error, OSError) else error}") from None
-    for mistake in not_finite(raw):
-        raise ConfigError(f"{path}: {mistake}")
+    except OSError as error:
+        raise ConfigError.of("file", str(path), f"a file that can be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: expected TOML: {error}", expected="TOML") from None
+    mistakes: list[ConfigError] = []
     try:
-        workload = msgspec.convert(raw, Workload)
-        return _with_names_counted(workload, path.parent)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {sentence(str(error), raw, Workload)}") from None
-    except (ValueError, ConfigError) as error:
-        raise ConfigError(f"{path}: {error}") from None
+        workload = convert(raw, Workload)
+    except ConfigError as error:
+        mistakes += error.mistakes
+    mistakes += _mistakes_of_events(raw, {mistake.field for mistake in mistakes})
+    try:
+        if not mistakes:
+            return _with_names_counted(workload, path.parent)
+    except ConfigError as error:
+        mistakes += error.mistakes
+    raise ConfigError.all_of(mistakes[:MAX_MISTAKES], where=str(path))
+
+
+def _mistakes_of_events(raw: Mapping[str, Any], known: Collection[str | None]) -> list[ConfigError]:
+    """Return the mistakes in the `[[event]]` tables, except those that are known already."""
+    events, duration_s = raw.get("event"), raw.get("duration_s")
+    limit_s = duration_s if isinstance(duration_s, int | float) else _MAX_DURATION_S
+    found = check_events(events, limit_s) if isinstance(events, list) else ()
+    return [mistake for mistake in found if mistake.field not in known]
 
 
 def _with_names_counted(workload: Workload, directory: Path) -> Workload:
     """Read the names of groups in files; return the workload with absolute paths and actual counts.
 
     Raises:
-        ConfigError: A file cannot be read, or its names are invalid.
-        ValueError: A file has more groups than the rest of the workload allows, or groups of another population.
+        ConfigError: A file cannot be read, or its names are invalid; it has more groups than the rest of the workload
+            allows, or groups of another population.
     """
-    populations, listed = list(workload.groups), {}
+    populations, listed, mistakes = list(workload.groups), {}, []
     for index, population in enumerate(populations):
         if population.from_file is None:
             continue
@@ -220,7 +227,10 @@ def _with_names_counted(workload: Workload, directory: Path) -> Workload:
         try:
             listed[index] = names_in(file, population.from_column)[: population.count]
         except ConfigError as error:
-            raise ConfigError(f"groups[{index}].from_file: {error}") from None
+            mistakes.append(error.within(f"groups[{index}]"))
+            continue
         populations[index] = msgspec.structs.replace(population, from_file=str(file), count=len(listed[index]))
-    checks.check_listed_names(listed, populations)
+    mistakes += checks.check_listed_names(listed, populations)
+    if mistakes:
+        raise ConfigError.all_of(mistakes)
     return msgspec.structs.replace(workload, groups=tuple(populations))

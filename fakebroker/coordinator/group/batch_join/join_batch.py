@@ -1,6 +1,5 @@
 """JoinGroup requests for many members (KAFKA-8397): checks that do not depend on the group, registrations, joins."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -12,8 +11,7 @@ from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
-
-_LEGAL_INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", re.ASCII)
+from fakebroker.topic_partition import is_legal_name
 
 
 def join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, token: object, now_ms: float) -> None:
@@ -87,7 +85,7 @@ def _fault(
     timeout_ms = request.session_timeout_ms
     if member.instance_id is None and not member.protocols:
         return ErrorCode.INVALID_REQUEST
-    if member.instance_id is not None and not _LEGAL_INSTANCE_ID.fullmatch(member.instance_id):
+    if member.instance_id is not None and not is_legal_name(member.instance_id):
         return ErrorCode.INVALID_REQUEST
     if member.instance_id is not None and is_twice:
         return ErrorCode.FENCED_INSTANCE_ID

@@ -1,7 +1,8 @@
 """The topics a consumer subscribes to, read from the metadata it joins with.
 
 The only place in this package that reads bytes: whether a group is subscribed to a topic decides which of its offsets
-may be deleted. Nothing else of the metadata is read.
+may be deleted. Nothing else of the metadata is read. Consumers use `protocol/consumer_protocol.py`, which is stricter,
+and which this package cannot import.
 """
 
 import struct

@@ -1,7 +1,10 @@
-"""Topic names and partitions: type, validation, grouping, formatting. Does not depend on sockets or clocks."""
+"""Names of topics, partitions such as "orders-0", and offsets: legal values, parsing, grouping, formatting."""
 
 import re
 from collections.abc import Iterable
+from typing import cast
+
+from fakebroker.errors import ConfigError
 
 TopicPartition = tuple[str, int]
 """A partition: topic name and partition index."""
@@ -12,11 +15,22 @@ LEGAL_NAME = "1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', not '.' or '..'"
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 _NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+_PARTITION = re.compile(r"(.+)-([0-9]{1,10})", re.DOTALL)
 
 
 def is_legal_name(name: object) -> bool:
     """Return whether this is a valid topic name or `group.instance.id` (Kafka's `Topic.validate`)."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def name_fault(name: str) -> str | None:
+    """Return why a topic may not have this name, or None."""
+    return None if is_legal_name(name) else f"topic name {name!r}: expected {LEGAL_NAME}"
+
+
+def unify_collision_chars(name: str) -> str:
+    """Return a topic name with dots as underscores: metrics cannot distinguish topics that have it in common."""
+    return name.replace(".", "_")
 
 
 def is_partition(value: object) -> bool:
@@ -27,6 +41,25 @@ def is_partition(value: object) -> bool:
 def is_offset(value: object) -> bool:
     """Return whether this is an offset that can be committed or fetched from."""
     return type(value) is int and 0 <= value <= MAX_INT64
+
+
+def parse_partition(value: object, field: str = "partition", *, where: str = "") -> TopicPartition:
+    """Return the partition that is written as Kafka writes it, such as "orders-0"; the topic's name is not validated.
+
+    Args:
+        value: The text, or a `TopicPartition` already.
+        field: The name of the setting or argument, for the error.
+        where: What it belongs to, for the error.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if is_partition(value):
+        return cast(TopicPartition, value)
+    match = _PARTITION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ConfigError.of(field, value, "a topic and a number, such as 'orders-0'", where=where)
+    return match[1], int(match[2])
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

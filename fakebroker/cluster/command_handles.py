@@ -1,51 +1,10 @@
-"""Options of the commands in `commands.py`, and the handles that they return."""
+"""Handles that the commands in `commands.py` return."""
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self, TypedDict
+from typing import Self
 
 from fakebroker.cluster.faults.injection import ActiveFault
-from fakebroker.errors import ErrorCode
-
-
-class FailoverOptions(TypedDict, total=False):
-    """How coordinators start at another broker; see `fakebroker.cluster.controller.Failover`."""
-
-    load_ms: float | None
-    load_fails: bool
-    lose_tail: int
-    lose_all: bool
-    zombie: bool
-    stale_ms: float
-
-
-class FaultOptions(TypedDict, total=False):
-    """Which requests a fault matches, and its effect; see `fakebroker.cluster.faults.rule.Fault`."""
-
-    versions: str | None
-    broker: int | None
-    client_id: str | None
-    group: str | None
-    member_id: str | None
-    instance_id: str | None
-    topic: str | None
-    partition: str | None
-    nth: int | None
-    every: int | None
-    probability: float | None
-    after_s: float
-    for_s: float | None
-    times: int | None
-    error: ErrorCode | str | None
-    delay_s: float | tuple[float, float] | None
-    drop: bool
-    silent: bool
-    stale: bool
-    twice: bool
-    cut_bytes: int | None
-    garble_bytes: int | None
-    throttle_time_ms: int | None
-    handles: bool | None
 
 
 class FaultHandle:

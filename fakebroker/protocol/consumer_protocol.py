@@ -5,10 +5,9 @@ Written in version 3, read in any version. Sorted, because coordinators compare 
 
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from fakebroker.client.member.assignors import Subscription
-from fakebroker.client.topics import TopicPartition, by_topic
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, decoder_for, encode
 from fakebroker.protocol.messages.consumer_protocol import (
@@ -18,38 +17,67 @@ from fakebroker.protocol.messages.consumer_protocol import (
     StickyAssignorUserData,
 )
 from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import TopicPartition, by_topic
 
 M = TypeVar("M", bound=Message)
 
 _VERSION = struct.Struct(">h")
 
 
+@dataclass(slots=True, kw_only=True)
+class Subscription:
+    """The subscription of one group member, as the leader sees it.
+
+    Attributes:
+        instance_id: `group.instance.id` of a static member (KIP-345).
+        owned_partitions: The partitions it owns, or owned last where the protocol is eager.
+        generation_id: The generation in which they were assigned; -1 for none.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    topics: tuple[str, ...]
+    owned_partitions: tuple[TopicPartition, ...] = ()
+    generation_id: int = -1
+
+
 def encode_subscription(
-    subscription: Subscription, *, previous: tuple[tuple[TopicPartition, ...], int] | None = None
+    topics: Iterable[str],
+    owned_partitions: Iterable[TopicPartition] = (),
+    generation_id: int = -1,
+    *,
+    previous: tuple[tuple[TopicPartition, ...], int] | None = None,
+    version: int = ConsumerProtocolSubscription.VERSIONS.last,
 ) -> bytes:
     """Encode a member's subscription as JoinGroup metadata.
 
     Args:
-        subscription: Its member id and instance id are not encoded: JoinGroup has fields for them.
+        topics: The topics that it subscribes to.
+        owned_partitions: The partitions that it owns, from version 1 on.
+        generation_id: The generation in which they were assigned, from version 2 on.
         previous: Only for the assignor `sticky`: the partitions owned last, and their generation. Encoded as user
             data, where that assignor expects them. None if there are none.
+        version: The version of the message.
     """
     user_data = None
     if previous is not None:
-        partitions, generation_id = previous
-        last = StickyAssignorUserData(previous_assignment=_grouped(partitions), generation=generation_id)
+        partitions, last_generation_id = previous
+        last = StickyAssignorUserData(previous_assignment=_grouped(partitions), generation=last_generation_id)
         user_data = encode(last, 1)
     return _with_version(
         ConsumerProtocolSubscription(
-            topics=sorted(subscription.topics),
+            topics=sorted(topics),
             user_data=user_data,
-            owned_partitions=_grouped(subscription.owned_partitions),
-            generation_id=subscription.generation_id,
-        )
+            owned_partitions=_grouped(owned_partitions),
+            generation_id=generation_id,
+        ),
+        version,
     )
 
 
-def decode_subscription(data: bytes, assignor: str, member_id: str, instance_id: str | None) -> Subscription:
+def decode_subscription(
+    data: bytes, assignor: str = "range", member_id: str = "", instance_id: str | None = None
+) -> Subscription:
     """Decode a member's JoinGroup metadata, as the leader does.
 
     Args:
@@ -76,7 +104,8 @@ def decode_subscription(data: bytes, assignor: str, member_id: str, instance_id:
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """Encode a member's partitions as a SyncGroup assignment."""
-    return _with_version(ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions)))
+    message = ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions))
+    return _with_version(message, message.VERSIONS.last)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
@@ -99,8 +128,7 @@ def _sticky_claim(user_data: bytes | None) -> tuple[list[ConsumerTopicPartitions
     return [], -1
 
 
-def _with_version(message: Message) -> bytes:
-    version = message.VERSIONS.last
+def _with_version(message: Message, version: int) -> bytes:
     return _VERSION.pack(version) + encode(message, version)
 
 

@@ -1,0 +1,111 @@
+"""Definitions of commands: name, arguments and documentation of each method that is marked with `@command`.
+
+Events, HTTP operations, the control client and the documentation are derived from the definitions or compared with
+them. The definitions themselves are in `commands.py`.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from functools import cached_property, wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+import msgspec
+
+from fakebroker.cluster.controller import Failover, FailoverOptions
+from fakebroker.cluster.faults.rule import Fault, FaultOptions
+from fakebroker.cluster.seed import GroupSeed, SeedOptions
+from fakebroker.validation import convert, plain
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+OPTIONS: Mapping[Any, type[msgspec.Struct]] = {
+    FailoverOptions: Failover,
+    FaultOptions: Fault,
+    SeedOptions: GroupSeed,
+}
+"""The structs that define the types of keyword arguments, such as `**how: Unpack[FailoverOptions]`."""
+
+
+class Arguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The arguments of one command or operation."""
+
+    def given(self) -> dict[str, Any]:
+        """Return the arguments that were given."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in values.items() if value is not msgspec.UNSET}
+
+
+class Command:
+    """The definition of a command.
+
+    Attributes:
+        name: Its name in Python, events, HTTP and documents.
+        method: The method that runs it, whose docstring documents the command and its arguments.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.name = method.__name__
+        self.method = method
+
+    @cached_property
+    def arguments(self) -> type[Arguments]:
+        """The arguments: a struct with the parameters of the method."""
+        return arguments_of(self.method)
+
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate arguments, which are Python objects or plain data.
+
+        Returns:
+            The arguments that were given, as Python objects.
+
+        Raises:
+            ConfigError: An argument is missing, unknown, of the wrong type or out of its range.
+        """
+        return convert(plain(arguments), self.arguments).given()
+
+
+def command(method: Callable[P, R]) -> Callable[P, R]:
+    """Define a command by its method: its arguments are validated before it runs."""
+    definition, signature = Command(method), inspect.signature(method)
+
+    @wraps(method)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        bound = signature.bind(*args, **kwargs).arguments
+        owner = bound.pop("self")
+        for name, parameter in signature.parameters.items():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                bound |= bound.pop(name, {})
+        return cast(Callable[..., R], method)(owner, **definition.checked(bound))
+
+    run.definition = definition  # type: ignore[attr-defined]  # `commands_of` finds it
+    return run
+
+
+def commands_of(owner: type) -> dict[str, Command]:
+    """Return the commands of a class by name, in alphabetical order."""
+    methods = (getattr(owner, name) for name in sorted(vars(owner)))
+    definitions = [method.definition for method in methods if hasattr(method, "definition")]
+    return {definition.name: definition for definition in definitions}
+
+
+def arguments_of(function: Callable[..., Any], *without: str) -> type[Arguments]:
+    """Return a struct with the parameters of a method, except the first and some more."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    found: list[Any] = []
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        hint = hints[parameter.name]
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            options = typing.get_args(hint)[0]
+            types = typing.get_type_hints(OPTIONS.get(options, options), include_extras=True)
+            found += [(name, types[name] | msgspec.UnsetType, msgspec.UNSET) for name in options.__annotations__]
+        elif parameter.default is inspect.Parameter.empty:
+            found.append((parameter.name, hint))
+        else:
+            found.append((parameter.name, hint | msgspec.UnsetType, msgspec.UNSET))
+    found = [field for field in found if field[0] not in without]
+    name = "".join(word.capitalize() for word in function.__name__.split("_"))
+    summary = (inspect.getdoc(function) or "").partition("\n")[0]
+    struct = msgspec.defstruct(name, found, bases=(Arguments,), namespace={"__doc__": summary}, kw_only=True)
+    return cast(type[Arguments], struct)

@@ -1,0 +1,116 @@
+"""`scenarios/commands.md` lists all commands with their arguments, as they are defined; `make rewrite` writes it."""
+
+import inspect
+import re
+import typing
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fakebroker.cluster.command import OPTIONS, Command
+from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.emulation import Broker
+from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.seed import GroupSeed, MemberSeed
+from fakebroker.validation import expectation
+
+DOCUMENT = Path(__file__).parents[2] / "scenarios" / "commands.md"
+STRUCTS: dict[type[msgspec.Struct], str] = {
+    Failover: "Options of a failover",
+    Fault: "Options of a fault",
+    GroupSeed: "Options of a seeded group",
+    MemberSeed: "A member of a seeded group",
+    Broker: "A broker to add",
+}
+
+INTRODUCTION = """\
+Everything that can be done to a cluster. Each command is a method of `FakeCluster` and of the control client, an event
+of `fakebroker serve --events` and of `[[event]]` tables in workloads (`do` and the arguments), a step `do` of
+transcripts, and over HTTP `POST /v1/clusters/{cluster}/events`. In events, `"none"` stands for no value. A member is
+named by member id, instance id, or client id if only one member has it."""
+
+
+def described(documented: object, section: str) -> dict[str, str]:
+    """The names in a section of a Google docstring, such as `Args`, with their descriptions on one line."""
+    text = inspect.getdoc(documented) or ""
+    found = re.search(rf"^{section}:\n((?:(?: .*)?\n?)*)", text, re.MULTILINE)
+    items = re.findall(r"^ {4}(\w+): ((?:.*\n?(?: {6,}.*\n?)*))", found[1] if found else "", re.MULTILINE)
+    return {name: " ".join(about.split()) for name, about in items}
+
+
+def row(name: str, kind: Any, default: object, about: str) -> str:
+    shown = "" if default in (inspect.Parameter.empty, msgspec.NODEFAULT) else f"`{plain(default)}`"
+    cells = (f"`{name}`", expectation(kind).removeprefix("one of "), shown or "required", about)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def default_of(field: Any) -> object:
+    return field.default if field.default_factory is msgspec.NODEFAULT else "empty"
+
+
+def plain(default: object) -> str:
+    if default is None:
+        return "none"
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def table(rows: Iterable[str]) -> list[str]:
+    return ["| argument | type | default | meaning |", "|---|---|---|---|", *rows]
+
+
+def of_command(command: Command) -> list[str]:
+    about, hints = described(command.method, "Args"), typing.get_type_hints(command.method, include_extras=True)
+    lines = ["", f"## {command.name}", "", str(command.arguments.__doc__)]
+    rows, options = [], ""
+    for name, parameter in list(inspect.signature(command.method).parameters.items())[1:]:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            struct = OPTIONS[typing.get_args(hints[name])[0]]
+            options = f"[{STRUCTS[struct]}](#{STRUCTS[struct].lower().replace(' ', '-')})"
+        else:
+            rows.append(row(name, hints[name], parameter.default, about.get(name, "")))
+    if rows:
+        lines += ["", *table(rows)]
+    return [*lines, "", f"{'And:' if rows else 'Arguments:'} {options}"] if options else lines
+
+
+def of_struct(struct: type[msgspec.Struct], title: str) -> list[str]:
+    about = described(struct, "Attributes")
+    fields = msgspec.structs.fields(struct)
+    rows = [
+        row(
+            field.name,
+            field.type,
+            field.default if field.required or not callable(field.default_factory) else "empty",
+            about[field.name],
+        )
+        for field in fields
+    ]
+    return ["", f"## {title}", "", *table(rows)]
+
+
+def document() -> str:
+    lines = ["# Commands", "", INTRODUCTION]
+    for command in COMMANDS.values():
+        lines += of_command(command)
+    for struct, title in STRUCTS.items():
+        lines += of_struct(struct, title)
+    return "\n".join([*lines, ""])
+
+
+def test_the_document_is_what_is_defined() -> None:
+    assert DOCUMENT.read_text() == document(), "run `make rewrite`"
+
+
+def test_every_argument_is_described() -> None:
+    for name, command in COMMANDS.items():
+        _, *names = inspect.signature(command.method).parameters
+        assert list(described(command.method, "Args")) == names, name
+    for struct in STRUCTS:
+        assert list(described(struct, "Attributes")) == list(struct.__struct_fields__)
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document())
