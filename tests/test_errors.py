@@ -13,7 +13,7 @@ from fakebroker.client.admin.admin import Admin
 from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.pool import addresses
+from fakebroker.client.transport import addresses
 from fakebroker.cluster.journal import new_journal
 from fakebroker.errors import bounds, check_integer, check_number, one_of, shown
 from fakebroker.protocol.registry import API_BY_NAME

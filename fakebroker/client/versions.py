@@ -3,8 +3,10 @@
 Callers use the layout of the newest version. Fields that were only added or removed are handled by the codec.
 """
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from fakebroker.protocol.messages.fetch import FetchRequest
@@ -24,7 +26,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from fakebroker.protocol.messages.produce import ProduceRequest
-from fakebroker.protocol.registry import api_of
+from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message, Versions
 
 T = TypeVar("T")
@@ -37,6 +39,8 @@ LAST_VERSION_WITH_TOPIC_NAMES: dict[type[Message], int] = {
 }
 """Later versions identify topics by id (KIP-516, KIP-848), which this client does not support."""
 
+FIRST_BATCHED_VERSION: dict[type[Message], int] = {FindCoordinatorRequest: 4, OffsetFetchRequest: 8}
+"""The first version about several keys or groups per request (KIP-699, KIP-709)."""
 
 LAST_VERSION_WITH_ONE_MEMBER = 9
 """Kafka's latest version of JoinGroup; version 10, for several members, exists only in the batch-join proposal."""
@@ -52,6 +56,11 @@ def versions_of(request: type[Message]) -> Versions:
         return Versions(api.versions.first, LAST_VERSION_WITH_ONE_MEMBER)
     # Includes versions that only old brokers support (KIP-896).
     return Versions(request.VERSIONS.first, LAST_VERSION_WITH_TOPIC_NAMES.get(request, api.versions.last))
+
+
+def is_batched(request: type[Message], version: int) -> bool:
+    """Return whether a version of a request may be about several keys or groups."""
+    return version >= FIRST_BATCHED_VERSION.get(request, 0)
 
 
 def versions_needed(request: Message) -> Versions | None:
@@ -77,6 +86,52 @@ def versions_needed(request: Message) -> Versions | None:
     return Versions(first, versions_of(type(request)).last)
 
 
+class NegotiatedVersions:
+    """The version of each API on connections to one broker: the highest that both sides support.
+
+    Args:
+        theirs: The versions that the broker supports, by API key.
+        broker: The broker in error messages.
+
+    Attributes:
+        theirs: The versions that the broker supports, by API key.
+    """
+
+    def __init__(self, theirs: Mapping[int, Versions], broker: str = "the broker") -> None:
+        self.theirs = theirs
+        self._broker = broker
+        self._versions: dict[type[Message], int] = {}
+        for api in APIS:
+            ours, reported = versions_of(api.request), theirs.get(api.key)
+            if reported is not None and reported.first <= ours.last and ours.first <= reported.last:
+                self._versions[api.request] = min(ours.last, reported.last)
+
+    def version_for(self, request: type[Message]) -> int:
+        """Return the version of requests of a class without special needs.
+
+        Raises:
+            UnsupportedVersion: Both sides have none in common.
+        """
+        version = self._versions.get(request)
+        return self._highest_of(request, versions_of(request)) if version is None else version
+
+    def version_of(self, request: Message) -> int:
+        """Return the version of one request, whose fields may need a version of their own.
+
+        Raises:
+            UnsupportedVersion: Both sides have none in common.
+        """
+        needed = versions_needed(request)
+        return self.version_for(type(request)) if needed is None else self._highest_of(type(request), needed)
+
+    def _highest_of(self, request: type[Message], ours: Versions) -> int:
+        api = api_of(request)
+        theirs = self.theirs.get(api.key)
+        if theirs is None or theirs.first > ours.last or theirs.last < ours.first:
+            raise UnsupportedVersion(api.name, theirs, ours, self._broker)
+        return min(ours.last, theirs.last)
+
+
 def _counts(topic: CreatableTopic) -> tuple[int, ...]:
     return () if topic.assignments else (topic.num_partitions, topic.replication_factor)
 
@@ -92,17 +147,19 @@ def in_shape_of(version: int, request: Message) -> Message:
         ProtocolError: The version supports one group, member or key per request, and there are more.
     """
     match request:
-        case FindCoordinatorRequest() if version < 4 and request.coordinator_keys:
+        case FindCoordinatorRequest() if (
+            version < FIRST_BATCHED_VERSION[FindCoordinatorRequest] and request.coordinator_keys
+        ):
             return FindCoordinatorRequest(key=_only(request, request.coordinator_keys), key_type=request.key_type)
         case LeaveGroupRequest() if version < 3 and request.members:
             member = _only(request, request.members)
             return LeaveGroupRequest(group_id=request.group_id, member_id=member.member_id)
-        case OffsetFetchRequest() if version < 8 and request.groups:
+        case OffsetFetchRequest() if request.groups and not is_batched(type(request), version):
             return _fetch_of_one_group(version, request)
     return request
 
 
-def in_newest_shape(request: Message, response: Message) -> Message:
+def in_newest_shape(request: Message, response: Message) -> Any:
     """Convert a response to the layout of the newest version; returns the response itself if they are the same.
 
     Args:

@@ -8,7 +8,7 @@ from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import NewTopic
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import ErrorCode, FakebrokerError
-from fakebroker.replay.members.connection import CLIENT_ID, addresses
+from fakebroker.replay.members.bootstrap import CLIENT_ID, addresses
 from fakebroker.replay.members.member_loop import MemberLoop
 
 _READY_TIMEOUT_S = 20.0

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fakebroker.replay.members.connection import addresses
+from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
 from fakebroker.replay.script.script import Act, Script
 from fakebroker.replay.simulation.simulation import Simulation, SimulationSettings

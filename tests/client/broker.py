@@ -1,10 +1,12 @@
 """A broker written by hand, for the other end of a connection."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 import trio.testing
 
+from fakebroker.client.connection import Connection
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.frames import (
     FrameBuffer,
@@ -57,3 +59,12 @@ def ranges(spoken: dict[int, tuple[int, int]]) -> list[ApiVersion]:
 
 def heartbeat(generation_id: int = 1) -> HeartbeatRequest:
     return HeartbeatRequest(group_id="g", generation_id=generation_id, member_id="m")
+
+
+async def connect(stream: trio.abc.Stream, nursery: trio.Nursery, client_id: str = "c", **options: Any) -> Connection:
+    """A connection over a stream, to a broker at "memory:1"."""
+
+    async def open_stream(host: str, port: int) -> trio.abc.Stream:
+        return stream
+
+    return await Connection.open("memory", 1, client_id, nursery, open_stream=open_stream, **options)

@@ -22,10 +22,10 @@ from fakebroker.client.versions import in_shape_of, versions_of
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.controller import Failover
 from fakebroker.coordinator.group.invariants import check
-from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
 from fakebroker.protocol.registry import api_of
 from fakebroker.topic_partition import TopicPartition
 from tests.cluster.harness import START_MS, Harness, batch, carried
+from tests.virtual_time import VirtualTime
 
 MAX_POLL_INTERVAL_MS = 8_000
 POLL_MS = 400.0
@@ -60,7 +60,7 @@ class App:
     is_running: bool = True
 
 
-class ConsumerLab:
+class ConsumerLab(VirtualTime):
     """A cluster of three brokers with the group "g" of up to `size` consumers.
 
     Attributes:
@@ -68,14 +68,13 @@ class ConsumerLab:
     """
 
     def __init__(self, seed: int, assignor: str, size: int, topics: dict[str, int]) -> None:
+        super().__init__(START_MS)
         self.random = Random(seed)
         self.assignor = assignor
         self.harness = Harness(topics, brokers=3, config={"group.initial.rebalance.delay.ms": 0})
         self.cluster = self.harness.cluster
-        self.now_ms = START_MS
         self.processed: dict[TopicPartition, set[int]] = {}
         self.apps: list[App | None] = [None] * size
-        self._events: TimerQueue[Timer[Callable[[], None]]] = TimerQueue()
         self._connection_ids = count(1)
         self._correlation_ids = count(1)
         self._owed: dict[int, Link] = {}
@@ -160,22 +159,7 @@ class ConsumerLab:
     def _topic(self, name: str) -> Any:
         return self.cluster.topics.get(name)
 
-    # Time
-
-    def at(self, delay_ms: float, act: Callable[[], None]) -> None:
-        self._events.schedule(Timer(act), self.now_ms + delay_ms)
-
-    def run(self, duration_ms: float) -> None:
-        """Let time pass; what must always hold is checked after everything that happens."""
-        end_ms = self.now_ms + duration_ms
-        self._settle()
-        while (due_ms := self._next_ms()) <= end_ms:
-            self.now_ms = max(self.now_ms, due_ms)
-            for timer, _ in self._events.expired(self.now_ms):
-                timer.value()
-                break
-            self._settle()
-        self.now_ms = end_ms
+    # Time. What must always hold is checked after everything that happens.
 
     def _settle(self) -> None:
         self.cluster.tick(self.now_ms)
@@ -193,10 +177,9 @@ class ConsumerLab:
     def _running(self) -> list[App]:
         return [app for app in self.apps if app is not None]
 
-    def _next_ms(self) -> float:
+    def _next_deadline(self) -> float:
         deadlines = [app.core.next_deadline() for app in self._running()]
         deadlines += [self.cluster.next_deadline(), self.cluster.purgatory.next_deadline()]
-        deadlines += [self._events.next_deadline()]
         return min((deadline for deadline in deadlines if deadline is not None), default=float("inf"))
 
     def committed(self) -> dict[TopicPartition, int]:

@@ -19,7 +19,6 @@ from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncRes
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.invariants import check
-from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -31,6 +30,7 @@ from fakebroker.topic_partition import TopicPartition
 from tests.client.bench import committed, fetched, refusal
 from tests.coordinator import spoken
 from tests.coordinator.driver import result_of
+from tests.virtual_time import VirtualTime
 
 START_MS = 1_700_000_000_000.0
 ROUND_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
@@ -48,7 +48,7 @@ class Link:
     arrival_ms: dict[str, float] = field(default_factory=dict)
 
 
-class Lab:
+class Lab(VirtualTime):
     """A group "g" of up to `size` members over topics with so many partitions each.
 
     Attributes:
@@ -57,8 +57,8 @@ class Lab:
     """
 
     def __init__(self, seed: int, assignor: str, size: int, partition_counts: dict[str, int]) -> None:
+        super().__init__(START_MS)
         self.random = Random(seed)
-        self.now_ms = START_MS
         self.partition_counts = partition_counts
         self.acknowledged: dict[TopicPartition, int] = {}
         self.moved_until_ms = START_MS
@@ -68,7 +68,6 @@ class Lab:
         self.coordinator = Coordinator(config, lambda: f"{next(numbers):04}")
         for partition in range(config.offsets_topic_num_partitions):
             self.coordinator.lead(partition, self.now_ms)
-        self._events: TimerQueue[Timer[Callable[[], None]]] = TimerQueue()
         self.members = [self._new_member(index) for index in range(size)]
         self._links: dict[Member, Link] = {}
 
@@ -119,22 +118,7 @@ class Lab:
             link.sent.clear()
             link.queue.clear()
 
-    # Time
-
-    def at(self, delay_ms: float, act: Callable[[], None]) -> None:
-        self._events.schedule(Timer(act), self.now_ms + delay_ms)
-
-    def run(self, duration_ms: float) -> None:
-        """Let time pass; all rules are checked after everything that happens."""
-        end_ms = self.now_ms + duration_ms
-        self._settle()
-        while (due_ms := self._next_ms()) <= end_ms:
-            self.now_ms = max(self.now_ms, due_ms)
-            for timer, _ in self._events.expired(self.now_ms):
-                timer.value()
-                break
-            self._settle()
-        self.now_ms = end_ms
+    # Time. All rules are checked after everything that happens.
 
     def _settle(self) -> None:
         self.coordinator.tick(self.now_ms)
@@ -144,9 +128,8 @@ class Lab:
             self._carry_out(member)
         self._check()
 
-    def _next_ms(self) -> float:
-        deadlines = [member.next_deadline() for member in self.members]
-        deadlines += [self.coordinator.next_deadline(), self._events.next_deadline()]
+    def _next_deadline(self) -> float:
+        deadlines = [member.next_deadline() for member in self.members] + [self.coordinator.next_deadline()]
         return min((deadline for deadline in deadlines if deadline is not None), default=float("inf"))
 
     def _check(self) -> None:

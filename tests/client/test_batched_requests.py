@@ -22,7 +22,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from tests.client.broker import Broker
+from tests.client.broker import Broker, connect
 from tests.client.trio_runner import in_trio
 
 FIND = group_handlers.find_coordinators("group")
@@ -35,7 +35,7 @@ async def connected(spoken: dict[int, tuple[int, int]]) -> AsyncIterator[tuple[C
     broker = Broker(theirs, spoken)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.tell_versions)
-        connection = await Connection.over(ours, "c", nursery)
+        connection = await connect(ours, nursery)
         yield connection, broker
         await connection.aclose()
 
@@ -81,7 +81,7 @@ async def test_what_a_broker_does_not_tell_of_is_an_error() -> None:
         assert {key: error.error for key, error in failed.items()} == dict.fromkeys(
             ["b", "c"], ErrorCode.UNKNOWN_SERVER_ERROR
         )
-        assert str(failed["c"]).endswith("UNKNOWN_SERVER_ERROR: the broker does not tell of it")
+        assert str(failed["c"]).endswith("UNKNOWN_SERVER_ERROR: broker memory:1 does not tell of it")
 
 
 @pytest.mark.parametrize("releases", [True, False], ids=["reads", "does not read"])
@@ -93,7 +93,7 @@ async def test_a_broker_that_does_not_answer_in_time_loses_its_connection(releas
         (failed,) = (await SENDER.send_batched(FIND, ["a"], connection, None)).values()
         assert isinstance(failed, AdminError)
         assert failed.error is ErrorCode.NETWORK_EXCEPTION
-        assert str(failed).endswith("the broker has not answered in 1000 ms")
+        assert str(failed).endswith("broker memory:1 has not answered in 1000 ms")
         assert connection.is_lost
 
 

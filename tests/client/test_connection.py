@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from fakebroker.client.connection import Connection
-from fakebroker.client.errors import ConnectionLost, UnsupportedVersion
+from fakebroker.client.errors import BrokerUnreachable, ConnectionLost, UnsupportedVersion
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -18,7 +18,7 @@ from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from fakebroker.protocol.schema import Message
-from tests.client.broker import Broker, heartbeat, ranges
+from tests.client.broker import Broker, connect, heartbeat, ranges
 from tests.client.trio_runner import in_trio
 
 
@@ -31,8 +31,8 @@ async def connected(
     broker = Broker(theirs)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.tell_versions)
-        connection = await Connection.over(
-            ours, "client-1", nursery, max_in_flight=max_in_flight, max_frame_bytes=max_frame_bytes
+        connection = await connect(
+            ours, nursery, "client-1", max_in_flight=max_in_flight, max_frame_bytes=max_frame_bytes
         )
         yield connection, broker, nursery
         await connection.aclose()
@@ -99,14 +99,14 @@ async def test_no_more_requests_are_sent_than_may_be_in_flight() -> None:
 @in_trio
 async def test_the_highest_common_version_is_taken(request_type: type[Message], version: int) -> None:
     async with connected() as (connection, _, _):
-        assert connection.version_for(request_type) == version
+        assert connection.versions.version_for(request_type) == version
 
 
 @pytest.mark.parametrize(
     ("spoken", "sentence"),
     [
-        ({12: (5, 6)}, "Heartbeat: the broker speaks 5-6, this client 0-4"),
-        ({}, "Heartbeat: the broker speaks no version, this client 0-4"),
+        ({12: (5, 6)}, "Heartbeat: broker memory:1 speaks 5-6, this client 0-4"),
+        ({}, "Heartbeat: broker memory:1 speaks no version, this client 0-4"),
     ],
 )
 @in_trio
@@ -117,7 +117,7 @@ async def test_an_api_without_a_common_version_is_refused_before_anything_is_sen
     broker = Broker(theirs, spoken)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.tell_versions)
-        connection = await Connection.over(ours, "c", nursery)
+        connection = await connect(ours, nursery)
         with pytest.raises(UnsupportedVersion, match=sentence):
             await connection.request(heartbeat())
         await connection.aclose()
@@ -173,8 +173,8 @@ async def test_a_broker_that_does_not_know_our_api_versions_is_asked_again(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
-        connection = await Connection.over(ours, "c", nursery)
-        assert connection.version_for(HeartbeatRequest) == 2
+        connection = await connect(ours, nursery)
+        assert connection.versions.version_for(HeartbeatRequest) == 2
         await connection.aclose()
     assert asked == versions
 
@@ -191,8 +191,8 @@ async def test_a_broker_that_knows_no_version_of_api_versions_is_not_asked_for_e
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
-        with pytest.raises(ProtocolError, match="ApiVersions was answered UNSUPPORTED_VERSION"):
-            await Connection.over(ours, "c", nursery)
+        with pytest.raises(BrokerUnreachable, match="ApiVersions was answered UNSUPPORTED_VERSION"):
+            await connect(ours, nursery)
 
 
 @in_trio
@@ -206,18 +206,20 @@ async def test_a_broker_that_refuses_its_versions_with_an_error_of_its_own_is_no
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
-        with pytest.raises(ProtocolError, match="ApiVersions was answered UNKNOWN_SERVER_ERROR"):
-            await Connection.over(ours, "c", nursery)
+        with pytest.raises(BrokerUnreachable, match="ApiVersions was answered UNKNOWN_SERVER_ERROR"):
+            await connect(ours, nursery)
 
 
 @in_trio
-async def test_a_stream_that_nobody_can_read_any_more_is_closed() -> None:
+async def test_nothing_is_connected_that_nobody_can_read() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         pass
     with pytest.raises(RuntimeError, match="closed to new arrivals"):
-        await Connection.over(ours, "c", nursery)
-    assert await theirs.receive_some() == b""
+        await connect(ours, nursery)
+    with trio.move_on_after(1) as waited:
+        await theirs.receive_some()
+    assert waited.cancelled_caught
 
 
 @in_trio
@@ -237,17 +239,34 @@ async def test_the_answer_to_a_cancelled_request_is_dropped() -> None:
 
 
 @in_trio
-async def test_a_request_cancelled_while_it_is_written_closes_the_connection() -> None:
+async def test_a_request_cancelled_while_it_is_written_is_written_as_a_whole() -> None:
     ours, theirs = trio.testing.memory_stream_pair()
-    broker = Broker(theirs)
+    broker, may_go_on = Broker(theirs), trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.tell_versions)
-        connection = await Connection.over(ours, "c", nursery)
-        ours.send_stream.send_all_hook = trio.sleep_forever
-        with trio.move_on_after(1):
-            await connection.request(heartbeat())
-        with pytest.raises(ConnectionLost, match="cancelled while it was being written"):
-            await connection.request(heartbeat())
+        connection = await connect(ours, nursery)
+        deliver = ours.send_stream.send_all_hook
+        assert deliver is not None
+
+        async def deliver_later() -> None:
+            await may_go_on.wait()
+            await deliver()
+
+        ours.send_stream.send_all_hook = deliver_later
+        with trio.move_on_after(1) as waited:
+            await connection.request(heartbeat(1))
+        assert waited.cancelled_caught
+        may_go_on.set()
+
+        async def serve() -> None:
+            for generation_id in (1, 2):
+                header, request = await broker.take()
+                assert request == heartbeat(generation_id)
+                await broker.answer(header, HeartbeatResponse(error_code=generation_id))
+
+        nursery.start_soon(serve)
+        assert (await connection.request(heartbeat(2))).error_code == 2
+        await connection.aclose()
 
 
 @in_trio
@@ -274,7 +293,7 @@ async def test_the_end_of_the_stream_fails_what_is_in_flight_and_what_comes_late
     [
         (b"\0\0\0\x06\0\0\0\x63\0\0", "answer with correlation id 99, expected 2"),
         (b"\0\0\0\x05\0\0\0\x02\0", "HeartbeatResponse v4: field .* malformed"),
-        (b"\0\0\0\x00", "answer with correlation id 0, expected 2"),
+        (b"\0\0\0\x00", "answer with correlation id none, expected 2"),
         (b"\x7f\xff\xff\xff", "frame of 2147483647 bytes, expected 0 to 1000"),
         (b"\xff\xff\xff\xff", "frame of -1 bytes, expected 0 to 1000"),
     ],
@@ -339,7 +358,7 @@ async def test_a_cancelled_nursery_closes_the_connection() -> None:
         broker = Broker(theirs)
         outer.start_soon(broker.tell_versions)
         async with trio.open_nursery() as nursery:
-            connection = await Connection.over(ours, "c", nursery)
+            connection = await connect(ours, nursery)
             nursery.cancel_scope.cancel()
         with pytest.raises(ConnectionLost):
             await connection.request(heartbeat())

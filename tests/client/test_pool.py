@@ -6,7 +6,8 @@ import trio
 from fakebroker import FakeCluster
 from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable, ConnectionLost
-from fakebroker.client.pool import BrokerPool, addresses
+from fakebroker.client.pool import BrokerPool
+from fakebroker.client.transport import addresses
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.client.trio_runner import in_trio_with_sockets

@@ -19,11 +19,11 @@ from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember
 from fakebroker.coordinator.group.batch_join.join_batch import join_batch
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.replay.simulation.scheduler import ACTION, Scheduler, VirtualClock
 from tests.coordinator import spoken
 
 MEMBERS, INSTANCES = 100, 40
@@ -63,17 +63,20 @@ class World:
     """Members of one group, its coordinator, and a meter of who has no partitions."""
 
     def __init__(self, how: How) -> None:
-        self.now_ms = 0.0
+        self._scheduler = Scheduler(VirtualClock(0.0))
         self.unassigned_s = [0.0] * (MEMBERS + INSTANCES)
         self.members = [_new_member(how, index) for index in range(MEMBERS + INSTANCES)]
         numbers = count()
         self.coordinator = Coordinator(CoordinatorConfig(), lambda: f"{next(numbers):04}")
         for partition in range(CoordinatorConfig().offsets_topic_num_partitions):
             self.coordinator.lead(partition, self.now_ms)
-        self._agenda: TimerQueue[Timer[Callable[[], None]]] = TimerQueue()
         self._changed: deque[int] = deque()
         self._since_ms: dict[int, float] = {}
         self._looked_for_ms: dict[int, float] = {}
+
+    @property
+    def now_ms(self) -> float:
+        return self._scheduler.clock.moment_ms
 
     @property
     def generation_id(self) -> int:
@@ -86,14 +89,12 @@ class World:
 
     def run(self, duration_ms: float) -> None:
         end_ms = self.now_ms + duration_ms
-        for timer, at_ms in self._agenda.expired(end_ms):
-            self.now_ms = max(self.now_ms, at_ms)
-            timer.value()
+        while self._scheduler.step(end_ms):
             self._settle()
-        self.now_ms = end_ms
+        self._scheduler.clock.moment_ms = end_ms
 
     def _at(self, at_ms: float, act: Callable[[], None]) -> None:
-        self._agenda.schedule(Timer(act), at_ms)
+        self._scheduler.schedule(max(at_ms, self.now_ms), ACTION, 0, act)
 
     def _tell(self, index: int, step: Callable[[float], None]) -> None:
         step(self.now_ms)

@@ -16,7 +16,6 @@ from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncRes
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import Record
-from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -30,6 +29,7 @@ from fakebroker.replay.script.script import Act, Action, Script
 from tests.client.bench import committed, fetched, refusal
 from tests.coordinator import spoken
 from tests.coordinator.driver import result_of
+from tests.virtual_time import VirtualTime
 
 START_MS = 1_700_000_000_000.0
 PARTITIONS = {"orders": 4, "payments": 2}
@@ -67,7 +67,7 @@ class _Token:
     request: GroupRequest
 
 
-class Stage:
+class Stage(VirtualTime):
     """Members that play their scripts, and what was recorded of it.
 
     Args:
@@ -81,8 +81,8 @@ class Stage:
     """
 
     def __init__(self, scripts: Sequence[Script], kind: type[Coordinator] = Coordinator, seed: int = 0) -> None:
+        super().__init__(START_MS)
         self.random = Random(seed)
-        self.now_ms = START_MS
         self.events: list[Event] = []
         self.named: Callable[[], int] = lambda: self._leader
         self._leader = 1
@@ -93,7 +93,6 @@ class Stage:
             node_id: kind(config, lambda: f"{next(numbers):04}", self._append) for node_id in _BROKERS
         }
         self._coordinators[1].lead(_PARTITION, START_MS)
-        self._agenda: TimerQueue[Timer[Callable[[], None]]] = TimerQueue()
         self._seats = [_Seat(ScriptedMember(each, START_MS, self._record)) for each in scripts]
 
     def _record(self, event: Event) -> None:
@@ -105,10 +104,6 @@ class Stage:
         done(ErrorCode.NONE)
 
     # What may happen
-
-    def at(self, at_s: float, act: Callable[[], None]) -> None:
-        """Have something done, so many seconds from the start."""
-        self._agenda.schedule(Timer(act), START_MS + at_s * 1000)
 
     def move(self) -> None:
         """The other broker becomes the coordinator."""
@@ -127,22 +122,9 @@ class Stage:
         self._seats[index].connection += 1
         self._seats[index].actor.connection_lost(self.now_ms)
 
-    def run(self, duration_s: float) -> list[Event]:
-        """Let time pass."""
-        end_ms = START_MS + duration_s * 1000
-        self._settle()
-        while (due_ms := self._next_ms()) <= end_ms:
-            self.now_ms = max(self.now_ms, due_ms)
-            for timer, _ in self._agenda.expired(self.now_ms):
-                timer.value()
-                break
-            self._settle()
-        return self.events
-
-    def _next_ms(self) -> float:
+    def _next_deadline(self) -> float:
         deadlines = [seat.actor.next_deadline() for seat in self._seats]
-        deadlines += [coordinator.next_deadline() or inf for coordinator in self._coordinators.values()]
-        return min([*deadlines, self._agenda.next_deadline() or inf])
+        return min([*deadlines, *(coordinator.next_deadline() or inf for coordinator in self._coordinators.values())])
 
     def _settle(self) -> None:
         for node_id, coordinator in self._coordinators.items():
@@ -153,7 +135,7 @@ class Stage:
             self._carry_out(seat)
 
     def _after(self, act: Callable[[], None]) -> None:
-        self.at((self.now_ms - START_MS + self.random.choice([1.0, 2.0, 20.0])) / 1000, act)
+        self.at(self.random.choice([1.0, 2.0, 20.0]), act)
 
     # The members' side
 

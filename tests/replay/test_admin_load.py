@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from fakebroker.client.errors import UnsupportedVersion
-from fakebroker.replay.members.connection import addresses
+from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
 from fakebroker.replay.workload.loads import Load

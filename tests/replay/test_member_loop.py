@@ -10,7 +10,7 @@ import pytest
 
 from fakebroker.client.errors import BrokerUnreachable, UnsupportedVersion
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay.members.connection import addresses
+from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop, max_concurrent
 from fakebroker.replay.script.script import Act, Script
@@ -147,7 +147,7 @@ def test_older_brokers_are_spoken_to_in_their_versions(release: str, find_versio
 
 
 def test_a_broker_that_lacks_what_members_need_is_told_of() -> None:
-    expected = r"^Heartbeat: the broker speaks no version, this client 0-4"
+    expected = r"^Heartbeat: broker .* speaks no version, this client 0-4"
     with cluster_of(api_versions={"Heartbeat": None}) as cluster, pytest.raises(UnsupportedVersion, match=expected):
         Played().play(cluster.bootstrap_servers, scripts_of(GROUPS, 1))
 

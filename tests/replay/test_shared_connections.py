@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from fakebroker.client.transport import Address, ConnectionUser
+from fakebroker.client.versions import NegotiatedVersions
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay.members.connection import Address, BrokerConnection, ConnectionUser, NegotiatedVersions
 from fakebroker.replay.members.shared_connections import SharedConnections
+from fakebroker.replay.members.sockets import SocketConnection
 
 BROKER, OTHER = ("a", 1), ("b", 2)
 
@@ -15,15 +17,15 @@ class FakeTransport:
     """A transport whose connections are open at once."""
 
     def __init__(self) -> None:
-        self.made: list[BrokerConnection] = []
+        self.made: list[SocketConnection] = []
 
-    def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> BrokerConnection:
-        connection = BrokerConnection(address, user, is_shared=is_shared)
+    def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> SocketConnection:
+        connection = SocketConnection(address, user, is_shared=is_shared)
         connection.versions = NegotiatedVersions({})
         self.made.append(connection)
         return connection
 
-    def release(self, connection: BrokerConnection, user: ConnectionUser) -> None:
+    def release(self, connection: SocketConnection, user: ConnectionUser) -> None:
         connection.forget(user)
         connection.is_closed = connection.is_closed or not connection.users
 
@@ -35,11 +37,11 @@ class Member:
     def admitted(self) -> None:
         self.admissions += 1
 
-    def opened(self, connection: BrokerConnection) -> None: ...
+    def opened(self, connection: SocketConnection) -> None: ...
 
-    def answered(self, connection: BrokerConnection, response: Any) -> None: ...
+    def answered(self, connection: SocketConnection, response: Any) -> None: ...
 
-    def lost(self, connection: BrokerConnection, why: str) -> None: ...
+    def lost(self, connection: SocketConnection, why: str) -> None: ...
 
 
 def shared_by(transport: FakeTransport, limit: int, **sizes: int) -> SharedConnections:

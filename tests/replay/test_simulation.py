@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from fakebroker.replay.members.connection import addresses
+from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
 from fakebroker.replay.script import script as scripts_schema
@@ -256,7 +256,7 @@ def _end_state(simulation: Simulation) -> list[Any]:
     ]
     members = [
         (each.member.state, each.member.identity, each.next_deadline(), each.member.positions)
-        for each in (member.scripted for member in simulation.members)
+        for each in (driver.member for driver in simulation.drivers)
     ]
     return [groups, members]
 
@@ -374,7 +374,7 @@ def test_the_events_are_the_same_for_any_number_of_tasks(spark: SparkSession) ->
     assert told[0] == told[1] == told[2]
     refusal = told[0][2][1]
     assert told[0] == [(0, None), (1, None), (2, refusal), (3, None), (4, OVER)]
-    assert str(refusal).startswith("no member 'x' in group 'group-2'")
+    assert str(refusal).startswith("group 'group-2': member='x'")
 
 
 def test_another_seed_gives_other_ids() -> None:

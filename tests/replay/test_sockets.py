@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
+from fakebroker.client.broker_connection import BrokerConnection, FrameCache
 from fakebroker.client.errors import BrokerUnreachable
+from fakebroker.client.versions import NegotiatedVersions
 from fakebroker.errors import FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import response_frame
 from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.registry import APIS
-from fakebroker.protocol.schema import Versions
+from fakebroker.protocol.schema import Message, Versions
 from fakebroker.replay.members import coordinator_lookup
-from fakebroker.replay.members.connection import BrokerConnection, FrameCache, NegotiatedVersions, addresses
+from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.member_loop import MemberLoop
 from fakebroker.replay.members.sockets import SocketTransport
 from fakebroker.server.fake_cluster import FakeCluster
@@ -46,6 +48,11 @@ class Asker:
 def turn_until(transport: SocketTransport, is_so: Callable[[], object]) -> None:
     while not is_so():
         transport.poll(TIMEOUT_S)
+
+
+def version_of(request: Message, link: BrokerConnection) -> int:
+    assert link.versions is not None
+    return link.versions.version_of(request)
 
 
 @contextmanager
@@ -82,7 +89,7 @@ def test_answers_come_in_order_and_to_whom_they_belong() -> None:
         turn_until(transport, lambda: one.open and two.open)
         for asker in (one, two, one):
             request = MetadataRequest(topics=[])
-            transport.send(link, request, link.version_for(request), "client", asker)
+            transport.send(link, request, version_of(request, link), "client", asker)
         turn_until(transport, lambda: len(one.answers) == 2)
         transport.close()
     assert len(two.answers) == 1
@@ -97,7 +104,7 @@ def test_who_has_let_go_gets_no_answer_and_the_others_do() -> None:
         turn_until(transport, lambda: two.open)
         for asker in (one, two):
             request = MetadataRequest(topics=[])
-            transport.send(link, request, link.version_for(request), "client", asker)
+            transport.send(link, request, version_of(request, link), "client", asker)
         transport.release(link, one)
         turn_until(transport, lambda: two.answers)
         assert not one.answers
@@ -234,14 +241,14 @@ def test_a_request_that_repeats_itself_differs_in_its_correlation_id_alone() -> 
 def test_an_answer_out_of_order_is_no_answer() -> None:
     link, asker = BrokerConnection(("127.0.0.1", 1), Asker()), Asker()
     link.frame(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, "client", asker, None)
-    wrong = bytes(response_frame(HeartbeatResponse(throttle_time_ms=0, error_code=0), 4, 7))[4:]
+    wrong = bytes(response_frame(HeartbeatResponse(throttle_time_ms=0, error_code=0), 4, 7))
     with pytest.raises(ProtocolError, match=r"^answer with correlation id 7, expected 1$"):
-        link.deliver(wrong)
-    right = bytes(response_frame(HeartbeatResponse(throttle_time_ms=0, error_code=27), 4, 1))[4:]
-    link.deliver(right)
+        link.receive(wrong)
+    right = bytes(response_frame(HeartbeatResponse(throttle_time_ms=0, error_code=27), 4, 1))
+    link.receive(right)
     assert [answer.error_code for answer in asker.answers] == [27]
     with pytest.raises(ProtocolError, match=r"expected none$"):
-        link.deliver(right)
+        link.receive(right)
 
 
 def test_the_highest_version_that_both_speak() -> None:
@@ -258,7 +265,7 @@ def test_what_the_socket_does_not_take_at_once_goes_out_later() -> None:
         assert link.socket is not None
         link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         for _ in range(10):
-            transport.send(link, request, link.version_for(request), "client", asker)
+            transport.send(link, request, version_of(request, link), "client", asker)
         assert link.unsent
         turn_until(transport, lambda: len(asker.answers) == 10)
         assert not link.unsent

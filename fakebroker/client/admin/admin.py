@@ -25,9 +25,10 @@ from fakebroker.client.admin.descriptions import (
 )
 from fakebroker.client.admin.driver import AdminApiDriver
 from fakebroker.client.backoff import Backoff
-from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS
+from fakebroker.client.coordinators import KEY_TYPES
 from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
-from fakebroker.client.pool import BrokerPool, addresses
+from fakebroker.client.pool import BrokerPool
+from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, addresses
 from fakebroker.errors import ConfigError, check_integer, check_number, one_of
 from fakebroker.topic_partition import (
     MAX_INT32,
@@ -141,8 +142,8 @@ class Admin:
             NoBatchedFindCoordinators: The broker looks up one coordinator per request, and `fall_back` is False.
             ConfigError: An argument is invalid.
         """
-        if key_type not in group_handlers.KEY_TYPES:
-            raise ConfigError.of("key_type", key_type, one_of(group_handlers.KEY_TYPES, key_type))
+        if key_type not in KEY_TYPES:
+            raise ConfigError.of("key_type", key_type, one_of(KEY_TYPES, key_type))
         lookup = group_handlers.find_coordinators(key_type)
         driver: AdminApiDriver[Node] = AdminApiDriver(self._pool, self._sender, self._backoff, lookup, None)
         return await driver.run(_keys("keys", keys), self._timeout_ms)

@@ -12,24 +12,14 @@ import trio
 
 from fakebroker.client.admin.descriptions import Node
 from fakebroker.client.connection import Connection
+from fakebroker.client.coordinators import batches
 from fakebroker.client.errors import AdminError, ConnectionLost, UnsupportedVersion
+from fakebroker.client.versions import FIRST_BATCHED_VERSION, is_batched
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.schema import Message, Versions
 
 V = TypeVar("V")
-
-COORDINATOR_BUSY = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.UNSTABLE_OFFSET_COMMIT,
-)
-"""Errors after which a request is sent again to the same coordinator."""
-
-COORDINATOR_MOVED = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.NETWORK_EXCEPTION)
-"""Errors after which the coordinator is looked up again."""
-
-RETRIABLE_ERRORS = COORDINATOR_BUSY + COORDINATOR_MOVED
 
 MAX_KEYS_PER_REQUEST = 10_000
 """Maximum batch size. A response with the offsets of so many groups has some megabytes."""
@@ -49,8 +39,7 @@ class AdminApiHandler(Generic[V]):
             of the request and the coordinator, if it was sent to one.
         fails: Creates the error of one key.
         max_keys: Maximum number of keys per request.
-        batched_since: The first version with more than one key per request.
-        not_batched: Raised if the broker lacks that version and falling back is forbidden.
+        not_batched: Raised if the broker supports only one key per request and falling back is forbidden.
     """
 
     api: str
@@ -58,7 +47,6 @@ class AdminApiHandler(Generic[V]):
     read: Callable[[Any, Sequence[str], Node | None], Iterable[tuple[str, V | AdminError]]]
     fails: Callable[[str, str, ErrorCode, str | None], AdminError]
     max_keys: int = MAX_KEYS_PER_REQUEST
-    batched_since: int = 0
     not_batched: type[UnsupportedVersion] = UnsupportedVersion
 
     def error(self, key: str, error: ErrorCode, why: str | None = None) -> AdminError:
@@ -97,7 +85,7 @@ class RequestSender:
             for part in parts[start : start + MAX_REQUESTS_IN_FLIGHT]:
                 request = handler.request(part)
                 try:
-                    connection.version_of(request)
+                    connection.versions.version_of(request)
                 except UnsupportedVersion as error:
                     unsupported = failures(handler, part, ErrorCode.UNSUPPORTED_VERSION, error)
                     answers |= unsupported
@@ -123,13 +111,13 @@ class RequestSender:
 
     def _parts(self, handler: AdminApiHandler[V], keys: Sequence[str], connection: Connection) -> list[Sequence[str]]:
         """Divide the keys into requests."""
-        max_keys, theirs = handler.max_keys, connection.versions.get(API_BY_NAME[handler.api].key)
-        if theirs is not None and theirs.last < handler.batched_since and len(keys) > 1:
-            if not self.fall_back:
-                ours = Versions(handler.batched_since, API_BY_NAME[handler.api].versions.last)
-                raise handler.not_batched(handler.api, theirs, ours, connection.broker)
-            max_keys = 1
-        return [keys[start : start + max_keys] for start in range(0, len(keys), max_keys)]
+        api = API_BY_NAME[handler.api]
+        theirs = connection.versions.theirs.get(api.key)
+        version = api.versions.last if theirs is None else theirs.last
+        if len(keys) > 1 and not self.fall_back and not is_batched(api.request, version):
+            ours = Versions(FIRST_BATCHED_VERSION[api.request], api.versions.last)
+            raise handler.not_batched(handler.api, theirs, ours, connection.broker)
+        return batches(api.request, version, keys, handler.max_keys)
 
     async def _exchange(
         self,

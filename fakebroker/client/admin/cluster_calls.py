@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import trio
 
-from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, RequestSender
+from fakebroker.client.admin.batched_requests import RequestSender
 from fakebroker.client.admin.descriptions import (
     ClusterDescription,
     GroupListing,
@@ -19,6 +19,7 @@ from fakebroker.client.admin.descriptions import (
 )
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.connection import Connection
+from fakebroker.client.coordinators import RETRIABLE_ERRORS
 from fakebroker.client.errors import AdminError, BrokerError, BrokerUnreachable, ConnectionLost, TopicError, error_code
 from fakebroker.client.pool import BrokerPool
 from fakebroker.errors import ErrorCode, FakebrokerError, WaitTimeout

@@ -11,8 +11,6 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from fakebroker.client.admin.batched_requests import (
-    COORDINATOR_BUSY,
-    RETRIABLE_ERRORS,
     AdminApiHandler,
     RequestSender,
     failures,
@@ -20,6 +18,7 @@ from fakebroker.client.admin.batched_requests import (
 from fakebroker.client.admin.descriptions import Node, Results
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.connection import Connection
+from fakebroker.client.coordinators import COORDINATOR_BUSY, RETRIABLE_ERRORS
 from fakebroker.client.errors import AdminError, BrokerUnreachable, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool
 from fakebroker.errors import ErrorCode

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, AdminApiHandler
+from fakebroker.client import coordinators
+from fakebroker.client.admin.batched_requests import AdminApiHandler
 from fakebroker.client.admin.descriptions import GroupDescription, MemberDescription, Node, Results
 from fakebroker.client.errors import (
     AdminError,
@@ -23,7 +24,7 @@ from fakebroker.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestMember,
@@ -31,9 +32,6 @@ from fakebroker.protocol.messages.join_group import (
     JoinGroupResponseResult,
 )
 from fakebroker.topic_partition import TopicPartition
-
-KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
-"""Types of coordinators (Kafka's `FindCoordinatorRequest.CoordinatorType`)."""
 
 _DEAD = "Dead"
 
@@ -43,9 +41,9 @@ def find_coordinators(key_type: str) -> AdminApiHandler[Node]:
     fails = TransactionError if key_type == "transaction" else GroupError
 
     def read(
-        response: FindCoordinatorResponse, _keys: Sequence[str], _node: Node | None
+        response: FindCoordinatorResponse, keys: Sequence[str], _node: Node | None
     ) -> Iterator[tuple[str, Node | AdminError]]:
-        for found in response.coordinators:
+        for found in coordinators.coordinators_in(coordinators.find_coordinators(keys), response):
             error = error_code(found.error_code)
             if error is ErrorCode.NONE:
                 yield found.key, Node(found.node_id, found.host, found.port)
@@ -54,10 +52,9 @@ def find_coordinators(key_type: str) -> AdminApiHandler[Node]:
 
     return AdminApiHandler(
         api="FindCoordinator",
-        request=lambda keys: FindCoordinatorRequest(coordinator_keys=list(keys), key_type=KEY_TYPES[key_type]),
+        request=lambda keys: coordinators.find_coordinators(keys, key_type),
         read=read,
         fails=fails,
-        batched_since=4,
         not_batched=NoBatchedFindCoordinators,
     )
 
@@ -188,6 +185,6 @@ def _added(instance_id: str, result: JoinGroupResponseResult | None) -> str | Ad
 def _group_error(group: str, outcomes: Sequence[str | AdminError]) -> AdminError | None:
     """Return the error of the whole group, if the coordinator cannot serve it now: then all members have it."""
     errors = [outcome.error for outcome in outcomes if isinstance(outcome, AdminError)]
-    if len(errors) == len(outcomes) and all(error in RETRIABLE_ERRORS for error in errors):
+    if len(errors) == len(outcomes) and all(error in coordinators.RETRIABLE_ERRORS for error in errors):
         return GroupError(group, "JoinGroup", errors[0])
     return None

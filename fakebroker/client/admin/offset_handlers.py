@@ -3,8 +3,9 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fakebroker.client.admin.batched_requests import RETRIABLE_ERRORS, AdminApiHandler
+from fakebroker.client.admin.batched_requests import AdminApiHandler
 from fakebroker.client.admin.descriptions import Node, OffsetAndMetadata
+from fakebroker.client.coordinators import RETRIABLE_ERRORS
 from fakebroker.client.errors import AdminError, GroupError, NoBatchedOffsetFetch, error_code
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import (
@@ -58,7 +59,6 @@ def list_offsets(
         request=request,
         read=read,
         fails=GroupError,
-        batched_since=8,
         not_batched=NoBatchedOffsetFetch,
     )
 

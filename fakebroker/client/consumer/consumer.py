@@ -22,7 +22,8 @@ from fakebroker.client.consumer.group_offsets import OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import BrokerUnreachable, CommitFailed, ConnectionLost, GroupFailed, UnsupportedVersion
-from fakebroker.client.pool import BrokerPool, addresses
+from fakebroker.client.pool import BrokerPool
+from fakebroker.client.transport import addresses
 from fakebroker.errors import ErrorCode, WaitTimeout, check_number
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest

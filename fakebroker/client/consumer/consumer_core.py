@@ -16,6 +16,7 @@ from fakebroker.client.consumer.group_offsets import GroupOffsets, OffsetOperati
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceCallback, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.consumer.subscription import SubscriptionType, check_offsets, check_partitions, check_topics
+from fakebroker.client.coordinators import coordinators_in, find_coordinators
 from fakebroker.client.errors import (
     BrokerRefused,
     CommitFailed,
@@ -404,7 +405,8 @@ class ConsumerCore:
     # The coordinator
 
     def _on_coordinator(self, outbound: OutboundRequest, response: FindCoordinatorResponse, now_ms: float) -> None:
-        found = response.coordinators[0] if response.coordinators else response
+        assert isinstance(outbound.request, FindCoordinatorRequest)
+        found = coordinators_in(outbound.request, response)[0]
         error = error_code(found.error_code)
         if error is not ErrorCode.NONE:
             self._on_lookup_error(outbound, error, now_ms)
@@ -433,8 +435,7 @@ class ConsumerCore:
 
     def _find_coordinator(self) -> None:
         self._coordinator = None
-        request = FindCoordinatorRequest(coordinator_keys=[self.settings.group_id or ""])
-        self.outbound.append(OutboundRequest(None, Lane.GENERAL, request))
+        self.outbound.append(OutboundRequest(None, Lane.GENERAL, find_coordinators([self.settings.group_id or ""])))
 
     # Consequences of calls, responses and time
 

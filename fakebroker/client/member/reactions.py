@@ -6,6 +6,7 @@ Sources: the response handlers in Kafka's `AbstractCoordinator` and `ConsumerCoo
 from collections.abc import Iterator
 from enum import Enum, auto
 
+from fakebroker.client.coordinators import COORDINATOR_MOVED
 from fakebroker.client.errors import error_code
 from fakebroker.client.member.effects import GroupResponse
 from fakebroker.errors import ErrorCode
@@ -40,10 +41,7 @@ class Reaction(Enum):
     FATAL = auto()
 
 
-_COORDINATOR_MOVED = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.REDISCOVER,
-    ErrorCode.NOT_COORDINATOR: Reaction.REDISCOVER,
-}
+_COORDINATOR_MOVED = dict.fromkeys(COORDINATOR_MOVED, Reaction.REDISCOVER)
 _MEMBERSHIP = _COORDINATOR_MOVED | {
     ErrorCode.ILLEGAL_GENERATION: Reaction.FORGET_GENERATION,
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.FORGET_MEMBER_ID,

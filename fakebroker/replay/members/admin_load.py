@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fakebroker.client.admin.group_handlers import add_members_request
+from fakebroker.client.coordinators import COORDINATOR_MOVED, find_coordinators
 from fakebroker.client.member.reactions import error_in
 from fakebroker.client.member.requests import fetched_offsets
+from fakebroker.client.transport import Transport, TransportConnection
+from fakebroker.client.versions import is_batched
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -20,8 +23,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from fakebroker.protocol.registry import api_of
-from fakebroker.protocol.schema import Message
-from fakebroker.replay.members.connection import CLIENT_ID, BrokerConnection, Transport
+from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup, found_in
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.request_events import to_us
@@ -30,13 +32,9 @@ from fakebroker.replay.workload.loads import Load
 
 _RETRY_MS = 100.0
 _NO_COORDINATOR = -1
-_FIRST_VERSION_WITH_BATCHES: dict[type[Message], int] = {FindCoordinatorRequest: 4, OffsetFetchRequest: 8}
-"""The first version that asks about several groups (KIP-699, KIP-709)."""
 
 _SESSION_TIMEOUT_MS, _REBALANCE_TIMEOUT_MS = 45_000, 300_000
 """Of instances that are added: Kafka's defaults."""
-
-_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def groups_of(load: Load, scripts: Iterable[Script]) -> dict[str, list[str]]:
@@ -96,9 +94,9 @@ class AdminLoad:
         self._planned: deque[_GroupsRequest] = deque()  # What is left of this pass.
         self._coordinators: dict[str, int] = {}
         self._looked_up = 0  # Groups whose coordinator is being looked up.
-        self._connections: dict[int, BrokerConnection] = {}
-        self._held: dict[BrokerConnection, list[_GroupsRequest]] = {}  # Until the connection is open.
-        self._pending: dict[BrokerConnection, deque[_GroupsRequest]] = {}
+        self._connections: dict[int, TransportConnection] = {}
+        self._held: dict[TransportConnection, list[_GroupsRequest]] = {}  # Until the connection is open.
+        self._pending: dict[TransportConnection, deque[_GroupsRequest]] = {}
         self._unanswered = 0
 
     def next_deadline(self) -> float:
@@ -175,10 +173,10 @@ class AdminLoad:
                 for index in range(0, len(groups), batch):
                     yield _GroupsRequest(node_id, tuple(groups[index : index + batch]))
 
-    def _message(self, groups: tuple[str, ...]) -> Message:
+    def _message(self, groups: tuple[str, ...]) -> Any:
         match self._load.kind:
             case "find-coordinators":
-                return FindCoordinatorRequest(coordinator_keys=list(groups))
+                return find_coordinators(groups)
             case "fetch-offsets":
                 asked = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
                 return OffsetFetchRequest(groups=asked)
@@ -225,7 +223,7 @@ class AdminLoad:
         else:
             self._send(connection, request, now_ms)
 
-    def _connect(self, node_id: int) -> BrokerConnection | None:
+    def _connect(self, node_id: int) -> TransportConnection | None:
         """Return a connection to a broker; None if it is no longer among the brokers of the cluster."""
         address = self._lookup.nodes.get(node_id)
         if address is None:
@@ -234,10 +232,11 @@ class AdminLoad:
         self._held[connection], self._pending[connection] = [], deque()
         return connection
 
-    def _send(self, connection: BrokerConnection, request: _GroupsRequest, now_ms: float) -> None:
+    def _send(self, connection: TransportConnection, request: _GroupsRequest, now_ms: float) -> None:
         message = self._message(request.groups)
-        request.version = connection.version_for(message)
-        if request.version < _FIRST_VERSION_WITH_BATCHES.get(type(message), 0) and len(request.groups) > 1:
+        assert connection.versions is not None
+        request.version = connection.versions.version_of(message)
+        if len(request.groups) > 1 and not is_batched(type(message), request.version):
             first, *others = request.groups
             request.groups = (first,)
             self._planned.extendleft(_GroupsRequest(request.node_id, (group,)) for group in reversed(others))
@@ -246,21 +245,21 @@ class AdminLoad:
         self._pending[connection].append(request)
         self._transport.send(connection, message, request.version, CLIENT_ID, self)
 
-    def opened(self, connection: BrokerConnection) -> None:
+    def opened(self, connection: TransportConnection) -> None:
         held, self._held[connection] = self._held[connection], []
         for request in held:
             self._send(connection, request, self._now_ms())
 
-    def answered(self, connection: BrokerConnection, response: Any) -> None:
+    def answered(self, connection: TransportConnection, response: Any) -> None:
         request = self._pending[connection].popleft()
         self._unanswered -= 1
         errors = _errors(response)
-        if any(error in _MOVED for error in errors):
+        if any(error in COORDINATOR_MOVED for error in errors):
             self._forget_coordinators(request)
         self._record_answer(request, response, next(filter(None, errors), 0))
         self.is_done = self._is_over and not self._unanswered
 
-    def lost(self, connection: BrokerConnection, why: str) -> None:
+    def lost(self, connection: TransportConnection, why: str) -> None:
         self._connections = {node_id: each for node_id, each in self._connections.items() if each is not connection}
         self._lose([*self._pending.pop(connection), *self._held.pop(connection)])
 
@@ -280,14 +279,13 @@ class AdminLoad:
     def _record_answer(
         self, request: _GroupsRequest, response: Any, error: int | None = None, *, lost: bool = False
     ) -> None:
-        groups, now_ms = request.groups, self._now_ms()
-        is_sent = request.sent_ms != math.inf
-        is_finding = self._load.kind == "find-coordinators"
+        groups, now_ms, message = request.groups, self._now_ms(), self._message(request.groups)
+        is_sent, is_finding = request.sent_ms != math.inf, isinstance(message, FindCoordinatorRequest)
         event = Event(
             scheduled_us=to_us(request.scheduled_ms),
             sent_us=to_us(request.sent_ms if is_sent else now_ms),
             latency_us=None if response is None else to_us(now_ms - request.scheduled_ms),
-            api=api_of(self._message(groups)).name,
+            api=api_of(message).name,
             version=request.version,
             broker=request.node_id,
             group=groups[0] if len(groups) == 1 else None,
@@ -296,7 +294,7 @@ class AdminLoad:
             until_us=to_us(now_ms) if lost else None,
             lost=lost,
             offsets=_offsets(response) if len(groups) == 1 and not error else None,
-            found=found_in(groups, response) if isinstance(response, FindCoordinatorResponse) else None,
+            found=found_in(message, response) if is_finding and response is not None else None,
         )
         self._record(event)
 

@@ -6,21 +6,22 @@ FindCoordinator where the broker supports that (version 4, KIP-699).
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from fakebroker.client.coordinators import batches, coordinators_in, find_coordinators
 from fakebroker.client.errors import BrokerUnreachable
+from fakebroker.client.transport import Address, Transport, TransportConnection
+from fakebroker.client.versions import is_batched
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.registry import api_of
-from fakebroker.protocol.schema import Message
-from fakebroker.replay.members.connection import CLIENT_ID, Address, BrokerConnection, Transport
+from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.request_events import to_us
 
-_FIRST_VERSION_WITH_MANY_KEYS = 4
 _RETRY_MS = 100.0
 _REQUEST_TIMEOUT_MS = 30_000.0
 """Kafka's default of `request.timeout.ms`, after which a client closes the connection."""
@@ -54,7 +55,7 @@ Wanted = dict[str, list[tuple[CoordinatorListener, float]]]
 class _PendingRequest:
     """A request and the listeners that wait for its response."""
 
-    request: Message
+    request: Any
     scheduled_ms: float
     wanted: Wanted = field(default_factory=dict)
     metadata_listener: MetadataListener | None = None
@@ -84,7 +85,7 @@ class CoordinatorLookup:
     ) -> None:
         self._transport, self._now_ms, self._record = transport, now_ms, record
         self._brokers = deque(brokers)
-        self._connection: BrokerConnection | None = None
+        self._connection: TransportConnection | None = None
         self._is_ready = False  # The broker at the other end has named all brokers.
         self._node_id = _UNKNOWN_BROKER
         self._wanted: Wanted = {}
@@ -133,10 +134,10 @@ class CoordinatorLookup:
 
     # As the user of the connection
 
-    def opened(self, connection: BrokerConnection) -> None:
+    def opened(self, connection: TransportConnection) -> None:
         self._send(connection, _PendingRequest(MetadataRequest(topics=[]), self._now_ms()))
 
-    def answered(self, connection: BrokerConnection, response: FindCoordinatorResponse | MetadataResponse) -> None:
+    def answered(self, connection: TransportConnection, response: FindCoordinatorResponse | MetadataResponse) -> None:
         pending = self._pending.popleft()
         if not self._is_ready:
             assert isinstance(response, MetadataResponse)
@@ -145,12 +146,12 @@ class CoordinatorLookup:
         self._record_answer(pending, response)
         if isinstance(response, FindCoordinatorResponse):
             self._is_finding = False
-            _notify(pending.wanted, response)
+            _notify(pending, response)
         elif pending.metadata_listener is not None:
             counts = {topic.name or "": len(topic.partitions) for topic in response.topics if topic.error_code == 0}
             pending.metadata_listener.metadata(counts)
 
-    def lost(self, connection: BrokerConnection, why: str) -> None:
+    def lost(self, connection: TransportConnection, why: str) -> None:
         """Try the next broker; after the last one, look-ups fail and are repeated by their listeners.
 
         Raises:
@@ -188,7 +189,7 @@ class CoordinatorLookup:
         self._node_id = next((node for node, known in self.nodes.items() if known == address), _UNKNOWN_BROKER)
         self._brokers.extend(known for known in self.nodes.values() if known not in self._brokers)
 
-    def _send_all(self, connection: BrokerConnection) -> None:
+    def _send_all(self, connection: TransportConnection) -> None:
         if connection.versions is None:
             return
         waiting, self._waiting = self._waiting, []
@@ -196,20 +197,20 @@ class CoordinatorLookup:
             self._send(connection, pending)
         if not self._wanted:
             return
-        if connection.versions.version_for(FindCoordinatorRequest) < _FIRST_VERSION_WITH_MANY_KEYS:
-            wanted, self._wanted = self._wanted, {}
-            for group, listeners in wanted.items():
-                self._find(connection, {group: listeners})
-        elif not self._is_finding:
-            wanted, self._wanted = self._wanted, {}
-            self._find(connection, wanted)
+        version = connection.versions.version_for(FindCoordinatorRequest)
+        if self._is_finding and is_batched(FindCoordinatorRequest, version):
+            return
+        wanted, self._wanted = self._wanted, {}
+        for groups in batches(FindCoordinatorRequest, version, list(wanted), len(wanted)):
+            self._find(connection, {group: wanted[group] for group in groups})
 
-    def _find(self, connection: BrokerConnection, wanted: Wanted) -> None:
+    def _find(self, connection: TransportConnection, wanted: Wanted) -> None:
         self._is_finding = True
         self._send(connection, _find_request(wanted))
 
-    def _send(self, connection: BrokerConnection, pending: _PendingRequest) -> None:
-        pending.version, pending.sent_ms = connection.version_for(pending.request), self._now_ms()
+    def _send(self, connection: TransportConnection, pending: _PendingRequest) -> None:
+        assert connection.versions is not None
+        pending.version, pending.sent_ms = connection.versions.version_of(pending.request), self._now_ms()
         self._pending.append(pending)
         self._transport.send(connection, pending.request, pending.version, CLIENT_ID, self)
 
@@ -234,61 +235,46 @@ class CoordinatorLookup:
             lookups=len(groups) or None,
             until_us=to_us(self._now_ms()) if lost else None,
             lost=lost,
-            found=_found(pending.wanted, response) if isinstance(response, FindCoordinatorResponse) else None,
+            found=_found(pending, response) if isinstance(response, FindCoordinatorResponse) else None,
         )
         self._record(event)
 
 
-def coordinators_in(groups: Iterable[str], response: FindCoordinatorResponse) -> Iterator[tuple[str, Coordinator]]:
-    """Yield each group with its coordinator, from a response of any version."""
-    if response.coordinators:
-        yield from ((coordinator.key, coordinator) for coordinator in response.coordinators)
-        return
-    for group in list(groups):
-        coordinator = Coordinator(
-            key=group,
-            node_id=response.node_id,
-            host=response.host,
-            port=response.port,
-            error_code=response.error_code,
-            error_message=response.error_message,
-        )
-        yield group, coordinator
-
-
 def found_in(
-    groups: Iterable[str], response: FindCoordinatorResponse, again: Collection[str] = ()
+    request: FindCoordinatorRequest, response: FindCoordinatorResponse, again: Collection[str] = ()
 ) -> list[tuple[str, int, int, bool]]:
     """Return the `found` column of an event.
 
     Args:
-        groups: The groups that were asked about.
-        again: Those whose coordinator may know the members that asked.
+        request: The request.
+        response: Its response.
+        again: The groups whose coordinator may know the members that asked.
     """
     return [
-        (group, _UNKNOWN_BROKER if each.error_code else each.node_id, each.error_code, group in again)
-        for group, each in coordinators_in(groups, response)
+        (each.key, _UNKNOWN_BROKER if each.error_code else each.node_id, each.error_code, each.key in again)
+        for each in coordinators_in(request, response)
     ]
 
 
-def _found(wanted: Wanted, response: FindCoordinatorResponse) -> list[tuple[str, int, int, bool]]:
+def _found(pending: _PendingRequest, response: FindCoordinatorResponse) -> list[tuple[str, int, int, bool]]:
+    wanted = pending.wanted
     again = {group for group, listeners in wanted.items() if any(each.is_rejoining() for each, _ in listeners)}
-    return found_in(wanted, response, again)
+    return found_in(pending.request, response, again)
 
 
 def _find_request(wanted: Wanted, sent_ms: float = math.inf) -> _PendingRequest:
     scheduled_ms = min(scheduled_ms for listeners in wanted.values() for _, scheduled_ms in listeners)
-    return _PendingRequest(FindCoordinatorRequest(coordinator_keys=list(wanted)), scheduled_ms, wanted, sent_ms=sent_ms)
+    return _PendingRequest(find_coordinators(wanted), scheduled_ms, wanted, sent_ms=sent_ms)
 
 
-def _notify(wanted: Wanted, response: FindCoordinatorResponse) -> None:
-    for group, coordinator in coordinators_in(wanted, response):
-        for listener, _ in wanted.pop(group, ()):
-            if coordinator.error_code:
-                listener.discovery_failed(group, ErrorCode(coordinator.error_code))
+def _notify(pending: _PendingRequest, response: FindCoordinatorResponse) -> None:
+    for found in coordinators_in(pending.request, response):
+        for listener, _ in pending.wanted.pop(found.key, ()):
+            if found.error_code:
+                listener.discovery_failed(found.key, ErrorCode(found.error_code))
             else:
-                listener.discovered(group, coordinator.node_id, coordinator.host, coordinator.port)
-    _notify_failure(wanted)  # groups that the response lacks
+                listener.discovered(found.key, found.node_id, found.host, found.port)
+    _notify_failure(pending.wanted)  # groups that the response lacks
 
 
 def _notify_failure(wanted: Wanted) -> None:

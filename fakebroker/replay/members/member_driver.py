@@ -1,39 +1,51 @@
-"""Runs one scripted member over TCP: executes what it wants, and passes on responses and results of look-ups.
+"""Runs one scripted member over a transport: executes what it wants, and passes on responses and results of look-ups.
 
 Chooses the connection of each request; what to send and when is up to the member.
 """
 
 import math
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
+from fakebroker.client.broker_connection import FrameCache
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
+from fakebroker.client.transport import Transport
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from fakebroker.replay.members.connection import BrokerConnection, FrameCache
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.members.shared_connections import SharedConnections
-from fakebroker.replay.members.sockets import SocketTransport
+from fakebroker.replay.members.sockets import SocketConnection
 
 _HELD_BACK = (JoinGroupRequest, SyncGroupRequest)
 """Requests whose responses a broker may hold back."""
 
 
 class DriverContext(Protocol):
-    """What the drivers of a task share."""
+    """What the drivers of a task or a simulation share."""
 
-    transport: SocketTransport
-    lookup: CoordinatorLookup
-    shared: SharedConnections | None
+    @property
+    def transport(self) -> Transport:
+        """Makes connections."""
+
+    @property
+    def lookup(self) -> CoordinatorLookup:
+        """Finds coordinators."""
+
+    @property
+    def shared(self) -> SharedConnections | None:
+        """Connections that members share; None if each has its own."""
 
     def now_ms(self) -> float:
         """Return the time by the members' clock, in milliseconds since the Unix epoch."""
 
-    def wake(self, driver: "MemberDriver", moment_ms: float) -> None:
-        """Schedule a call of `tick`."""
+    def process_lookups(self) -> None:
+        """Process look-ups soon."""
+
+    def settled(self, driver: "MemberDriver") -> None:
+        """Schedule the next call of `tick`: the driver has executed what its member wants."""
 
 
 class MemberDriver:
@@ -45,16 +57,19 @@ class MemberDriver:
         context: What they share.
 
     Attributes:
+        member: The member.
+        number: Among the drivers of the task.
+        connection: Its connection, or a shared one; None if it has none.
         wakes_ms: When `tick` is called next.
     """
 
     __slots__ = (
-        "_connection",
         "_context",
         "_heartbeats",
         "_held",
         "_rebalance_connection",
         "_waits",
+        "connection",
         "group",
         "member",
         "number",
@@ -67,8 +82,8 @@ class MemberDriver:
         self.number = number
         self.wakes_ms = math.inf
         self._context = context
-        self._connection: BrokerConnection | None = None  # Its own, or a shared one.
-        self._rebalance_connection: BrokerConnection | None = None  # Beside a shared one, for JoinGroup and SyncGroup.
+        self.connection: Any = None
+        self._rebalance_connection: SocketConnection | None = None  # Beside a shared one, for JoinGroup and SyncGroup.
         self._held: GroupRequest | None = None  # Until its connection is open.
         self._waits = False  # Until connections for the group's rebalance are reserved.
         self._heartbeats = FrameCache()
@@ -82,9 +97,7 @@ class MemberDriver:
         """Execute what the member wants, and schedule its next deadline."""
         if self.member.has_work:
             self._execute(now_ms)
-        due_ms = self.member.next_deadline()
-        if due_ms < self.wakes_ms:
-            self._context.wake(self, due_ms)
+        self._context.settled(self)
 
     def _execute(self, now_ms: float) -> None:
         member = self.member
@@ -93,9 +106,11 @@ class MemberDriver:
         scheduled_ms = member.take_discovery()
         if scheduled_ms is not None:
             self._context.lookup.discover(self.group, self, scheduled_ms)
+            self._context.process_lookups()
         wanted = member.take_metadata()
         if wanted is not None:
             self._context.lookup.fetch_metadata(wanted[0], self, wanted[1])
+            self._context.process_lookups()
         request = member.take_request()
         if request is not None:
             self._send(request, now_ms)
@@ -122,20 +137,20 @@ class MemberDriver:
 
     # As a user of connections
 
-    def opened(self, connection: BrokerConnection) -> None:
+    def opened(self, connection: Any) -> None:
         request = self._held
         if request is not None and connection is self._connection_for(request):
             self._held = None
             self._send_over(connection, request, self._context.now_ms())
 
-    def answered(self, connection: BrokerConnection, response: GroupResponse) -> None:
+    def answered(self, connection: Any, response: GroupResponse) -> None:
         now_ms = self._context.now_ms()
         if connection is self._rebalance_connection and type(response) is SyncGroupResponse:
             self._end_rebalance()
         self.member.answered(response, now_ms)
         self.run(now_ms)
 
-    def lost(self, connection: BrokerConnection, why: str) -> None:
+    def lost(self, connection: Any, why: str) -> None:
         now_ms = self._context.now_ms()
         self._disconnect()
         self.member.connection_lost(now_ms)
@@ -156,13 +171,13 @@ class MemberDriver:
         else:
             self._send_over(connection, request, now_ms)
 
-    def _send_over(self, connection: BrokerConnection, request: GroupRequest, now_ms: float) -> None:
-        version = connection.version_for(request)
+    def _send_over(self, connection: Any, request: GroupRequest, now_ms: float) -> None:
+        version = connection.versions.version_of(request)
         cache = self._heartbeats if type(request) is HeartbeatRequest else None
         self._context.transport.send(connection, request, version, self.member.script.member, self, cache)
         self.member.sent(version, now_ms)
 
-    def _connection_for(self, request: GroupRequest) -> BrokerConnection | None:
+    def _connection_for(self, request: GroupRequest) -> Any:
         """Return the connection for a request, made if needed; None if the group waits for its rebalance."""
         shared, address = self._context.shared, self.member.address
         if shared is not None and isinstance(request, _HELD_BACK):
@@ -172,13 +187,13 @@ class MemberDriver:
                 self._rebalance_connection = shared.begin_rebalance(address, self)
                 self._waits = self._rebalance_connection is None
             return self._rebalance_connection
-        if self._connection is not None and self._connection.address == address:
-            return self._connection
-        transport = self._context.transport
-        if self._connection is not None:
-            transport.release(self._connection, self)
-        self._connection = shared.shared(address, self) if shared is not None else transport.connect(address, self)
-        return self._connection
+        connection, transport = self.connection, self._context.transport
+        if connection is not None:
+            if connection.address == address and not connection.is_closed:
+                return connection
+            transport.release(connection, self)
+        self.connection = shared.shared(address, self) if shared is not None else transport.connect(address, self)
+        return self.connection
 
     def _end_rebalance(self) -> None:
         connection, self._rebalance_connection = self._rebalance_connection, None
@@ -191,6 +206,6 @@ class MemberDriver:
             self._waits = False
             self._context.shared.stop_waiting(self)
         self._end_rebalance()
-        if self._connection is not None:
-            self._context.transport.release(self._connection, self)
-            self._connection = None
+        if self.connection is not None:
+            self._context.transport.release(self.connection, self)
+            self.connection = None

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fakebroker.client.transport import Address
 from fakebroker.errors import FakebrokerError
 from fakebroker.open_files import allow_connections
 from fakebroker.replay.members.admin_load import AdminLoad
-from fakebroker.replay.members.connection import Address
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.events import ORDINARY_ERRORS, Event
 from fakebroker.replay.members.member_driver import MemberDriver
@@ -163,10 +163,15 @@ class MemberLoop:
         """End soon. May be called from another thread."""
         self._is_stopped = True
 
-    def wake(self, driver: MemberDriver, moment_ms: float) -> None:
-        """Schedule a call of a driver's `tick`; a later one that was scheduled before is void."""
-        driver.wakes_ms = moment_ms
-        heapq.heappush(self._heap, (moment_ms, next(self._count), driver))
+    def process_lookups(self) -> None:
+        """Do nothing: look-ups are processed in each turn."""
+
+    def settled(self, driver: MemberDriver) -> None:
+        """Schedule the next call of a driver's `tick`; a later one that was scheduled before is void."""
+        due_ms = driver.member.next_deadline()
+        if due_ms < driver.wakes_ms:
+            driver.wakes_ms = due_ms
+            heapq.heappush(self._heap, (due_ms, next(self._count), driver))
 
     def _begin(self, start_s: float) -> None:
         settings, self._start_ms = self._settings, start_s * 1000
@@ -177,7 +182,7 @@ class MemberLoop:
             member = ScriptedMember(script, self._start_ms, self._take, closed_loop=settings.closed_loop)
             driver = MemberDriver(member, number, self)
             self._active.append(driver)
-            self.wake(driver, member.next_deadline())
+            self.settled(driver)
         gc.freeze()  # members live until the end: collections need not look at them
         for load, groups in self._loads:
             active = AdminLoad(load, groups, self._start_ms, self.transport, self.now_ms, self.lookup, self._take)
@@ -209,11 +214,10 @@ class MemberLoop:
             if moment_ms != driver.wakes_ms:
                 continue  # it was called earlier meanwhile
             driver.wakes_ms = math.inf
-            due_ms = driver.member.next_deadline()
-            if due_ms <= now_ms:
+            if driver.member.next_deadline() <= now_ms:
                 driver.tick(now_ms)
-            elif due_ms < math.inf:
-                self.wake(driver, due_ms)
+            else:
+                self.settled(driver)
 
     def _check_progress(self, now_ms: float) -> None:
         """Drop members and loads that are done, and report."""

@@ -9,9 +9,9 @@ one another until their rebalance timeouts.
 
 from typing import Any, Protocol
 
+from fakebroker.client.transport import Address
 from fakebroker.errors import FakebrokerError
-from fakebroker.replay.members.connection import Address, BrokerConnection
-from fakebroker.replay.members.sockets import SocketTransport
+from fakebroker.replay.members.sockets import SocketConnection, SocketTransport
 
 _MAX_IDLE = 1_000
 """How many unused connections are kept for later rebalances."""
@@ -31,11 +31,11 @@ class SharingMember(Protocol):
     def admitted(self) -> None:
         """Connections for the group's rebalance are reserved."""
 
-    def opened(self, connection: BrokerConnection) -> None: ...
+    def opened(self, connection: SocketConnection) -> None: ...
 
-    def answered(self, connection: BrokerConnection, response: Any) -> None: ...
+    def answered(self, connection: SocketConnection, response: Any) -> None: ...
 
-    def lost(self, connection: BrokerConnection, why: str) -> None: ...
+    def lost(self, connection: SocketConnection, why: str) -> None: ...
 
 
 class SharedConnections:
@@ -62,12 +62,12 @@ class SharedConnections:
             )
         self._transport, self._count, self._group_sizes = transport, count, group_sizes
         self._free = max_rebalance_connections
-        self._shared: dict[tuple[Address, int], BrokerConnection] = {}
+        self._shared: dict[tuple[Address, int], SocketConnection] = {}
         self._rebalancing: dict[str, int] = {}  # Groups with reserved connections, and how many members use theirs.
         self._waiting: dict[str, list[SharingMember]] = {}  # Groups that wait for connections, in their order.
-        self._idle: dict[BrokerConnection, None] = {}
+        self._idle: dict[SocketConnection, None] = {}
 
-    def shared(self, address: Address, member: SharingMember) -> BrokerConnection:
+    def shared(self, address: Address, member: SharingMember) -> SocketConnection:
         """Return the shared connection of a member to a broker."""
         key = address, member.number % self._count
         connection = self._shared.get(key)
@@ -76,7 +76,7 @@ class SharedConnections:
         connection.users[member] = None
         return connection
 
-    def begin_rebalance(self, address: Address, member: SharingMember) -> BrokerConnection | None:
+    def begin_rebalance(self, address: Address, member: SharingMember) -> SocketConnection | None:
         """Return a connection for a rebalance; None if the group has to wait, and the member will be `admitted`."""
         group = member.group
         if group not in self._rebalancing:
@@ -92,7 +92,7 @@ class SharedConnections:
         connection.users = {member: None}
         return connection
 
-    def end_rebalance(self, connection: BrokerConnection, member: SharingMember) -> None:
+    def end_rebalance(self, connection: SocketConnection, member: SharingMember) -> None:
         """Return the connection of a member that has its assignment, or has given up."""
         is_reusable = not (connection.is_closed or connection.versions is None or connection.has_pending())
         if is_reusable and len(self._idle) < _MAX_IDLE:
@@ -116,13 +116,13 @@ class SharedConnections:
 
     # As the user of idle connections
 
-    def opened(self, connection: BrokerConnection) -> None:
+    def opened(self, connection: SocketConnection) -> None:
         """Not called: an idle connection was open before."""
 
-    def answered(self, connection: BrokerConnection, response: Any) -> None:
+    def answered(self, connection: SocketConnection, response: Any) -> None:
         """Not called: an idle connection has no pending requests."""
 
-    def lost(self, connection: BrokerConnection, why: str) -> None:
+    def lost(self, connection: SocketConnection, why: str) -> None:
         del self._idle[connection]
 
     def _admit(self) -> None:

@@ -1,6 +1,6 @@
 """Connections by the ten thousand: nonblocking sockets behind one poller, driven by one thread.
 
-Negotiates versions; the meaning of requests does not matter. Users of a connection are never called from within `send`
+Users of a connection are never called from within `send`
 or `connect`: losses that are found there are reported at the end of the next poll.
 """
 
@@ -10,20 +10,13 @@ import socket
 import time
 from typing import Any
 
-from fakebroker.client.connection import DEFAULT_CONNECT_TIMEOUT_MS
-from fakebroker.errors import ErrorCode, FakebrokerError, ProtocolError
+from fakebroker.client.broker_connection import BrokerConnection, FrameCache
+from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, Address, ConnectionUser
+from fakebroker.client.versions import NegotiatedVersions
+from fakebroker.errors import FakebrokerError, ProtocolError
 from fakebroker.open_files import file_limit
-from fakebroker.protocol.frames import read_response, request_frame
-from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from fakebroker.protocol.schema import Message, Versions
-from fakebroker.replay.members.connection import (
-    CLIENT_ID,
-    Address,
-    BrokerConnection,
-    ConnectionUser,
-    FrameCache,
-    NegotiatedVersions,
-)
+from fakebroker.protocol.schema import Message
+from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.server.poller import READ, WRITE, best_poller
 
 _MAX_EVENTS = 256
@@ -31,6 +24,29 @@ _READ_BYTES = 64 * 1024
 _NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
 
 _NO_KAFKA = "at {address} nobody speaks Kafka's protocol in the clear (a listener for TLS or another service?): {why}"
+
+
+class SocketConnection(BrokerConnection):
+    """A connection of `SocketTransport`.
+
+    Attributes:
+        socket: None before it is made and after it is closed.
+        untried: Resolved addresses that were not tried yet.
+        is_connecting: Whether the socket is not connected yet.
+        begun_in_poll: Number of the poll in which the socket was made.
+        is_dirty: Whether unsent bytes are to be written at the end of the poll.
+        is_blocked: Whether the poller is to report when the socket takes more bytes.
+    """
+
+    __slots__ = ("begun_in_poll", "is_blocked", "is_connecting", "is_dirty", "socket", "untried")
+
+    def __init__(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> None:
+        super().__init__(address, user, is_shared=is_shared)
+        self.socket: socket.socket | None = None
+        self.untried: list[tuple[int, Any]] = []
+        self.is_connecting = True
+        self.begun_in_poll = 0
+        self.is_dirty = self.is_blocked = False
 
 
 class SocketTransport:
@@ -43,28 +59,23 @@ class SocketTransport:
     def __init__(self, connect_timeout_ms: float = DEFAULT_CONNECT_TIMEOUT_MS) -> None:
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._poller = best_poller()
-        self._connections: dict[int, BrokerConnection] = {}  # by file descriptor
-        self._deadlines: dict[BrokerConnection, float] = {}  # of those that are not open yet, in order
+        self._connections: dict[int, SocketConnection] = {}  # by file descriptor
+        self._deadlines: dict[SocketConnection, float] = {}  # of those that are not open yet, in order
         self._polls = 0
-        self._dirty: list[BrokerConnection] = []
-        self._opened: list[BrokerConnection] = []
-        self._lost: list[tuple[BrokerConnection, str]] = []
+        self._dirty: list[SocketConnection] = []
+        self._opened: list[SocketConnection] = []
+        self._lost: list[tuple[SocketConnection, str]] = []
         # Negotiated once per broker, for as long as no connection to it is lost.
         self._versions: dict[Address, NegotiatedVersions] = {}
         self._resolved: dict[Address, list[tuple[int, Any]]] = {}
 
-    def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> BrokerConnection:
-        """Begin to make a connection; the user is notified when it is open, or lost.
-
-        Args:
-            address: Host and port.
-            user: The first user.
-            is_shared: Whether there will be more, whose requests are to be written together.
+    def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> SocketConnection:
+        """Begin to make a connection; see `Transport.connect`.
 
         Raises:
             FakebrokerError: This machine has no further files or ports.
         """
-        connection = BrokerConnection(address, user, is_shared=is_shared)
+        connection = SocketConnection(address, user, is_shared=is_shared)
         self._deadlines[connection] = time.monotonic() + self._connect_timeout_s
         try:
             connection.untried = list(self._resolve(address))
@@ -76,26 +87,14 @@ class SocketTransport:
 
     def send(
         self,
-        connection: BrokerConnection,
+        connection: SocketConnection,
         request: Message,
         version: int,
         client_id: str,
         user: ConnectionUser,
         cache: FrameCache | None = None,
     ) -> None:
-        """Send a request over an open connection.
-
-        Args:
-            connection: If it was lost meanwhile, its users are about to be notified, and nothing is sent.
-            request: In its newest shape.
-            version: As the connection's `version_for` says.
-            client_id: `client.id` of the request.
-            user: Receives the response.
-            cache: Keeps the bytes of a request that is sent repeatedly.
-
-        Raises:
-            ProtocolError: The version cannot carry the request.
-        """
+        """Send a request over an open connection; if it is lost, its users are about to be notified."""
         if connection.is_closed:
             return
         frame = connection.frame(request, version, client_id, user, cache)
@@ -107,17 +106,17 @@ class SocketTransport:
             connection.is_dirty = True
             self._dirty.append(connection)
 
-    def fail(self, connection: BrokerConnection, why: str) -> None:
+    def fail(self, connection: SocketConnection, why: str) -> None:
         """Close a connection as lost; its users are notified at the end of the next poll."""
         if connection.is_closed:
             return
-        if connection.asked_version >= 0 and connection.versions is None:
+        if connection.is_negotiating:
             why = _NO_KAFKA.format(address=f"{connection.address[0]}:{connection.address[1]}", why=why)
         self._versions.pop(connection.address, None)
         self._close(connection)
         self._lost.append((connection, why))
 
-    def release(self, connection: BrokerConnection, user: ConnectionUser) -> None:
+    def release(self, connection: SocketConnection, user: ConnectionUser) -> None:
         """Remove a user of a connection, with its pending requests. Without users the connection is closed."""
         connection.forget(user)
         if not connection.users and not connection.is_closed:
@@ -178,7 +177,7 @@ class SocketTransport:
             self._resolved[address] = [(family, socket_address) for family, _, _, _, socket_address in found]
         return self._resolved[address]
 
-    def _try_next_address(self, connection: BrokerConnection, why: str) -> None:
+    def _try_next_address(self, connection: SocketConnection, why: str) -> None:
         """Connect to the next resolved address of the host; without one the connection is lost."""
         while connection.untried:
             family, socket_address = connection.untried.pop(0)
@@ -210,7 +209,7 @@ class SocketTransport:
             "need fewer"
         )
 
-    def _connected(self, connection: BrokerConnection) -> None:
+    def _connected(self, connection: SocketConnection) -> None:
         assert connection.socket is not None
         code = connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
@@ -221,39 +220,23 @@ class SocketTransport:
         self._poller.modify(connection.socket.fileno(), READ)
         connection.versions = self._versions.get(connection.address)
         if connection.versions is None:
-            self._ask_versions(connection, ApiVersionsRequest.VERSIONS.last)
+            self._write(connection, connection.request_versions(CLIENT_ID))
         else:
             self._open(connection)
 
-    def _ask_versions(self, connection: BrokerConnection, version: int) -> None:
-        connection.asked_version = version
-        request = ApiVersionsRequest(client_software_name="fakebroker", client_software_version="unknown")
-        self._write(connection, request_frame(request, version, 0, CLIENT_ID))
+    def _negotiate(self, connection: SocketConnection, data: bytes) -> None:
+        request = connection.receive_versions(data, CLIENT_ID)
+        if request:
+            self._write(connection, request)
+        elif connection.versions is not None:
+            self._versions[connection.address] = connection.versions
+            self._open(connection)
 
-    def _take_versions(self, connection: BrokerConnection, frame: bytes) -> None:
-        """Process the ApiVersions response; a broker that does not know the version answers in version 0 (KIP-511).
-
-        Raises:
-            ProtocolError: It is no such response, or has an error.
-        """
-        asked = connection.asked_version
-        is_refusal = int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
-        _, response = read_response(ApiVersionsResponse, 0 if is_refusal else asked, frame)
-        if is_refusal and asked > 0:
-            known = {api.api_key: api.max_version for api in response.api_keys}
-            self._ask_versions(connection, max(0, min(known.get(ApiVersionsRequest.API_KEY, 0), asked - 1)))
-            return
-        if response.error_code:
-            raise ProtocolError(f"ApiVersions was answered {ErrorCode(response.error_code).name}")
-        supported = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
-        connection.versions = self._versions[connection.address] = NegotiatedVersions(supported)
-        self._open(connection)
-
-    def _open(self, connection: BrokerConnection) -> None:
+    def _open(self, connection: SocketConnection) -> None:
         del self._deadlines[connection]
         self._opened.append(connection)
 
-    def _read(self, connection: BrokerConnection) -> None:
+    def _read(self, connection: SocketConnection) -> None:
         assert connection.socket is not None
         try:
             data = connection.socket.recv(_READ_BYTES)
@@ -266,15 +249,14 @@ class SocketTransport:
             self.fail(connection, "the broker has closed the connection")
             return
         try:
-            for frame in connection.frames.feed(data):
-                if connection.versions is None:
-                    self._take_versions(connection, frame)
-                else:
-                    connection.deliver(frame)
+            if connection.versions is None:
+                self._negotiate(connection, data)
+            else:
+                connection.receive(data)
         except ProtocolError as error:
             self.fail(connection, str(error))
 
-    def _write(self, connection: BrokerConnection, frame: bytes | bytearray) -> None:
+    def _write(self, connection: SocketConnection, frame: bytes | bytearray) -> None:
         """Write unsent bytes, or a frame if there are none; what the socket does not take stays unsent."""
         assert connection.socket is not None
         data = connection.unsent if connection.unsent else frame
@@ -294,13 +276,13 @@ class SocketTransport:
             connection.is_blocked = is_blocked
             self._poller.modify(connection.socket.fileno(), READ | WRITE if is_blocked else READ)
 
-    def _close(self, connection: BrokerConnection) -> None:
+    def _close(self, connection: SocketConnection) -> None:
         connection.is_closed = True
         self._deadlines.pop(connection, None)
         if connection.socket is not None:
             self._drop_socket(connection)
 
-    def _drop_socket(self, connection: BrokerConnection) -> None:
+    def _drop_socket(self, connection: SocketConnection) -> None:
         assert connection.socket is not None
         fd = connection.socket.fileno()
         self._poller.unregister(fd)

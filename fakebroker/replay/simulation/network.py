@@ -1,4 +1,4 @@
-"""The simulated network: clients' ends of connections, and the way of requests to their brokers and back.
+"""The simulated network: connections, and the way of requests to their brokers and back.
 
 A broker processes one request of a connection at a time. Does not depend on what is asked, or why.
 """
@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, in_shape_of
+from fakebroker.client.transport import Address, ConnectionUser
+from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, NegotiatedVersions, in_shape_of
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message
-from fakebroker.replay.members.connection import NegotiatedVersions
 from fakebroker.replay.simulation.scheduler import (
     ACTION,
     ARRIVAL,
@@ -39,51 +39,91 @@ _NEWEST: dict[type[Message], int] = {
 """The version of each message with all fields that the clients here use."""
 
 
-class ClientEnd(Peer):
-    """The client's end of its connections, one after the other.
+class VirtualConnection(Peer):
+    """A connection in virtual time: a `TransportConnection`, and the peer of its calls.
 
     Args:
-        broker: Any one, until there is a connection.
-        number: Among all clients of the simulation.
+        broker: Any one, until it is open.
+        address: Host and port of the broker; the port is its node id.
+        user: Its user.
+        number: Orders its calls among those of others at the same time.
+        after_call: Called after the user was called.
 
     Attributes:
-        number: Among all clients of the simulation.
-        serial: Of the present connection, or the one that is being made.
-        is_open: Whether there is one.
-        versions: As negotiated with the broker.
+        address: Host and port of the broker.
+        users: Its user, until that has released it.
+        versions: None until it is open.
+        is_closed: Whether either side has closed it.
+        is_abandoned: Whether the client has closed it, or was notified that it is lost: nothing arrives any more.
+        number: Orders its calls.
+        pending: The users of pending requests, in their order.
+        known_response: The response to the next request, if it is known before.
+        in_progress: The request that the broker processes.
+        waiting: Requests that have arrived meanwhile.
+        busy_until_ms: Until when the broker does not read from it (KIP-219).
     """
 
-    __slots__ = ("_busy_until_ms", "_in_progress", "_waiting", "is_open", "number", "serial", "versions")
+    __slots__ = (
+        "_after_call",
+        "address",
+        "busy_until_ms",
+        "in_progress",
+        "is_abandoned",
+        "is_closed",
+        "known_response",
+        "number",
+        "pending",
+        "users",
+        "versions",
+        "waiting",
+    )
     broker: BrokerNode
-    versions: NegotiatedVersions
 
-    def __init__(self, broker: BrokerNode, number: int) -> None:
+    def __init__(
+        self,
+        broker: BrokerNode,
+        address: Address,
+        user: ConnectionUser,
+        number: int,
+        after_call: Callable[[], None] | None,
+    ) -> None:
         super().__init__(broker, _CLIENT_HOST, number)
+        self.address = address
+        self.users: dict[ConnectionUser, None] = {user: None}
+        self.versions: NegotiatedVersions | None = None
+        self.is_closed = self.is_abandoned = False
         self.number = number
-        self.serial = 0
-        self.is_open = False
-        self._in_progress: Call | None = None
-        self._waiting: deque[Call] | None = None
-        self._busy_until_ms = 0.0
+        self.pending: list[ConnectionUser] = []
+        self.known_response: Any = None
+        self.in_progress: Call | None = None
+        self.waiting: deque[Call] | None = None
+        self.busy_until_ms = 0.0
+        self._after_call = after_call
+
+    @property
+    def is_open(self) -> bool:
+        """Whether both sides have it open."""
+        return self.versions is not None and not self.is_closed
 
     def opened(self) -> None:
-        """Process that the connection is open."""
-        raise NotImplementedError
+        """Notify the user that requests can be sent."""
+        for user in list(self.users):
+            user.opened(self)
+        if self._after_call is not None:
+            self._after_call()
 
-    def answered(self, call: Call, response: Any) -> None:
-        """Process a response."""
-        raise NotImplementedError
+    def answered(self, response: Any) -> None:
+        """Pass the response to the oldest pending request to its user."""
+        self.pending.pop(0).answered(self, response)
+        if self._after_call is not None:
+            self._after_call()
 
-    def lost(self) -> None:
-        """Process that the connection is lost, or could not be made."""
-        raise NotImplementedError
-
-    def disconnect(self) -> None:
-        """Close the connection: responses that are under way do not arrive."""
-        self.serial += 1
-        self.is_open = False
-        self._in_progress = self._waiting = None
-        self._busy_until_ms = 0.0
+    def lost(self, why: str) -> None:
+        """Notify the user that the connection is lost, or could not be made."""
+        for user in list(self.users):
+            user.lost(self, why)
+        if self._after_call is not None:
+            self._after_call()
 
 
 class Network:
@@ -97,6 +137,9 @@ class Network:
             of the log is to be lost.
         shortcuts_until_ms: Until when the requests of a member that concern no other member may be handled at once
             (see `is_alone_until`); -inf for never.
+
+    Attributes:
+        any_broker: The broker of connections that are not open yet.
     """
 
     def __init__(
@@ -113,79 +156,84 @@ class Network:
         self._disconnects: dict[int, int] = {}  # By node id: how often its connections were closed.
         self._versions: dict[int, NegotiatedVersions] = {}
         self._timer_ms = float("inf")
-        self.clients: list[ClientEnd] = []
+        self._open_connections: dict[VirtualConnection, None] = {}
+        self.any_broker = next(iter(cluster.brokers.values()))
 
     # Connections
 
-    def connect(self, client: ClientEnd, node_id: int, now_ms: float) -> None:
-        """Begin to make a connection; the client is notified when it is open, or lost."""
-        client.disconnect()
-        self._scheduler.schedule(
-            now_ms + CONNECT_MS, RESPONSE, client.number, self._open, client, client.serial, node_id
-        )
+    def connect(self, connection: VirtualConnection, now_ms: float) -> None:
+        """Begin to make a connection; its user is notified when it is open, or lost."""
+        self._scheduler.schedule(now_ms + CONNECT_MS, RESPONSE, connection.number, self._open, connection)
 
-    def _open(self, client: ClientEnd, serial: int, node_id: int) -> None:
-        if client.serial != serial:
+    def _open(self, connection: VirtualConnection) -> None:
+        if connection.is_abandoned:
             return
+        node_id = connection.address[1]
         broker = self._cluster.brokers.get(node_id)
         if broker is None or not broker.up:
-            client.disconnect()
-            client.lost()
+            self._notify_lost(connection)
             return
-        client.broker, client.is_open = broker, True
+        connection.broker = broker
         if node_id not in self._versions:
             self._versions[node_id] = NegotiatedVersions(broker.versions)
-        client.versions = self._versions[node_id]
-        client.opened()
+        connection.versions = self._versions[node_id]
+        self._open_connections[connection] = None
+        connection.opened()
+
+    def abandon(self, connection: VirtualConnection) -> None:
+        """Close a connection at the client's end: responses that are under way do not arrive."""
+        connection.is_closed = connection.is_abandoned = True
+        self._open_connections.pop(connection, None)
 
     def disconnect_clients(self, broker: BrokerNode) -> None:
         """Close all connections of a broker; requests that are under way are lost."""
         self._disconnects[broker.node_id] = self._disconnects.get(broker.node_id, 0) + 1
         self._versions.pop(broker.node_id, None)
-        for client in self.clients:
-            if client.is_open and client.broker is broker:
-                self._lose(client, self._scheduler.clock.moment_ms)
+        for connection in list(self._open_connections):
+            if connection.broker is broker:
+                self._lose(connection, self._scheduler.clock.moment_ms)
 
-    def _lose(self, client: ClientEnd, now_ms: float) -> None:
-        client.is_open = False
-        self._scheduler.schedule(now_ms + LATENCY_MS, RESPONSE, client.number, self._notify_lost, client, client.serial)
+    def _lose(self, connection: VirtualConnection, now_ms: float) -> None:
+        connection.is_closed = True
+        self._open_connections.pop(connection, None)
+        self._scheduler.schedule(now_ms + LATENCY_MS, RESPONSE, connection.number, self._notify_lost, connection)
 
-    def _notify_lost(self, client: ClientEnd, serial: int) -> None:
-        if client.serial == serial:
-            client.disconnect()
-            client.lost()
+    def _notify_lost(self, connection: VirtualConnection) -> None:
+        if not connection.is_abandoned:
+            self.abandon(connection)
+            connection.lost("the broker has closed it")
 
     # Requests
 
-    def call(self, client: ClientEnd, request: Message, version: int, client_id: str) -> Call:
-        """Return a request as the broker receives it over the present connection."""
-        return Call(client, api_of(request), version, client.serial, client_id, received(request, version), 0)
+    def call(self, connection: VirtualConnection, request: Message, version: int, client_id: str) -> Call:
+        """Return a request as the broker receives it over a connection."""
+        return Call(connection, api_of(request), version, 0, client_id, received(request, version), 0)
 
     def send(self, call: Call, now_ms: float) -> None:
-        """Send a request over the present connection of its client."""
-        client = call.peer
-        assert isinstance(client, ClientEnd)
+        """Send a request over the connection of its peer."""
+        connection = call.peer
+        assert isinstance(connection, VirtualConnection)
         disconnects = self._disconnects.get(call.broker.node_id, 0)
         is_private = call.api.name in _HARMLESS and not self._keeps_order
         schedule = self._scheduler.schedule if is_private else self._scheduler.schedule_shared
-        schedule(now_ms + LATENCY_MS, ARRIVAL, client.number, self._arrive, client, call, disconnects)
+        schedule(now_ms + LATENCY_MS, ARRIVAL, connection.number, self._arrive, connection, call, disconnects)
 
-    def _arrive(self, client: ClientEnd, call: Call, disconnects: int) -> None:
+    def _arrive(self, connection: VirtualConnection, call: Call, disconnects: int) -> None:
         """A broker reads a request even if the client has disconnected, but not if it has closed the connection."""
         if self._disconnects.get(call.broker.node_id, 0) != disconnects:
             return
-        is_current = client.serial == call.correlation_id
+        is_current = not connection.is_abandoned
         now_ms = self._scheduler.clock.moment_ms
-        if is_current and client._busy_until_ms > now_ms:
+        if is_current and connection.busy_until_ms > now_ms:
             self._scheduler.schedule_shared(
-                client._busy_until_ms, ARRIVAL, client.number, self._arrive, client, call, disconnects
+                connection.busy_until_ms, ARRIVAL, connection.number, self._arrive, connection, call, disconnects
             )
-        elif is_current and client._in_progress is not None:
-            client._waiting = client._waiting or deque()
-            client._waiting.append(call)
+        elif is_current and connection.in_progress is not None:
+            connection.waiting = connection.waiting or deque()
+            connection.waiting.append(call)
         else:
             if is_current:
-                client._in_progress = call
+                connection.in_progress = call
             self._handle(call, now_ms)
 
     def _handle(self, call: Call, now_ms: float) -> None:
@@ -195,12 +243,12 @@ class Network:
             self._respond(call, now_ms)
         self.send_responses(now_ms)
 
-    def is_alone_until(self, client: ClientEnd, now_ms: float, end_ms: float) -> bool:
+    def is_alone_until(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:
         """Return whether a request of the member that acts now may be handled at once, and answered at `end_ms`.
 
         That is so if it concerns no other member, and no call in between may concern this one.
         """
-        if self._cluster.faults.active or self._scheduler.position != (now_ms, ACTION, client.number):
+        if self._cluster.faults.active or self._scheduler.position != (now_ms, ACTION, connection.number):
             return False
         return end_ms <= self._shortcuts_until_ms and self._scheduler.is_quiet_until(end_ms)
 
@@ -224,35 +272,33 @@ class Network:
         self.schedule_timer(self._cluster.next_deadline())
 
     def _respond(self, call: Call, now_ms: float) -> None:
-        client = call.peer
-        assert isinstance(client, ClientEnd)
-        if client.serial != call.correlation_id or not client.is_open:
+        connection = call.peer
+        assert isinstance(connection, VirtualConnection)
+        if connection.is_closed:
             return
-        client._in_progress = None
+        connection.in_progress = None
         if call.fault is not None:
             if call.fault.drop:
-                self._lose(client, now_ms)
+                self._lose(connection, now_ms)
                 return
-            client._busy_until_ms = now_ms + (call.fault.throttle_time_ms or 0)
+            connection.busy_until_ms = now_ms + (call.fault.throttle_time_ms or 0)
         if call.response is not None:
             self.send_response(call, received(call.response, call.response_version), now_ms)
-        if client._waiting:
+        if connection.waiting:
             disconnects = self._disconnects.get(call.broker.node_id, 0)
             self._scheduler.schedule_shared(
-                now_ms, ARRIVAL, client.number, self._arrive, client, client._waiting.popleft(), disconnects
+                now_ms, ARRIVAL, connection.number, self._arrive, connection, connection.waiting.popleft(), disconnects
             )
 
     def send_response(self, call: Call, response: Message, now_ms: float) -> None:
         """Send a response to a request, at a time that may be over already."""
-        client = call.peer
-        assert isinstance(client, ClientEnd)
-        self._scheduler.schedule(
-            now_ms + LATENCY_MS, RESPONSE, client.number, self._deliver, client, call, response, client.serial
-        )
+        connection = call.peer
+        assert isinstance(connection, VirtualConnection)
+        self._scheduler.schedule(now_ms + LATENCY_MS, RESPONSE, connection.number, self._deliver, connection, response)
 
-    def _deliver(self, client: ClientEnd, call: Call, response: Any, serial: int) -> None:
-        if client.serial == serial:
-            client.answered(call, response)
+    def _deliver(self, connection: VirtualConnection, response: Any) -> None:
+        if not connection.is_abandoned:
+            connection.answered(response)
 
     # The brokers' timers
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
 from math import inf
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -20,11 +21,13 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.replay.members.admin_load import AdminLoad, groups_of
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.event_recorder import EventRecorder
+from fakebroker.replay.members.member_driver import MemberDriver
 from fakebroker.replay.members.scripted_member import LEAVE_TIMEOUT_MS, ScriptedMember
 from fakebroker.replay.script.script import Script
 from fakebroker.replay.simulation.idle_heartbeats import IdleHeartbeats
 from fakebroker.replay.simulation.network import Network
 from fakebroker.replay.simulation.scheduler import (
+    ACTION,
     CONNECT_MS,
     EVENT,
     LATENCY_MS,
@@ -33,7 +36,6 @@ from fakebroker.replay.simulation.scheduler import (
     Scheduler,
     VirtualClock,
 )
-from fakebroker.replay.simulation.simulated_member import SimulatedMember
 from fakebroker.replay.simulation.virtual_cluster import HOST, VirtualCluster, VirtualEnvironment
 from fakebroker.replay.simulation.virtual_transport import VirtualTransport
 from fakebroker.replay.spark.progress import Tally
@@ -94,7 +96,7 @@ class Simulation:
     ) -> None:
         self._settings, self._partition = settings, partition
         self._end_ms = START_MS + settings.duration_s * 1000 + _LATEST_END_MS
-        self._done = 0
+        self._done: set[int] = set()
         self.outcomes: dict[int, Outcome] = {}
         self.clock = VirtualClock(START_MS - _HEAD_START_MS)
         self.scheduler = Scheduler(self.clock)
@@ -111,29 +113,27 @@ class Simulation:
             keeps_order=any(event.get("lose_tail") for event in settings.events),
             shortcuts_until_ms=self._end_ms if is_fast else -inf,
         )
-        any_broker = next(iter(self._cluster.brokers.values()))
-        self.members = [
-            SimulatedMember(
-                any_broker,
-                number,
-                ScriptedMember(script, START_MS, self.recorder.add, closed_loop=settings.closed_loop),
-                self,
+        self.transport = VirtualTransport(self.network, self.scheduler, attrgetter("number"))
+        self.shared = None
+        self.drivers = [
+            MemberDriver(
+                ScriptedMember(script, START_MS, self.recorder.add, closed_loop=settings.closed_loop), number, self
             )
             for number, script in enumerate(scripts)
         ]
-        self.network.clients.extend(self.members)
-        self._idle: IdleHeartbeats | None = None
-        self.begin_idle = _never_idle
-        if is_fast:
-            self._idle = IdleHeartbeats(self.members, self._cluster, self.scheduler, self.network, self.recorder)
-            self.begin_idle = self._idle.begin
+        self._is_fast = is_fast
+        self._idle = IdleHeartbeats(
+            self.drivers, self._cluster, self.scheduler, self.network, self.recorder, self._plan
+        )
         self._is_processing = False
-        self._set_up_lookups(scripts, any_broker)
+        self._set_up_lookups(scripts)
         self._schedule_all()
 
-    def _set_up_lookups(self, scripts: Sequence[Script], any_broker: BrokerNode) -> None:
-        numbers = count(len(self.members))
-        transport = VirtualTransport(self.network, self.scheduler, any_broker, numbers, self.process_soon)
+    def _set_up_lookups(self, scripts: Sequence[Script]) -> None:
+        numbers = count(len(self.drivers))
+        transport = VirtualTransport(
+            self.network, self.scheduler, lambda user: next(numbers), after_call=self.process_lookups
+        )
         brokers = [(HOST, node_id) for node_id in self._cluster.brokers]
         first = self._partition % len(brokers)  # so that not all partitions ask the same one
         now_ms, record = self.clock.now_ms, self.recorder.add
@@ -155,8 +155,8 @@ class Simulation:
     def _schedule_all(self) -> None:
         for number, event in enumerate(self._settings.events):
             self.scheduler.schedule_shared(START_MS + event["at_s"] * 1000, EVENT, number, self._perform, number)
-        for member in self.members:
-            member.run(self.clock.moment_ms)
+        for driver in self.drivers:
+            driver.run(self.clock.moment_ms)
         for load in self._loads:
             self.scheduler.schedule(max(load.next_deadline(), START_MS), LOOKUP, 0, self._process)
 
@@ -176,31 +176,26 @@ class Simulation:
 
     @property
     def _is_done(self) -> bool:
-        return self._done == len(self.members) and all(load.is_done for load in self._loads)
-
-    def member_done(self) -> None:
-        """Count a member whose script is played."""
-        self._done += 1
+        return len(self._done) == len(self.drivers) and all(load.is_done for load in self._loads)
 
     def tally(self) -> Tally:
         """Return the numbers so far."""
         elapsed_ms = max(0, round(self.clock.moment_ms - START_MS))
         return Tally(
             requests=self.recorder.requests,
-            joined=sum(member.scripted.is_joined for member in self.members),
+            joined=sum(driver.member.is_joined for driver in self.drivers),
             errors=self.recorder.errors,
             elapsed_ms=elapsed_ms,
-            lived_ms=elapsed_ms * len(self.members),
+            lived_ms=elapsed_ms * len(self.drivers),
         )
 
     def _finish(self) -> None:
         for number, event in enumerate(self._settings.events):
             if self.virtual_cluster.is_about(event, self._partition):
                 self.outcomes.setdefault(number, OVER)
-        if self._idle is not None:
-            self._idle.wake_all((self._end_ms, LOOKUP, -1))
-        for member in self.members:
-            member.scripted.finish(self._end_ms)
+        self._idle.wake_all((self._end_ms, LOOKUP, -1))
+        for driver in self.drivers:
+            driver.member.finish(self._end_ms)
         self.lookup.stop()
         for load in self._loads:
             load.stop()
@@ -209,8 +204,7 @@ class Simulation:
 
     def _perform(self, number: int) -> None:
         """Perform an event of the timeline."""
-        if self._idle is not None:
-            self._idle.wake_all(self.scheduler.position)
+        self._idle.wake_all(self.scheduler.position)
         event = without_time(self._settings.events[number])
         if self.virtual_cluster.is_about(event, self._partition):
             self.outcomes[number] = self.virtual_cluster.happen(event)
@@ -221,13 +215,39 @@ class Simulation:
         self.network.disconnect_clients(broker)
 
     def _wake_groups(self, groups: Iterable[str]) -> None:
-        if self._idle is not None:
-            for group in groups:
-                self._idle.wake(group, self.scheduler.position)
+        for group in groups:
+            self._idle.wake(group, self.scheduler.position)
+
+    # Members
+
+    def now_ms(self) -> float:
+        """Return the virtual time."""
+        return self.clock.moment_ms
+
+    def settled(self, driver: MemberDriver) -> None:
+        """Schedule the next action of a member, unless it is idle until then."""
+        if driver.member.is_done:
+            self._done.add(driver.number)
+        if not (self._is_fast and self._idle.begin(driver)):
+            self._plan(driver)
+
+    def _plan(self, driver: MemberDriver) -> None:
+        due_ms = driver.member.next_deadline()
+        if due_ms != driver.wakes_ms:
+            driver.wakes_ms = due_ms
+            if due_ms < inf:
+                at_ms = max(due_ms, self.clock.moment_ms)
+                self.scheduler.schedule(at_ms, ACTION, driver.number, self._tick, driver, due_ms)
+
+    def _tick(self, driver: MemberDriver, due_ms: float) -> None:
+        """Let a member act, unless the plan has changed since this was scheduled."""
+        if due_ms == driver.wakes_ms and driver.number not in self._idle.numbers:
+            driver.wakes_ms = inf
+            driver.tick(due_ms)
 
     # Look-ups and loads
 
-    def process_soon(self) -> None:
+    def process_lookups(self) -> None:
         """Schedule the processing of look-ups and loads after all other calls of this time."""
         if not self._is_processing:
             self._is_processing = True
@@ -242,10 +262,6 @@ class Simulation:
         due_ms = min([self.lookup.next_deadline(), *(load.next_deadline() for load in self._loads)])
         if due_ms < inf:
             self.scheduler.schedule(max(due_ms, now_ms + LATENCY_MS), LOOKUP, 0, self._process)
-
-
-def _never_idle(member: SimulatedMember) -> bool:
-    return False
 
 
 @contextmanager

@@ -1,96 +1,72 @@
-"""A `Transport` in virtual time, for look-ups and loads: their requests go through the simulated network."""
+"""Connections in virtual time. Requests and responses stay messages: encoding is most of the cost of a real one."""
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.call import Call
+from fakebroker.client.transport import Address, ConnectionUser
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.schema import Message
-from fakebroker.replay.members.connection import Address, BrokerConnection, ConnectionUser
-from fakebroker.replay.simulation.network import ClientEnd, Network
-from fakebroker.replay.simulation.scheduler import RESPONSE, Scheduler
-
-
-class _ConnectionEnd(ClientEnd):
-    """The client's end of one connection."""
-
-    __slots__ = ("_after_call", "connection", "users")
-
-    def __init__(
-        self, broker: BrokerNode, number: int, connection: BrokerConnection, after_call: Callable[[], None]
-    ) -> None:
-        super().__init__(broker, number)
-        self._after_call = after_call
-        self.connection = connection
-        self.users: deque[ConnectionUser] = deque()  # Of pending requests, in their order.
-
-    def opened(self) -> None:
-        self.connection.versions = self.versions
-        for user in self.connection.users:
-            user.opened(self.connection)
-        self._after_call()
-
-    def answered(self, call: Call, response: Any) -> None:
-        self.users.popleft().answered(self.connection, response)
-        self._after_call()
-
-    def lost(self) -> None:
-        self.connection.is_closed = True
-        for user in list(self.connection.users):
-            user.lost(self.connection, "the broker has closed it")
-        self._after_call()
+from fakebroker.replay.simulation.network import Network, VirtualConnection
+from fakebroker.replay.simulation.scheduler import LATENCY_MS, RESPONSE, Scheduler
 
 
 class VirtualTransport:
-    """Connections in virtual time.
+    """Connections in virtual time, each with one user; a `Transport`.
 
     Args:
-        network: The simulated network.
+        network: The way to the brokers.
         scheduler: The time.
-        any_broker: For connections that are not open yet.
-        numbers: Numbers of clients.
-        after_call: Called after users were called, which may have more to send then.
+        number_of: Returns the number of a new connection of a user, which orders its calls at the same time.
+        after_call: Called after a user was called.
     """
 
     def __init__(
         self,
         network: Network,
         scheduler: Scheduler,
-        any_broker: BrokerNode,
-        numbers: Iterator[int],
-        after_call: Callable[[], None],
+        number_of: Callable[[Any], int],
+        after_call: Callable[[], None] | None = None,
     ) -> None:
-        self._network, self._scheduler, self._any_broker = network, scheduler, any_broker
-        self._numbers, self._after_call = numbers, after_call
-        self._ends: dict[BrokerConnection, _ConnectionEnd] = {}
+        self._network, self._scheduler, self._clock = network, scheduler, scheduler.clock
+        self._number_of, self._after_call = number_of, after_call
 
-    def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> BrokerConnection:
+    def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> VirtualConnection:
         """Begin to make a connection; the user is notified when it is open, or lost."""
-        connection = BrokerConnection(address, user, is_shared=is_shared)
-        end = _ConnectionEnd(self._any_broker, next(self._numbers), connection, self._after_call)
-        self._ends[connection] = end
-        self._network.clients.append(end)
-        self._network.connect(end, address[1], self._scheduler.clock.moment_ms)
+        connection = VirtualConnection(self._network.any_broker, address, user, self._number_of(user), self._after_call)
+        self._network.connect(connection, self._clock.moment_ms)
         return connection
 
     def send(
         self,
-        connection: BrokerConnection,
+        connection: VirtualConnection,
         request: Message,
         version: int,
         client_id: str,
         user: ConnectionUser,
         cache: object = None,
     ) -> None:
-        """Send a request over an open connection."""
-        end = self._ends[connection]
-        if end.is_open:
-            end.users.append(user)
-            self._network.send(self._network.call(end, request, version, client_id), self._scheduler.clock.moment_ms)
+        """Send a request over an open connection, if it is not lost meanwhile."""
+        if connection.is_closed:
+            return
+        network, now_ms = self._network, self._clock.moment_ms
+        connection.pending.append(user)
+        call = network.call(connection, request, version, client_id)
+        if connection.known_response is not None:
+            response, connection.known_response = connection.known_response, None
+            network.send_response(call, response, now_ms + LATENCY_MS)
+        elif type(request) is OffsetCommitRequest and network.is_alone_until(
+            connection, now_ms, now_ms + 2 * LATENCY_MS
+        ):
+            network.send_response(call, network.handle_at_once(call, now_ms + LATENCY_MS), now_ms + LATENCY_MS)
+        else:
+            network.send(call, now_ms)
 
-    def fail(self, connection: BrokerConnection, why: str) -> None:
+    def fail(self, connection: VirtualConnection, why: str) -> None:
         """Close a connection as lost; its users are notified."""
-        end = self._ends[connection]
-        end.disconnect()
-        self._scheduler.schedule(self._scheduler.clock.moment_ms, RESPONSE, end.number, end.lost)
+        self._network.abandon(connection)
+        self._scheduler.schedule(self._clock.moment_ms, RESPONSE, connection.number, connection.lost, why)
+
+    def release(self, connection: VirtualConnection, user: ConnectionUser) -> None:
+        """Close a connection: responses that are under way do not arrive."""
+        connection.users.pop(user, None)
+        self._network.abandon(connection)

@@ -13,7 +13,7 @@ from pyspark import BarrierTaskContext
 from pyspark.sql import DataFrame
 
 from fakebroker.replay.members.admin_load import groups_of
-from fakebroker.replay.members.connection import addresses
+from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.events import DDL
 from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
 from fakebroker.replay.script.script import Script, script_of

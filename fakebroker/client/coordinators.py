@@ -1,0 +1,45 @@
+"""Look-ups of coordinators: requests about keys, responses of any version, and the errors of moved coordinators.
+
+The group member, the consumer, the admin client and replays look up coordinators with this. When to ask again is up to
+them: each has its own back-off. Does not depend on sockets or clocks.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from fakebroker.client.versions import in_newest_shape, is_batched
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from fakebroker.protocol.schema import Message
+
+KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
+"""Types of coordinators (Kafka's `FindCoordinatorRequest.CoordinatorType`)."""
+
+COORDINATOR_MOVED = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+"""Errors in responses after which the coordinator is looked up again."""
+
+COORDINATOR_BUSY = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+)
+"""Errors after which a request is sent again to the same coordinator."""
+
+RETRIABLE_ERRORS = (*COORDINATOR_BUSY, *COORDINATOR_MOVED, ErrorCode.NETWORK_EXCEPTION)
+"""Errors after which a request is sent again, unless to the same coordinator to the one that is found then."""
+
+
+def find_coordinators(keys: Iterable[str], key_type: str = "group") -> FindCoordinatorRequest:
+    """Return the request that looks up the coordinators of keys."""
+    return FindCoordinatorRequest(coordinator_keys=list(keys), key_type=KEY_TYPES[key_type])
+
+
+def coordinators_in(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> list[Coordinator]:
+    """Return the coordinator or error of each key that a response has, whatever its version."""
+    found: list[Coordinator] = in_newest_shape(request, response).coordinators
+    return found
+
+
+def batches(request: type[Message], version: int, keys: Sequence[str], max_keys: int) -> list[Sequence[str]]:
+    """Divide keys into requests: one key in each before the first version about several (KIP-699, KIP-709)."""
+    size = max_keys if is_batched(request, version) else 1
+    return [keys[start : start + size] for start in range(0, len(keys), size)]

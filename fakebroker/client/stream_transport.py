@@ -1,0 +1,153 @@
+"""Connections over trio's streams, each with a task that reads and one that writes."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from fakebroker.client.broker_connection import BrokerConnection
+from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, Address, ConnectionUser
+from fakebroker.errors import ProtocolError
+from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES
+from fakebroker.protocol.schema import Message
+
+_CHUNK_BYTES = 65_536
+
+OpenStream = Callable[[str, int], Awaitable[trio.abc.Stream]]
+"""Connects to a host and port. Raises `OSError` if that fails."""
+
+
+class StreamConnection(BrokerConnection):
+    """A connection of `StreamTransport`.
+
+    Attributes:
+        scope: Cancelled when the connection is closed; its deadline is that of connecting, until that is done.
+        has_unsent: Set when there are bytes to be sent, or no more will be.
+    """
+
+    __slots__ = ("has_unsent", "scope")
+
+    def __init__(self, address: Address, user: ConnectionUser, max_frame_bytes: int, deadline_s: float) -> None:
+        super().__init__(address, user, max_frame_bytes=max_frame_bytes)
+        self.scope = trio.CancelScope(deadline=deadline_s)
+        self.has_unsent = trio.Event()
+
+
+class StreamTransport:
+    """Connections over trio's streams; a `Transport`.
+
+    Errors close a connection. Nothing is raised from its tasks.
+
+    Args:
+        client_id: `client.id` of ApiVersions requests.
+        nursery: Runs the tasks; when it is cancelled, connections are closed.
+        connect_timeout_ms: Maximum duration of connecting and negotiating versions together.
+        max_frame_bytes: Maximum size of a response.
+        open_stream: Connects to a host and port.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        nursery: trio.Nursery,
+        *,
+        connect_timeout_ms: float = DEFAULT_CONNECT_TIMEOUT_MS,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        open_stream: OpenStream = trio.open_tcp_stream,
+    ) -> None:
+        self._client_id, self._nursery = client_id, nursery
+        self._connect_timeout_ms, self._max_frame_bytes = connect_timeout_ms, max_frame_bytes
+        self._open_stream = open_stream
+
+    def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> StreamConnection:
+        """Begin to make a connection; the user is notified when it is open, or lost."""
+        deadline_s = trio.current_time() + self._connect_timeout_ms / 1000
+        connection = StreamConnection(address, user, self._max_frame_bytes, deadline_s)
+        self._nursery.start_soon(self._run, connection)
+        return connection
+
+    def send(
+        self,
+        connection: StreamConnection,
+        request: Message,
+        version: int,
+        client_id: str,
+        user: ConnectionUser,
+        cache: Any = None,
+    ) -> None:
+        """Send a request over an open connection, if it is not lost meanwhile; see `Transport.send`."""
+        if not connection.is_closed:
+            self._write(connection, connection.frame(request, version, client_id, user, cache))
+
+    def fail(self, connection: StreamConnection, why: str) -> None:
+        """Close a connection as lost; its users are notified at once."""
+        if not connection.is_closed:
+            self._close(connection)
+            for user in list(connection.users):
+                user.lost(connection, why)
+
+    def release(self, connection: StreamConnection, user: ConnectionUser) -> None:
+        """Remove a user of a connection, with its pending requests. Without users the connection is closed."""
+        connection.forget(user)
+        if not connection.users:
+            self._close(connection)
+
+    def _write(self, connection: StreamConnection, data: bytes | bytearray) -> None:
+        connection.unsent += data
+        connection.has_unsent.set()
+
+    async def _run(self, connection: StreamConnection) -> None:
+        """Connect, negotiate versions, then read."""
+        why = f"no connection with versions agreed on after {self._connect_timeout_ms:g} ms"
+        try:
+            with connection.scope:
+                stream = await self._open_stream(*connection.address)
+                try:
+                    self._nursery.start_soon(self._send_unsent, connection, stream)
+                    why = await self._receive(connection, stream)
+                except trio.Cancelled:
+                    if connection.versions is not None:
+                        why = "closed by this client"
+                    raise
+                finally:
+                    self.fail(connection, why)  # before the writing task notices
+                    await trio.aclose_forcefully(stream)
+        except OSError as error:
+            why = str(error)
+        finally:
+            self.fail(connection, why)
+
+    async def _receive(self, connection: StreamConnection, stream: trio.abc.Stream) -> str:
+        """Read until the connection is over; return why."""
+        self._write(connection, connection.request_versions(self._client_id))
+        try:
+            while data := bytes(await stream.receive_some(_CHUNK_BYTES)):
+                if connection.versions is not None:
+                    connection.receive(data)
+                    continue
+                self._write(connection, connection.receive_versions(data, self._client_id))
+                if connection.versions is not None:
+                    connection.scope.deadline = float("inf")
+                    for user in list(connection.users):
+                        user.opened(connection)
+        except ProtocolError as error:
+            return str(error)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            return f"it broke: {error!r}"
+        return "the broker has closed it"
+
+    async def _send_unsent(self, connection: StreamConnection, stream: trio.abc.Stream) -> None:
+        try:
+            while not connection.is_closed:
+                data, connection.unsent = connection.unsent, bytearray()
+                await stream.send_all(data)
+                await connection.has_unsent.wait()
+                connection.has_unsent = trio.Event()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.fail(connection, "the broker has closed it")
+
+    @staticmethod
+    def _close(connection: StreamConnection) -> None:
+        connection.is_closed = True
+        connection.scope.cancel()
+        connection.has_unsent.set()
