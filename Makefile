@@ -43,6 +43,7 @@ mutate: $(STAMP) ## run the mutations of tests/mutation against the tests, for a
 bench: $(STAMP) ## measure against librdkafka's mock cluster, and what control over HTTP costs
 	$(BIN)/python -m tests.bench.bench
 	$(BIN)/python -m tests.bench.control
+	$(BIN)/python -m tests.bench.control_pauses
 
 bench-replay: $(STAMP) ## measure the replay, and real clients that do the same
 	$(BIN)/python -m tests.bench.replay

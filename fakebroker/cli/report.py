@@ -1,12 +1,20 @@
 """`fakebroker report`: the summary and report of a finished run, recomputed."""
 
-import typer
+from pathlib import Path
 
-from fakebroker.cli.run_options import MASTER, RUN
+import click
+
+from fakebroker.cli.run_options import PATH, master_option
 
 
-def report(directory: RUN, master: MASTER = "local[*]") -> None:
-    """Work the summary and the report of a run out anew."""
+@click.command()
+@click.argument("directory", type=PATH)
+@master_option
+def report(directory: Path, master: str) -> int:
+    """Recompute the summary and report of a run.
+
+    DIRECTORY is the directory of the run.
+    """
     from fakebroker.replay import commands
 
-    raise typer.Exit(commands.report(directory, master))
+    return commands.report(directory, master)

@@ -1,9 +1,9 @@
-"""Options that several subcommands about runs share."""
+"""What the subcommands about runs share."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-MASTER = Annotated[str, typer.Option(help="Spark master.")]
-RUN = Annotated[Path, typer.Argument(help="The directory of a run.", show_default=False)]
+PATH = click.Path(path_type=Path)
+
+master_option = click.option("--master", metavar="URL", default="local[*]", show_default=True, help="Spark master.")

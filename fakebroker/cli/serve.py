@@ -1,5 +1,6 @@
 """`fakebroker serve`: a cluster as a process."""
 
+import gc
 import logging
 import os
 import signal
@@ -7,9 +8,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
 
-import typer
+import click
 
 from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.cluster.events import event_of, perform
@@ -19,63 +19,91 @@ from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
 
+_YOUNG_COLLECTIONS = 1_000
+"""Number of partial garbage collections before a full one, which stops the brokers for 0.7 s with 100,000 groups."""
 
+
+@click.command()
+@click.option("--brokers", type=int, default=3, show_default=True, help="Number of brokers; node ids are 1, 2, 3 ...")
+@click.option(
+    "--port",
+    type=int,
+    default=9092,
+    show_default=True,
+    help="Port of the first broker, the others follow; 0 takes free ones.",
+)
+@click.option("--topic", "topics", metavar="NAME:PARTITIONS", multiple=True, help="A topic to start with; repeatable.")
+@click.option("--config", metavar="KEY=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--advertised-host", metavar="HOST", help="Host that clients are told to connect to.")
+@click.option("--seed", type=int, help="Seed for reproducible ids.")
+@click.option("--as-version", metavar="RELEASE", help="The release of Kafka to emulate, such as 2.8.")
+@click.option(
+    "--speed",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="How many times as fast as real time the brokers' clock runs.",
+)
+@click.option(
+    "--proposal",
+    "proposals",
+    metavar="NAME",
+    multiple=True,
+    help="Enable an experimental protocol extension, such as batch-join; repeatable.",
+)
+@click.option(
+    "--events",
+    is_flag=True,
+    help='Execute the commands on stdin, one JSON object per line: {"do": "stop_broker", ...}',
+)
+@click.option(
+    "--until-stdin-ends", is_flag=True, help="Stop at the end of stdin, which comes when the parent process exits."
+)
+@click.option(
+    "--control", metavar="HOST:PORT", help="Serve the HTTP control API at this address; port 0 takes a free one."
+)
+@click.option(
+    "--control-token",
+    metavar="TOKEN",
+    envvar="FAKEBROKER_CONTROL_TOKEN",
+    show_envvar=True,
+    help="Bearer token; generated for addresses other than loopback. Prefer the variable: options are visible in "
+    "the list of processes.",
+)
 def serve(
-    brokers: Annotated[int, typer.Option(help="How many brokers; their node ids are 1, 2, 3 ...")] = 3,
-    port: Annotated[int, typer.Option(help="Port of the first broker, the others follow; 0 takes free ones.")] = 9092,
-    topic: Annotated[
-        list[str] | None, typer.Option(metavar="NAME:PARTITIONS", help="A topic to start with; as often as needed.")
-    ] = None,
-    config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting by Kafka's name; as often as needed.")
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    advertised_host: Annotated[str | None, typer.Option(help="Host that clients are told.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes ids repeat.")] = None,
-    as_version: Annotated[
-        str | None,
-        typer.Option(metavar="RELEASE", help="The release of Kafka to pass for, such as 2.8."),
-    ] = None,
-    speed: Annotated[float, typer.Option(help="How many times as fast as real time the brokers' clock runs.")] = 1.0,
-    proposal: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="What no Kafka has, such as batch-join; as often as needed."),
-    ] = None,
-    events: Annotated[
-        bool, typer.Option("--events", help='Do what comes on stdin, a JSON object a line: {"do": "stop_broker", ...}')
-    ] = False,
-    until_stdin_ends: Annotated[
-        bool, typer.Option("--until-stdin-ends", help="Stop when stdin ends, as it does when who started this is gone.")
-    ] = False,
-    control: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Let it be controlled and watched over HTTP; port 0 is any.")
-    ] = None,
-    control_token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOKEN",
-            envvar="FAKEBROKER_CONTROL_TOKEN",
-            help="What callers have to show; made if it is not given and others than this machine can ask. The "
-            "variable is the better place: options stand in the list of processes for all to see.",
-        ),
-    ] = None,
+    brokers: int,
+    port: int,
+    topics: tuple[str, ...],
+    config: tuple[str, ...],
+    host: str,
+    advertised_host: str | None,
+    seed: int | None,
+    as_version: str | None,
+    speed: float,
+    proposals: tuple[str, ...],
+    events: bool,
+    until_stdin_ends: bool,
+    control: str | None,
+    control_token: str | None,
 ) -> None:
     """Run a fake cluster until SIGINT or SIGTERM."""
     control_address = None if control is None else _address(control)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     cluster = FakeCluster(
         brokers,
-        dict(_topic(text) for text in topic or []),
-        {**KAFKA_DEFAULTS, **dict(_setting(text) for text in config or [])},
+        dict(_topic(text) for text in topics),
+        {**KAFKA_DEFAULTS, **dict(_setting(text) for text in config)},
         seed,
         as_version=as_version,
         clock="real" if speed == 1 else Scaled(speed),
-        proposals=proposal or (),
+        proposals=proposals,
         host=host,
         port=port,
         advertised_host=advertised_host,
     )
     allow_all()
+    gc.set_threshold(*gc.get_threshold()[:2], _YOUNG_COLLECTIONS)
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     with cluster:

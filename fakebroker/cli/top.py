@@ -1,26 +1,39 @@
 """`fakebroker top`: a served cluster, live in a terminal."""
 
-from typing import Annotated
-
-import typer
+import click
 
 from fakebroker.errors import ConfigError
 
 
-def top(
-    control: Annotated[
-        str, typer.Option(metavar="URL", help="Where `serve --control` listens.")
-    ] = "http://127.0.0.1:9644",
-    cluster: Annotated[str, typer.Option(metavar="NAME", help="Which of its clusters.")] = "default",
-    token: Annotated[
-        str | None, typer.Option(envvar="FAKEBROKER_CONTROL_TOKEN", help="What the control API wants to be shown.")
-    ] = None,
-    every: Annotated[float, typer.Option(metavar="SECONDS", help="How often to look.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once and print that, as without a terminal.")] = False,
-) -> None:
-    """Watch a cluster that another process serves: brokers, groups, requests and what happens."""
+@click.command()
+@click.option(
+    "--control",
+    metavar="URL",
+    default="http://127.0.0.1:9644",
+    show_default=True,
+    help="Address at which `serve --control` listens.",
+)
+@click.option("--cluster", metavar="NAME", default="default", show_default=True, help="Which of its clusters.")
+@click.option(
+    "--token",
+    metavar="TOKEN",
+    envvar="FAKEBROKER_CONTROL_TOKEN",
+    show_envvar=True,
+    help="Bearer token of the control API.",
+)
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Refresh interval.",
+)
+@click.option("--once", is_flag=True, help="Print one snapshot and exit; the default without a terminal.")
+def top(control: str, cluster: str, token: str | None, every: float, once: bool) -> None:
+    """Watch a served cluster live: brokers, groups, requests and events."""
     try:
-        from fakebroker.control.top.screen import watch  # the base install has nothing to draw with
+        from fakebroker.control.top.screen import watch  # the base install cannot draw
     except ImportError:
         raise ConfigError("top needs the extra 'control': pip install 'fakebroker[control]'") from None
     watch(control, cluster, token, every_s=every, once=once)

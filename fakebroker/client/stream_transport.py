@@ -98,33 +98,43 @@ class StreamTransport:
 
     async def _run(self, connection: StreamConnection) -> None:
         """Connect, negotiate versions, then read."""
-        why = "closed by this client"
+        why = f"no connection with versions agreed on after {self._connect_timeout_ms:g} ms"
         try:
             with connection.scope:
-                async with await self._open_stream(*connection.address) as stream:
+                stream = await self._open_stream(*connection.address)
+                try:
                     self._nursery.start_soon(self._send_unsent, connection, stream)
-                    await self._receive(connection, stream)
-                    why = "the broker has closed it"
-            if connection.scope.cancelled_caught:
-                why = f"no connection with versions agreed on after {self._connect_timeout_ms:g} ms"
-        except (OSError, ProtocolError) as error:
+                    why = await self._receive(connection, stream)
+                except trio.Cancelled:
+                    if connection.versions is not None:
+                        why = "closed by this client"
+                    raise
+                finally:
+                    self.fail(connection, why)  # before the writing task notices
+                    await trio.aclose_forcefully(stream)
+        except OSError as error:
             why = str(error)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            why = f"it broke: {error!r}"
         finally:
             self.fail(connection, why)
 
-    async def _receive(self, connection: StreamConnection, stream: trio.abc.Stream) -> None:
+    async def _receive(self, connection: StreamConnection, stream: trio.abc.Stream) -> str:
+        """Read until the connection is over; return why."""
         self._write(connection, connection.request_versions(self._client_id))
-        while data := bytes(await stream.receive_some(_CHUNK_BYTES)):
-            if connection.versions is not None:
-                connection.receive(data)
-                continue
-            self._write(connection, connection.receive_versions(data, self._client_id))
-            if connection.versions is not None:
-                connection.scope.deadline = float("inf")
-                for user in list(connection.users):
-                    user.opened(connection)
+        try:
+            while data := bytes(await stream.receive_some(_CHUNK_BYTES)):
+                if connection.versions is not None:
+                    connection.receive(data)
+                    continue
+                self._write(connection, connection.receive_versions(data, self._client_id))
+                if connection.versions is not None:
+                    connection.scope.deadline = float("inf")
+                    for user in list(connection.users):
+                        user.opened(connection)
+        except ProtocolError as error:
+            return str(error)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            return f"it broke: {error!r}"
+        return "the broker has closed it"
 
     async def _send_unsent(self, connection: StreamConnection, stream: trio.abc.Stream) -> None:
         try:

@@ -4,8 +4,9 @@ A `GroupSeed` describes a group; what it leaves open is filled in as Kafka's con
 groups to the log, lets their coordinators load them, and brings them to their states.
 """
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -15,9 +16,10 @@ from msgspec import Meta
 from fakebroker.cluster.cluster import Cluster, uuid_text
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group import controls
+from fakebroker.coordinator.group.classic.rebalance import refuse_all
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.persistence import replay
+from fakebroker.coordinator.group.persistence import replay, tombstones
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
@@ -39,6 +41,7 @@ MAX_MEMBERS = 100_000
 
 _STATES = {state.value: state for state in GroupState}
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
+_MAX_BATCH = 20
 
 # Similar groups share most subscriptions and assignments.
 _subscription_bytes = lru_cache(1024)(encode_subscription)
@@ -121,7 +124,7 @@ class SeedPlan:
         self._members = _member_seeds(seed)
         self.state = self._checked_state()
         self.generation = self._checked_generation()
-        self._check_coordinator()
+        self.check_coordinator()
         self._check_ids()
         assigned = {
             name: [self._topic_partition(each) for each in names] for name, names in (seed.assignment or {}).items()
@@ -156,12 +159,19 @@ class SeedPlan:
             raise self._error("generation", generation, f"{lowest} or more in state {self.state.value}")
         return generation
 
-    def _check_coordinator(self) -> None:
+    def check_coordinator(self) -> None:
+        """Check that the group can be created now.
+
+        Raises:
+            ConfigError: It exists, or has no coordinator that can bring it to its state.
+        """
         if not self.group_id and self._members:
             raise self._error("group_id", "", "an id that is not empty for a group with members")
         broker = self._cluster.leader_of(self.partition)
         coordinator = None if broker is None else broker.coordinator
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if coordinator is None else coordinator.error_for(self.group_id)
+        if self._cluster.offsets_partition_of(self.group_id) is not self.partition:
+            raise self._error("cluster", None, "one that is not reset or restored meanwhile")
         if error and self.state not in (GroupState.STABLE, GroupState.EMPTY):
             raise self._error("state", self.state.value, f"Stable or Empty: its coordinator answers {error.name}")
         if coordinator is not None and coordinator.group(self.group_id) is not None:
@@ -261,28 +271,82 @@ def seed_groups(cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: float) -> 
     Raises:
         ConfigError: A group cannot be created like this, or exists already; then none of them is created.
     """
-    planned = [SeedPlan(cluster, seed) for seed in seeds]
-    taken: dict[str, None] = {}
-    for plan in planned:
-        if plan.group_id in taken:
+    for _ in seed_in_steps(cluster, seeds, lambda: now_ms, max_batch=sys.maxsize):
+        pass
+
+
+def seed_in_steps(
+    cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: Callable[[], float], max_batch: int = _MAX_BATCH
+) -> Generator[None, None, None]:
+    """`seed_groups` as a generator: the cluster may handle requests where it yields.
+
+    All groups are checked before the first one is created, and each is checked again before it is created. If it cannot
+    be created any more, because a client has created it meanwhile, the ones created before it are removed.
+
+    Args:
+        cluster: The cluster.
+        seeds: The groups.
+        now_ms: Returns the brokers' time.
+        max_batch: The largest number of groups in one batch of a log; each batch is one step.
+
+    Raises:
+        ConfigError: As `seed_groups`.
+    """
+    planned: dict[str, tuple[SeedPlan, list[Record]]] = {}
+    for seed in seeds:
+        plan = SeedPlan(cluster, seed)
+        if plan.group_id in planned:
             raise ConfigError.of("group_id", plan.group_id, "each group once")
-        taken[plan.group_id] = None
-    batches: dict[int, list[Record]] = {}
-    for plan in planned:
-        batches.setdefault(plan.partition.index, []).extend(plan.records(now_ms))
-    cluster.now_ms = now_ms
-    for index, records in batches.items():
-        _load(cluster, cluster.offsets_partition(index), records, now_ms)
-    for plan in planned:
-        _finish(cluster, plan, now_ms)
+        planned[plan.group_id] = plan, []
+        yield
+    by_partition: dict[int, list[SeedPlan]] = {}
+    for plan, records in planned.values():
+        records += plan.records(now_ms())
+        by_partition.setdefault(plan.partition.index, []).append(plan)
+        yield
+    created: list[SeedPlan] = []
+    try:
+        for index, plans in by_partition.items():
+            for start in range(0, len(plans), max_batch):
+                batch = plans[start : start + max_batch]
+                for plan in batch:
+                    plan.check_coordinator()
+                batch_records = [record for plan in batch for record in planned[plan.group_id][1]]
+                created += batch
+                _load(cluster, cluster.offsets_partition(index), batch_records, now_ms())
+                yield
+        for plan, _ in planned.values():
+            _finish(cluster, plan, now_ms())
+            yield
+    except ConfigError:
+        for plan in created:
+            if cluster.offsets_partition(plan.partition.index) is plan.partition:
+                _remove(cluster, plan, now_ms())
+            yield
+        raise
 
 
 def _load(cluster: Cluster, partition: Partition, records: list[Record], now_ms: float) -> None:
     """Write records, and load them into the coordinator, unless it is still loading the whole log."""
+    cluster.now_ms = now_ms
     cluster.append_records(partition, records)
     broker = cluster.leader_of(partition)
     if broker is not None and not broker.coordinator.error_for(records[0].group_id):
         broker.coordinator.add_groups(replay(records), now_ms)
+
+
+def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
+    """Remove a group that was created, with what clients have done to it since."""
+    cluster.now_ms = now_ms
+    broker = cluster.leader_of(plan.partition)
+    group = None if broker is None else broker.coordinator.group(plan.group_id)
+    if broker is None or group is None:
+        offsets = [OffsetRecord(plan.group_id, topic, index, None) for topic, index in plan.offsets]
+        cluster.append_records(plan.partition, [*offsets, GroupRecord(plan.group_id, None)])
+        return
+    cluster.append_records(plan.partition, tombstones(group))
+    broker.coordinator.drop_group(group, "not all groups could be seeded", now_ms)
+    refuse_all(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def _finish(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:

@@ -1,7 +1,7 @@
 """HTTP control of fake clusters: the server (`server.py`), its client (`client/`), `fakebroker top` and the web page.
 
-Depends on `server`; everything but the client requires the extra `control`. The client is imported on first use. Start
-with `server.py` and `routes/operations.py`.
+The server runs in the loop of its cluster. Depends on `server`; everything but the client requires the extra `control`.
+The client is imported on first use. Start with `server.py`, `app.py` and `routes/operations.py`.
 """
 
 from typing import TYPE_CHECKING, Any

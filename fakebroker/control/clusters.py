@@ -4,7 +4,7 @@ Manages their lifecycle; operations on a cluster are in `routes`.
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
@@ -17,6 +17,8 @@ from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.stats.census import Census
 from fakebroker.control.stats.meter import Meter
 from fakebroker.control.stats.rates import Rates, Recent
+from fakebroker.control.steps import Pieces, Steps
+from fakebroker.control.streams import Feed
 from fakebroker.server.fake_cluster import FakeCluster
 
 T = TypeVar("T")
@@ -42,6 +44,7 @@ class Served:
         census: Counts of its groups.
         snapshots: Stored snapshots, by id.
         snapshots_taken: The number of snapshots taken, from which ids are made.
+        feed: Sends events to streams, if there are any.
     """
 
     def __init__(self, name: str, cluster: FakeCluster) -> None:
@@ -51,6 +54,7 @@ class Served:
         self.census = Census(cluster, self.meter)
         self.snapshots: dict[str, Snapshot] = {}
         self.snapshots_taken = 0
+        self.feed: Feed | None = None
         self._rules: dict[ActiveFault, str] = {}
         self._rules_seen = 0
         self._recent = Recent()
@@ -65,6 +69,19 @@ class Served:
     async def look(self, function: Callable[[], T]) -> T:
         """Run a read-only function in the cluster's thread."""
         return function() if self.cluster.is_cluster_thread else await self.ask(function)
+
+    async def ask_in_steps(self, steps: Steps[T]) -> T:
+        """Run a computation in the cluster's thread, with requests to the brokers between its steps.
+
+        It is not canceled with its caller, because half a change would be left.
+        """
+        with trio.CancelScope(shield=True):
+            return await _in_pieces(steps, self.ask)
+        raise AssertionError("a shielded scope is not canceled")
+
+    async def look_in_steps(self, steps: Steps[T]) -> T:
+        """Run a read-only computation in the cluster's thread, with requests to the brokers between its steps."""
+        return await _in_pieces(steps, self.look)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -140,6 +157,13 @@ class Served:
         return self.cluster.clock.wire.now_ms() / 1000
 
 
+async def _in_pieces(steps: Steps[T], run: Callable[[Callable[[], bool]], Awaitable[bool]]) -> T:
+    pieces = Pieces(steps)
+    while not await run(pieces.run):
+        await trio.lowlevel.checkpoint()
+    return pieces.result
+
+
 class Clusters:
     """All clusters of the process, by name.
 
@@ -149,6 +173,7 @@ class Clusters:
 
     def __init__(self, first: FakeCluster) -> None:
         self._served = {DEFAULT: Served(DEFAULT, first)}
+        self._nursery: trio.Nursery
 
     def __iter__(self) -> Iterator[Served]:
         return iter(tuple(self._served.values()))
@@ -208,15 +233,25 @@ class Clusters:
         served.end_waits()
         await trio.to_thread.run_sync(served.cluster.__exit__, None, None, None)
 
+    def start_soon(self, task: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Start a task that is canceled at the end of the context of `watched`."""
+        self._nursery.start_soon(task, *arguments)
+
+    def end_feeds(self) -> None:
+        """Close all streams of events."""
+        for served in self:
+            if served.feed is not None:
+                served.feed.end()
+
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """Sample the clusters' request rates within the context, and stop the clusters that were created at its end."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._sample)
+        async with trio.open_nursery() as self._nursery:
+            self.start_soon(self._sample)
             try:
                 yield
             finally:
-                nursery.cancel_scope.cancel()
+                self._nursery.cancel_scope.cancel()
                 with trio.CancelScope(shield=True):
                     first = self.get(DEFAULT)
                     await first.ask(first.meter.end)

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from fakebroker.errors import ConfigError
 
-NEEDED = ("hypercorn", "starlette")
+NEEDED = ("hypercorn", "prometheus_client")
 
 
 def check_installed(needed: tuple[str, ...] = NEEDED) -> None:

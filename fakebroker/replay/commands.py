@@ -12,7 +12,7 @@ from pathlib import Path
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, INTERRUPTED, PASSED, ReplayOptions
 
-_NEEDED = ("pyspark", "pyarrow", "msgspec", "rich", "matplotlib")
+_NEEDED = ("pyspark", "pyarrow", "rich", "matplotlib", "jinja2")
 
 
 def replay(options: ReplayOptions) -> int:

@@ -3,14 +3,15 @@
 Depends on summaries only; `replay.report.compare_report` shows the result.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, log, sqrt
 from statistics import fmean, median, stdev
 from typing import Any
 
-Summary = Mapping[str, Any]
-Numbers = dict[str, float | None]
+from fakebroker.replay.run_summary import Head, Summary
+
+Metrics = dict[str, float | None]
 
 _PARTS = 10
 _FEWEST_PARTS = 5
@@ -77,39 +78,40 @@ def compare(before: Summary, after: Summary, repeats: Sequence[Summary] = ()) ->
 
 def other_workload(before: Summary, after: Summary) -> list[str]:
     """Return what else differs between the runs and may explain differences: keys of the file, and how it was run."""
-    old, new = ({**run["workload"], **_how(run)} for run in (before, after))
+    old, new = ({**run.head.workload, **_how(run.head)} for run in (before, after))
     return [key for key in {**old, **new} if key != "file" and old.get(key) != new.get(key)]
 
 
-def _how(run: Summary) -> dict[str, Any]:
+def _how(head: Head) -> dict[str, Any]:
     return {
-        "transport": run["transport"],
-        "record": run["record"],
-        "lanes": run["lanes"],
-        "an embedded cluster": run["cluster"]["embedded"],
-        "tasks": run["spark"]["tasks"],
-        "a run that was broken off": not run["complete"],
+        "transport": head.transport,
+        "record": head.record,
+        "lanes": head.lanes,
+        "an embedded cluster": head.cluster.embedded,
+        "tasks": head.spark.tasks,
+        "a run that was broken off": not head.complete,
     }
 
 
-def _numbers(summary: Summary) -> Numbers:
-    found: Numbers = dict(summary["metrics"])
-    for row in summary["apis"]:
+def _numbers(summary: Summary) -> Metrics:
+    found: Metrics = dict(summary.numbers.metrics)
+    for row in summary.numbers.apis:
         for name in ("requests", "requests_per_s", "p50_ms", "p99_ms"):
-            found[f"{row['api']} {name}"] = row[name]
+            found[f"{row.api} {name}"] = getattr(row, name)
     return found
 
 
 def _series(summary: Summary) -> Iterator[tuple[str, Sequence[float | None]]]:
     """Yield the numbers over time that belong to numbers of the whole run."""
-    over_time = summary["over_time"]
-    for api, row in over_time["apis"].items():
-        for name, numbers in row.items():
-            yield f"{api} {name}", numbers
-    rates = (row["requests_per_s"] for row in over_time["apis"].values())
+    over_time = summary.numbers.over_time
+    for api, row in over_time.apis.items():
+        yield f"{api} requests_per_s", row.requests_per_s
+        yield f"{api} p50_ms", row.p50_ms
+        yield f"{api} p99_ms", row.p99_ms
+    rates = (row.requests_per_s for row in over_time.apis.values())
     yield "requests_per_s", [sum(parts) for parts in zip(*rates, strict=True)]
-    yield "rebalance_p50_ms", over_time["rebalances"]["p50_ms"]
-    yield "unassigned_member_s", over_time["members"]["waiting"]
+    yield "rebalance_p50_ms", over_time.rebalances.p50_ms
+    yield "unassigned_member_s", over_time.members.waiting
 
 
 def _absent(name: str) -> float | None:

@@ -1,7 +1,6 @@
 """Recomputes the summary and report of a run from its events."""
 
 import json
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,23 +12,9 @@ from fakebroker.replay.options import FAILED, PASSED
 from fakebroker.replay.report.summarizing import summarized
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import EVENTS, HEAD, MEMBERS, write_results
-from fakebroker.replay.run_schema import SUMMARY_KEYS
+from fakebroker.replay.run_summary import head_of
 from fakebroker.replay.spark.live_view import status_line
 from fakebroker.replay.spark.session import spark_errors, spark_session
-
-HEAD_KEYS = (
-    "workload",
-    "seed",
-    "started",
-    "complete",
-    "transport",
-    "record",
-    "lanes",
-    "cluster",
-    "spark",
-    "timeline",
-)
-"""Keys of the summary that do not follow from the events."""
 
 
 def rebuild(directory: Path, master: str) -> int:
@@ -49,27 +34,17 @@ def rebuild(directory: Path, master: str) -> int:
     for name in (EVENTS, MEMBERS, HEAD):
         if not (directory / name).exists():
             raise ConfigError.of("directory", str(directory), f"the directory of a run, which has {name}")
-    head = {"lanes": None, **_json(directory / HEAD)}
-    if missing := next(_missing(head), None):
-        raise ConfigError(f"{directory / HEAD}: {missing} is missing")
+    head = head_of(_json(directory / HEAD), where=str(directory / HEAD))
     log = directory / "spark.log"
     with (
         ThreadPoolExecutor(1, "report") as thread,  # in the main thread, Ctrl-C would corrupt the connection to Spark
         status_line(console, "Working out the summary"),
-        spark_session(master, log, head.get("members", 0)) as spark,
+        spark_session(master, log, head.members) as spark,
         spark_errors(log),
     ):
         summary = thread.submit(lambda: write_results(directory, summarized(spark, directory, head))).result()
     print_report(console, summary)
-    return PASSED if summary["verdict"]["passed"] else FAILED
-
-
-def _missing(head: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys that it lacks."""
-    for key in SUMMARY_KEYS:
-        part, _, inner = key.name.removesuffix("[]").partition(".")
-        if part in HEAD_KEYS and (part not in head or (inner and inner not in head[part])):
-            yield key.name
+    return PASSED if summary.verdict.passed else FAILED
 
 
 def _json(path: Path) -> dict[str, Any]:

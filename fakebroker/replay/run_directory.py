@@ -1,7 +1,6 @@
 """The directory of a run: its files, written and read."""
 
 import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,10 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fakebroker.errors import ConfigError, FakebrokerError
-from fakebroker.replay.report.numbers import SUMMARY_VERSION
-from fakebroker.replay.report.page import page
-from fakebroker.replay.run_schema import SUMMARY_KEYS
+from fakebroker.replay.report.html import page
+from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Summary, document_of, summary_of
 
 EVENTS, MEMBERS, HEAD, WORKLOAD = "events.parquet", "members.parquet", "head.json", "workload.toml"
 SUMMARY, REPORT = "summary.json", "report.html"
@@ -70,13 +70,13 @@ def copy_workload(file: Path, directory: Path) -> None:
             shutil.copyfile(file, copy)
 
 
-def write_head(directory: Path, head: Mapping[str, Any]) -> None:
+def write_head(directory: Path, head: Head) -> None:
     """Write `head.json`."""
     with writing(directory / HEAD):
-        (directory / HEAD).write_text(_json(head), encoding="utf-8")
+        (directory / HEAD).write_text(_json(msgspec.to_builtins(head)), encoding="utf-8")
 
 
-def write_results(directory: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
+def write_results(directory: Path, summary: Summary) -> Summary:
     """Write `summary.json` and `report.html`.
 
     Returns:
@@ -84,9 +84,9 @@ def write_results(directory: Path, summary: Mapping[str, Any]) -> dict[str, Any]
     """
     written = {REPORT, SUMMARY}
     files = {name: what for name, what in _FILES.items() if name in written or (directory / name).exists()}
-    complete = {**summary, "directory": str(directory), "files": files}
+    complete = msgspec.structs.replace(summary, directory=str(directory), files=files)
     for name, text in (
-        (SUMMARY, _json(complete)),
+        (SUMMARY, _json(document_of(complete))),
         (REPORT, page(complete)),
     ):
         with writing(directory / name):
@@ -98,7 +98,7 @@ def _json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_summary(directory: Path) -> dict[str, Any]:
+def read_summary(directory: Path) -> Summary:
     """Return the summary of a run.
 
     Raises:
@@ -106,17 +106,18 @@ def read_summary(directory: Path) -> dict[str, Any]:
     """
     path = directory / SUMMARY
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{directory}: expected the directory of a run: {path.name}: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"{path}: expected JSON: {error}") from None
-    version = summary.get("version") if isinstance(summary, dict) else None
+    version = document.get("version") if isinstance(document, dict) else None
     if version != SUMMARY_VERSION:
         raise ConfigError(
             f"{path}: version = {version!r}: expected {SUMMARY_VERSION}; `fakebroker report {directory}` makes it anew"
         )
-    for key in dict.fromkeys(re.split(r"[.[]", key.name)[0] for key in SUMMARY_KEYS):
-        if key not in summary:
-            raise ConfigError(f"{path}: {key} is missing; `fakebroker report {directory}` makes it anew")
-    return dict(summary)
+    try:
+        return summary_of(document)
+    except ConfigError as error:
+        mistake = error.mistakes[0]
+        raise ConfigError(f"{path}: {mistake}; `fakebroker report {directory}` makes it anew") from None

@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import trio
+from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
@@ -23,6 +23,7 @@ from fakebroker.replay.options import FAILED, INTERRUPTED, PASSED, Record, Repla
 from fakebroker.replay.report.summarizing import summarized
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
+from fakebroker.replay.run_summary import ClusterSummary, Head, SparkSummary, Summary
 from fakebroker.replay.script.generator import member_scripts
 from fakebroker.replay.simulation.rehearsal import rehearse
 from fakebroker.replay.spark.interruption import Interruption
@@ -100,9 +101,9 @@ def play(options: ReplayOptions) -> int:
     print_report(console, summary)
     if run.interruption.why:
         raise FakebrokerError(f"{run.interruption.why}; it has what was recorded until then")
-    if not summary["complete"]:
+    if not summary.head.complete:
         return INTERRUPTED
-    return PASSED if summary["verdict"]["passed"] else FAILED
+    return PASSED if summary.verdict.passed else FAILED
 
 
 def _check(options: ReplayOptions, workload: Workload) -> None:
@@ -152,7 +153,7 @@ def _prepared(options: ReplayOptions, workload: Workload, seed: int, out: Path, 
     )
 
 
-def play_on(spark: SparkSession, run: Run, console: Console) -> dict[str, Any]:
+def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
     """Play on a Spark session, against a cluster that has the topics.
 
     Args:
@@ -171,43 +172,44 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> dict[str, Any]:
     with spark_errors(run.out / "spark.log"):
         scripts.write.mode("overwrite").parquet(str(run.out / MEMBERS))
         members = spark.read.parquet(str(run.out / MEMBERS)).count()
-    head = _head(spark, run, scripts, tasks) | {"members": members}
+    head = _head(spark, run, scripts, tasks, members)
     write_head(run.out, head)  # the events cannot be reported on without it
     timeline = _played(spark, run, scripts, members, console)
     with status_line(console, "Working out the summary"):
         partitions, reachable = final_state(run)
-        found = head["cluster"] | {"offsets_partitions": partitions, "reachable": reachable}
-        head |= {"complete": not run.interruption.requested, "cluster": found, "timeline": timeline}
+        found = replace(head.cluster, offsets_partitions=partitions, reachable=reachable)
+        head = replace(head, complete=not run.interruption.requested, cluster=found, timeline=timeline)
         write_head(run.out, head)
         with spark_errors(run.out / "spark.log"):
             return write_results(run.out, summarized(spark, run.out, head))
 
 
-def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int) -> dict[str, Any]:
-    """Return the keys of `summary.json` that do not follow from the events, as far as they are known beforehand."""
+def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int, members: int) -> Head:
+    """Return what does not follow from the events, as far as it is known before the replay."""
     partitions = run.workload.offsets_partitions
-    return {
-        "workload": {"file": str(run.file), **msgspec.to_builtins(run.workload)},
-        "seed": run.seed,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "complete": False,
-        "transport": run.transport,
-        "record": run.record,
-        "lanes": run.lanes,
-        "cluster": {
-            "bootstrap": run.bootstrap,
-            "embedded": run.cluster is not None or run.transport == "memory",
-            "partitions": dict(run.partitions),
-            "offsets_partitions": partitions,
-            "reachable": True,
-        },
-        "spark": {
-            "version": spark.version,
-            "master": spark.sparkContext.master,
-            "tasks": tasks if run.transport == "tcp" else simulating_tasks(scripts, partitions, run.tasks),
-        },
-        "timeline": [],
-    }
+    return Head(
+        workload={"file": str(run.file), **msgspec.to_builtins(run.workload)},
+        seed=run.seed,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        complete=False,
+        transport=run.transport,
+        record=run.record,
+        lanes=run.lanes,
+        cluster=ClusterSummary(
+            bootstrap=run.bootstrap,
+            embedded=run.cluster is not None or run.transport == "memory",
+            partitions=dict(run.partitions),
+            offsets_partitions=partitions,
+            reachable=True,
+        ),
+        spark=SparkSummary(
+            version=spark.version,
+            master=str(spark.sparkContext.master),
+            tasks=tasks if run.transport == "tcp" else simulating_tasks(scripts, partitions, run.tasks),
+        ),
+        timeline=[],
+        members=members,
+    )
 
 
 def final_state(run: Run) -> tuple[int, bool]:
@@ -259,7 +261,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
         record=run.record,
         duration_s=workload.duration_s,
         events=workload.events,
-        cluster=msgspec.structs.replace(workload.cluster, config={**KAFKA_DEFAULTS, **workload.cluster.config}),
+        cluster=replace(workload.cluster, config={**KAFKA_DEFAULTS, **workload.cluster.config}),
         topics=dict(run.partitions),
     )
 

@@ -7,6 +7,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from os import PathLike
 from typing import Any, Literal, TypeVar
 
@@ -139,7 +140,7 @@ def parse_journal(lines: Iterable[bytes | str], source: str) -> RecordedJournal:
 def journal_lines(view: JournalView) -> Iterator[str]:
     """Yield the lines of a journal's file."""
     first = {"format": 1, "mode": view.mode, "dropped": view.dropped, "brokers": view.node_ids}
-    for entry in (first, *map(_plain_call, view.calls)):
+    for entry in chain((first,), map(_plain_call, view.calls)):
         yield json.dumps(entry, separators=(",", ":")) + "\n"
 
 

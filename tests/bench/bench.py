@@ -41,11 +41,13 @@ sys.stdin.read()
 """
 SERVERS = {"fakebroker": OURS, "librdkafka mock": [sys.executable, "-c", MOCK]}
 
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
 
 def pin(core: int) -> None:
     """Keep this process on one core, where there is more than one."""
-    if hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) > 1:
-        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
+    if len(CORES) > 1:
+        os.sched_setaffinity(0, {CORES[core]})
 
 
 def load(port: int, seconds: float) -> dict[str, float]:

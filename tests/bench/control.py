@@ -1,14 +1,11 @@
 """What control over HTTP costs brokers of many groups: heartbeats without it, with it, and while it is asked.
 
-What is done on one core can slow another one, whatever it is. So there are heartbeats beside other work as well, which
-takes as much of the second core as control does and has nothing to do with brokers.
-
     python -m tests.bench.control [--rounds N] [--seconds S]
 
-The brokers have the first core, what speaks HTTP and all load the second one. How fast a shared machine is changes from
+Brokers and control have the first core, all load the second one. How fast a shared machine is changes from
 second to second, by more than what is measured here; so a round is short and has every setting in it, what is lost is
 the median of what the rounds have lost, and a round that other machines disturbed does not count, where this one tells.
-`make bench` runs this as well.
+`control_pauses` measures single heartbeats beside what takes long. `make bench` runs both.
 """
 
 import argparse
@@ -33,12 +30,11 @@ from tests.bench.bench import CONNECTIONS, OURS, pin
 from tests.bench.load import Load
 from tests.server.wire import Wire
 
-CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-CALLS_PER_S = 200
+CALLS_PER_S = 20
 GROUPS = 10_000
 MEMBERS = [{"session_timeout_ms": 1_800_000}] * 2
 """Of each group; they say nothing, and are to stay."""
-STREAMS = 20
+STREAMS = 5
 MOST_LOST = 0.1
 OUT = Path("bench-results/control.json")
 MOST_STOLEN = 0.02
@@ -48,22 +44,7 @@ PROCESSES = 2
 """Which memory a process got, and how its names hash, makes a difference too."""
 START_S = 0.3
 """What is done beside is under way by then."""
-SETTINGS = ("without control", "with control", "other work", "controlled")
-OTHER_WORK = """
-import os, sys, time
-os.nice(10)
-for line in sys.stdin:
-    end_s = time.monotonic() + float(line)
-    while time.monotonic() < end_s:
-        until_s = time.process_time() + 0.001
-        while time.process_time() < until_s:
-            sum(range(500))
-        time.sleep(0.001 / float(sys.argv[1]) - 0.001)
-    print("{}", flush=True)
-"""
-OTHER_SHARE = 0.24
-"""Of the second core: the process that speaks HTTP takes 0.2 of it, the callers 0.04."""
-
+SETTINGS = ("without control", "with control", "controlled")
 Round = dict[str, dict[str, float]]
 """What was measured, by setting."""
 
@@ -73,12 +54,13 @@ def serving(*, with_control: bool) -> Iterator[tuple[int, int]]:
     """A process that serves: its port and that of its control, which is 0 without."""
     command = [*OURS, "--events", *(["--control", "127.0.0.1:0"] if with_control else [])]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, preexec_fn=lambda: pin(0)
+    )
     assert process.stdout is not None
     assert process.stdin is not None
     try:
         ports = [int(process.stdout.readline().strip().rpartition(":")[2]) for _ in range(1 + with_control)]
-        _pin_threads(process.pid)
         _seed(process.stdin, ports[0])
         yield ports[0], ports[1] if with_control else 0
     finally:
@@ -96,16 +78,6 @@ def _seed(events: IO[str], port: int) -> None:
     with Wire(BrokerView(1, "127.0.0.1", port, up=True)) as wire:
         while wire.ask(last, DescribeGroupsResponse).groups[0].group_state == "Dead":
             time.sleep(0.05)
-
-
-def _pin_threads(pid: int) -> None:
-    """Keep the brokers on the first core, and the process beside them that speaks HTTP on the second."""
-    if len(CORES) > 1:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            os.sched_setaffinity(int(thread), {CORES[0]})
-            with open(f"/proc/{pid}/task/{thread}/children") as children:
-                for child in children.read().split():
-                    os.sched_setaffinity(int(child), {CORES[1]})
 
 
 class Beside:
@@ -168,11 +140,10 @@ def rounds_of(count: int, seconds: float, progress: Progress) -> list[Round]:
         controlled_port, control_port = stack.enter_context(serving(with_control=True))
         plain = stack.enter_context(Load(port, CONNECTIONS))
         controlled = stack.enter_context(Load(controlled_port, CONNECTIONS))
-        working = stack.enter_context(Beside("-c", OTHER_WORK, str(OTHER_SHARE)))
         asking = stack.enter_context(
             Beside("-m", "tests.bench.control_load", *map(str, (control_port, CALLS_PER_S, STREAMS)))
         )
-        work = [(plain, None), (controlled, None), (plain, working), (controlled, asking)]
+        work = [(plain, None), (controlled, None), (controlled, asking)]
         settings = dict(zip(SETTINGS, work, strict=True))
         for attempt in range(count * MOST_ATTEMPTS):
             first = attempt % len(SETTINGS)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fakebroker.control.gateway.auth import Guard, is_loopback, own_token
+from fakebroker.control.auth import Guard, is_loopback, own_token
 from fakebroker.control.problems import Problem
 from tests.control.asking import BASE, Asking, asking
 

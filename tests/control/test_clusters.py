@@ -8,6 +8,7 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.control.clusters import MAX_SNAPSHOTS, Clusters, Served
 from fakebroker.control.problems import Problem
+from fakebroker.control.steps import run
 from tests.client.trio_runner import in_trio_with_sockets
 
 
@@ -64,5 +65,5 @@ async def test_two_that_control_a_cluster_hear_of_the_same() -> None:
                 assert [set(meter.changed_since(0)) for meter in both] == [{"g"}, {"g"}]
             cluster.seed_group("h", 1)
             assert [set(meter.changed_since(0)) for meter in both] == [{"g", "h"}, {"g"}]
-            assert [each.get("default").census.now().members for each in (first, second)] == [2, 2]
+            assert [run(each.get("default").census.counts()).members for each in (first, second)] == [2, 2]
         assert cluster.cluster.history.listeners == []

@@ -3,23 +3,45 @@
 import json
 from functools import partial
 
+import pytest
 import trio
 import trio.testing
 
-from fakebroker import FakeCluster
+from fakebroker import FakeCluster, GroupSeed
+from fakebroker.control import steps
 from fakebroker.control.clusters import Clusters
-from fakebroker.control.gateway.wire import Ask, Reply
-from fakebroker.control.routes.dispatch import Dispatcher
+from fakebroker.control.routes.dispatch import Dispatcher, Reply, Request
+from fakebroker.control.stats import census
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
+from fakebroker.server.journal_files import parse_journal
 from tests.control.asking import BASE, TIMEOUT_S
 from tests.server.wire import Wire, find_coordinator
 
 
-def test_the_brokers_have_their_turns_while_the_journal_is_written() -> None:
-    calls, turns = 500, 0
+def test_the_journal_is_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_PIECE_S", 0.0)
+    calls = 50
     with FakeCluster(1) as cluster, Wire(cluster.brokers[0]) as wire:
         for _ in range(calls):
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+
+    async def run() -> list[bytes]:
+        reply = await Dispatcher(Clusters(cluster)).answer(Request("GET", f"{BASE}/journal.jsonl"))
+        assert not isinstance(reply.body, bytes)
+        return [piece async for piece in reply.body]
+
+    pieces = trio.run(run)
+    assert len(pieces) == 1 + calls
+    assert parse_journal(b"".join(pieces).splitlines(), "the answer").count() == calls
+
+
+@pytest.mark.parametrize(
+    "path", ["/groups?sort=name", "/groups?sort=busy", "/groups?search=G-1&limit=1", "", "/brokers"]
+)
+def test_the_brokers_have_their_turns_while_groups_are_listed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_PIECE_S", 0.0)
+    monkeypatch.setattr(census, "IN_A_STEP", 10)
+    turns = 0
 
     async def count() -> None:
         nonlocal turns
@@ -28,14 +50,17 @@ def test_the_brokers_have_their_turns_while_the_journal_is_written() -> None:
             turns += 1
 
     async def run() -> Reply:
-        async with trio.open_nursery() as nursery:
+        async with FakeCluster(1) as cluster, trio.open_nursery() as nursery:
+            cluster.seed_groups(GroupSeed(group_id=f"g-{number}") for number in range(100))
+            dispatcher = Dispatcher(Clusters(cluster))
+            where, _, query = path.partition("?")
             nursery.start_soon(count)
-            reply = await Dispatcher(Clusters(cluster)).answer(Ask(1, "GET", f"{BASE}/journal.jsonl"))
+            reply = await dispatcher.answer(Request("GET", BASE + where, query))
             nursery.cancel_scope.cancel()
         return reply
 
-    assert trio.run(run).body.count(b"\n") == 1 + calls
-    assert turns >= 5  # The two tasks take turns, about ten times; which one is first is left to chance.
+    assert trio.run(run).status == 200
+    assert turns >= 5  # The two tasks take turns, ten times; which one is first is left to chance.
 
 
 def test_who_waits_for_a_cluster_that_is_deleted_hears_of_it() -> None:
@@ -49,7 +74,7 @@ def test_who_waits_for_a_cluster_that_is_deleted_hears_of_it() -> None:
 
             async def wait(what: str, **body: object) -> None:
                 path = f"/v1/clusters/other/wait/{what}"
-                replies.append(await dispatcher.answer(Ask(1, "POST", path, "", json.dumps(body).encode())))
+                replies.append(await dispatcher.answer(Request("POST", path, "", json.dumps(body).encode())))
 
             await clusters.create("other", FakeCluster(1))
             nursery.start_soon(partial(wait, "state", group_id="g", state="Stable", timeout_s=60))
@@ -66,4 +91,5 @@ def test_who_waits_for_a_cluster_that_is_deleted_hears_of_it() -> None:
 
     for reply in trio.run(run):
         assert reply.status == 404
+        assert isinstance(reply.body, bytes)
         assert b"no cluster 'other': expected one that is not deleted meanwhile" in reply.body

@@ -85,7 +85,7 @@ def test_draws_the_life_of_a_group(browser: Browser, cluster: FakeCluster, url: 
         expect(page.locator(".explanation")).to_contain_text("Waiting for slow")
         picture = page.locator(".picture")
         expect(picture.locator("text.bad")).to_have_text("has not rejoined")
-        expect(picture.locator(".parked.JoinGroup.open")).to_have_count(2)
+        expect(picture.locator(".member.joined.open")).to_have_count(2)
         expect(picture.locator(".state.PreparingRebalance title").last).to_contain_text(
             "JoinGroup of new, a new member"
         )
@@ -101,7 +101,7 @@ def test_draws_the_life_of_a_group(browser: Browser, cluster: FakeCluster, url: 
         expect(page.locator(".view .chip").first).to_have_text("Stable")
         expect(page.locator(".facts").last).to_contain_text(f"generation {generation_id + 1}")
         expect(picture.get_by_text(f"gen {generation_id + 1}")).to_be_attached()
-        expect(picture.locator(".parked.open")).to_have_count(0)
+        expect(picture.locator(".joined.open")).to_have_count(0)
         expect(page.get_by_role("row").filter(has_text="new").first).to_contain_text("orders-")
 
 

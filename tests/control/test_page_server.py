@@ -50,14 +50,14 @@ def test_the_page_of_the_document_lists_every_operation(
         told = page.locator("summary")
         expect(told).to_have_count(sum(map(len, paths.values())))
         told.filter(has_text="/healthz").click()
-        expect(page.get_by_text("200: It is.")).to_be_visible()
+        expect(page.get_by_text("200: The brokers' loop runs.")).to_be_visible()
         told.filter(has_text="/wait/state").click()
         expect(page.locator("details[open] pre").filter(has_text='"group_id"').first).to_be_visible()
         assert faint_texts(page) == []
 
 
 def test_says_that_the_server_is_gone_and_comes_back_with_it(browser: Browser, cluster: FakeCluster) -> None:
-    # A request that is in flight when the server ends gets status 503 from the gateway, whose link closes first.
+    # A request that is in flight when the server ends gets status 503.
     gone = tuple(
         f"Failed to load resource: {why}" for why in ("net::ERR_", "the server responded with a status of 503")
     )

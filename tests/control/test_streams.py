@@ -3,17 +3,13 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http.client import HTTPResponse
-from typing import Any
 
-import msgspec
 import pytest
 import trio
 import trio.testing
-from starlette.requests import Request
 
-from fakebroker.control.gateway.brokers_end import BrokersEnd, Gone
-from fakebroker.control.gateway.streams import MAX_STREAMS, AllStreams, Stream, stream
-from fakebroker.control.gateway.wire import Reply
+from fakebroker.control.routes.stream import MAX_STREAMS
+from fakebroker.control.streams import Feed, Stream, Update, Wanted
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from tests.client.trio_runner import in_trio
 from tests.control.asking import BASE, Asking, asking, next_event
@@ -90,65 +86,76 @@ def test_a_stream_goes_on_over_a_reset_and_what_is_restored(control: Asking) -> 
         assert next_event(stream, "requests")["requests"][-1]["request"]["coordinator_keys"] == ["g"]
 
 
-class Brokers(BrokersEnd):
-    """Brokers that answer when they are let."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.may_answer = trio.Event()
-
-    async def ask(
-        self, method: str, path: str, query: str = "", body: bytes = b"", *, gone: Gone = trio.sleep_forever
-    ) -> Reply:
-        self.asked.append((path, msgspec.json.decode(body or b"{}")))
-        await self.may_answer.wait()
-        news: dict[str, Any] = {"seen": "7.7", "overview": None, "requests": None, "groups": None, "timelines": {}}
-        return Reply(1, 200, "application/json", msgspec.json.encode(news))
-
-
 @in_trio
-async def test_nothing_is_lost_between_who_listens_and_what_is_asked_for() -> None:
-    brokers = Brokers()
+async def test_nothing_is_lost_between_a_stream_and_what_is_computed() -> None:
+    wanted, may_answer = list[Wanted](), trio.Event()
+
+    async def compute(each: Wanted) -> Update:
+        wanted.append(each)
+        await may_answer.wait()
+        return Update("7.7")
+
+    feed = Feed(compute, "5.5")
+    welcomed: dict[str, trio.Event] = {"groups": trio.Event(), "requests": trio.Event()}
+
+    async def listen(kind: str) -> None:
+        async for _ in feed.events(Stream([kind], None)):
+            welcomed[kind].set()
+
     async with trio.open_nursery() as nursery:
-        streams = AllStreams(brokers, nursery)
-
-        async def listen(kind: str, seen: str, task_status: trio.TaskStatus[None]) -> None:
-            async with streams.listening("c", Stream([kind], None), seen):
-                task_status.started()
-                await trio.sleep_forever()
-
-        await nursery.start(listen, "groups", "5.5")
+        nursery.start_soon(listen, "groups")
+        await welcomed["groups"].wait()
+        nursery.start_soon(feed.run)
         await trio.testing.wait_all_tasks_blocked()
-        # What was there when it came is where it begins.
-        assert [(body["after"], body["requests"]) for _, body in brokers.asked] == [("5.5", False)]
+        # It begins with the version that was current when the stream was opened.
+        assert wanted == [Wanted("5.5", frozenset({"groups"}), [])]
 
-        # Who comes while an answer is on its way waits for it: it tells nothing of what he wants.
-        is_welcome = trio.Event()
-
-        async def join() -> None:
-            await nursery.start(listen, "requests", "6.6")
-            is_welcome.set()
-
-        nursery.start_soon(join)
+        # A stream that is opened while changes are computed waits for them: they lack its kinds.
+        nursery.start_soon(listen, "requests")
         await trio.testing.wait_all_tasks_blocked()
-        assert not is_welcome.is_set()
-        brokers.may_answer.set()
-        await is_welcome.wait()
-        while len(brokers.asked) < 2:
+        assert not welcomed["requests"].is_set()
+        may_answer.set()
+        await welcomed["requests"].wait()
+        while len(wanted) < 2:
             await trio.sleep(1)
-        assert [(body["after"], body["requests"]) for _, body in brokers.asked][1] == ("7.7", True)
+        assert wanted[1] == Wanted("7.7", frozenset({"groups", "requests"}), [])
         nursery.cancel_scope.cancel()
 
 
 @in_trio
-async def test_a_cluster_has_one_feed_however_its_name_is_spelled() -> None:
-    brokers = Brokers()
-    brokers.may_answer.set()
+async def test_changes_are_computed_once_for_all_streams_and_a_slow_one_misses_some() -> None:
+    computed, received = 0, list[bytes]()
+
+    async def compute(_: Wanted) -> Update:
+        nonlocal computed
+        computed += 1
+        return Update(f"{computed}.0", {"groups": b"%d" % computed}, {})
+
+    feed = Feed(compute, "0.0")
+
+    async def listen() -> None:
+        async for data in feed.events(Stream(["groups"], None)):
+            received.append(data)
+
     async with trio.open_nursery() as nursery:
-        for name in ("default", "def%61ult"):
-            scope = {"type": "http", "method": "GET", "path_params": {"cluster": name}, "query_string": b""}
-            await stream(AllStreams(brokers, nursery), Request(scope))
-    assert [path for path, _ in brokers.asked] == ["/v1/clusters/default/news"] * 2
+        for _ in range(3):
+            nursery.start_soon(listen)
+        slow = feed.events(Stream(["groups"], None))
+        await anext(slow)
+        nursery.start_soon(feed.run)
+        await trio.sleep(10)
+        feed.end()
+        late = [data async for data in slow]
+        nursery.cancel_scope.cancel()
+    assert len(received) == 3 * (1 + computed)
+    assert late[0] == b"event: groups\ndata: 1\n\n"
+    assert len(late) < computed
+
+
+def test_a_cluster_has_one_feed_however_its_name_is_quoted(control: Asking) -> None:
+    with control.listen("/stream") as one, control.listen("/stream", "def%61ult") as other:
+        next_event(one, "overview")
+        next_event(other, "overview")
 
 
 def test_a_stream_ends_with_its_cluster(control: Asking) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.events import SCHEMA, Event
+from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Act, Script
 from fakebroker.replay.verify.availability import Outage, check_availability, planned_outages
 from tests.replay.made_up import HEALTHY, MEMBERS, OF_1, beat, beats, event, found, frame, join, lost, member, scripts
@@ -124,12 +125,12 @@ def found_in(spark: SparkSession) -> set[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.availability.MOST_LISTED", 1_000)
         checks = by_name(check_availability(spark, frame(spark, events), scripts(spark, members), timeline=timeline))
-    assert checks["cluster-answers"]["passed"]
-    return {violation["group"] for violation in checks["members-answered"]["violations"]}
+    assert checks["cluster-answers"].passed
+    return {str(violation.group) for violation in checks["members-answered"].violations}
 
 
-def by_name(checks: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {check["name"]: check for check in checks}
+def by_name(checks: Sequence[AvailabilityCheck]) -> dict[str, AvailabilityCheck]:
+    return {check.name: check for check in checks}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -137,7 +138,7 @@ def test_a_member_without_an_answer_for_too_long(found_in: set[str], name: str) 
     assert (f"c{list(CASES).index(name)}" in found_in) == CASES[name].is_found
 
 
-def checked(spark: SparkSession, more: Sequence[Event], **how: Any) -> dict[str, dict[str, Any]]:
+def checked(spark: SparkSession, more: Sequence[Event], **how: Any) -> dict[str, AvailabilityCheck]:
     patient = [member(f"g-{number}", session_timeout_ms=60_000) for number in range(2)]
     return by_name(check_availability(spark, frame(spark, [*HEALTHY, *more]), scripts(spark, patient), **how))
 
@@ -161,25 +162,25 @@ def test_a_cluster_that_answers_nobody(
     spark: SparkSession, more: Sequence[Event], how: dict[str, Any], passed: bool
 ) -> None:
     check = checked(spark, more, **how)["cluster-answers"]
-    assert (check["passed"], check["failures"], len(check["violations"])) == (passed, not passed, not passed)
+    assert (check.passed, check.failures, len(check.violations)) == (passed, not passed, not passed)
 
 
 def test_an_outage_is_told_with_its_time_and_the_members(spark: SparkSession) -> None:
     checks = checked(spark, both_leave(65))
-    assert [violation["what"] for violation in checks["cluster-answers"]["violations"]] == [
+    assert [violation.what for violation in checks["cluster-answers"].violations] == [
         "no request was answered for 35.0 s, from second 30.0 on, with 2 members of 1 group waiting"
     ]
-    (violation,) = checks["members-answered"]["violations"]
-    assert (violation["group"], violation["members"]) == ("g", ["g-0", "g-1"])
-    assert violation["what"] == (
+    (violation,) = checks["members-answered"].violations
+    assert (violation.group, violation.members) == ("g", ["g-0", "g-1"])
+    assert violation.what == (
         "2 members of g without an answer for up to 35.0 s, from second 30.0 on; last answer from broker 2"
     )
 
 
 def test_a_cluster_that_is_gone_at_the_end(spark: SparkSession) -> None:
-    assert checked(spark, both_leave(31))["reachable"]["passed"]
+    assert checked(spark, both_leave(31))["reachable"].passed
     check = checked(spark, both_leave(31), is_reachable=False)["reachable"]
-    assert (check["passed"], check["failures"]) == (False, 1)
+    assert (check.passed, check.failures) == (False, 1)
 
 
 SENT = sum(each.count for each in HEALTHY if each.kind == "request")
@@ -208,14 +209,14 @@ LOST = [lost("Heartbeat", 6 + n, until_s=6.5 + n) for n in range(5)]
 def test_requests_that_were_lost(
     spark: SparkSession, more: Sequence[Event], timeline: Sequence[Mapping[str, Any]], passed: bool
 ) -> None:
-    assert checked(spark, more, timeline=timeline)["requests-answered"]["passed"] is passed
+    assert checked(spark, more, timeline=timeline)["requests-answered"].passed is passed
 
 
 def test_what_was_lost_is_told(spark: SparkSession) -> None:
     check = checked(spark, LOST)["requests-answered"]
-    assert check["failures"] == 5
-    assert check["violations"] == [
-        {"what": f"5 of {SENT + 5} requests were lost or unanswered ({5 / (SENT + 5):.1%}): 5 Heartbeat"}
+    assert check.failures == 5
+    assert [violation.what for violation in check.violations] == [
+        f"5 of {SENT + 5} requests were lost or unanswered ({5 / (SENT + 5):.1%}): 5 Heartbeat"
     ]
 
 
@@ -252,7 +253,7 @@ def test_outages_that_a_workload_plans(timeline: list[dict[str, Any]], outages: 
     assert planned_outages(timeline) == outages
 
 
-def simulated(spark: SparkSession, *events: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def simulated(spark: SparkSession, *events: dict[str, Any]) -> dict[str, AvailabilityCheck]:
     """Twelve members of four groups for a minute, at two brokers."""
     life = (Act(0.0, "start"), Act(58_000.0, "leave"))
     members = [script(f"g{group}", number, *life) for group in range(4) for number in range(3)]
@@ -267,14 +268,14 @@ FAULT: dict[str, Any] = {"at_s": 20, "do": "fail", "api": None}
 
 def test_a_simulated_cluster_that_falls_silent_is_found_out(spark: SparkSession) -> None:
     checks = simulated(spark, {**FAULT, "silent": True})
-    assert [name for name, check in checks.items() if not check["passed"]] == ["cluster-answers", "members-answered"]
-    assert checks["members-answered"]["failures"] == 12
+    assert [name for name, check in checks.items() if not check.passed] == ["cluster-answers", "members-answered"]
+    assert checks["members-answered"].failures == 12
 
 
 def test_a_simulated_broker_that_falls_silent_is_found_out(spark: SparkSession) -> None:
     checks = simulated(spark, {**FAULT, "silent": True, "broker": 1})
-    assert checks["cluster-answers"]["passed"]
-    assert not checks["members-answered"]["passed"]
+    assert checks["cluster-answers"].passed
+    assert not checks["members-answered"].passed
 
 
 @pytest.mark.parametrize(
@@ -296,4 +297,4 @@ def test_a_simulated_broker_that_falls_silent_is_found_out(spark: SparkSession) 
     ],
 )
 def test_what_a_workload_plans_does_not_count(spark: SparkSession, events: tuple[dict[str, Any], ...]) -> None:
-    assert [name for name, check in simulated(spark, *events).items() if not check["passed"]] == []
+    assert [name for name, check in simulated(spark, *events).items() if not check.passed] == []

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,9 +13,15 @@ from rich.console import Console
 from fakebroker.replay import commands, options
 from fakebroker.replay.compare import Difference, _beyond_repeats, compare, other_workload
 from fakebroker.replay.report.compare_report import comparison_page, print_comparison
+from fakebroker.replay.run_summary import summary_of
 from tests.replay.made_up_summary import made_up_summary
 
 SEEDS = range(1, 9)
+
+
+def compared(before: dict[str, Any], after: dict[str, Any], repeats: Sequence[dict[str, Any]] = ()) -> list[Difference]:
+    """The differences between the summaries that documents contain."""
+    return compare(summary_of(before), summary_of(after), list(map(summary_of, repeats)))
 
 
 def marked(differences: list[Difference]) -> list[str]:
@@ -23,12 +30,12 @@ def marked(differences: list[Difference]) -> list[str]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_noise_is_not_marked(seed: int) -> None:
-    assert marked(compare(made_up_summary(seed), made_up_summary(seed + 100))) == []
+    assert marked(compared(made_up_summary(seed), made_up_summary(seed + 100))) == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_real_difference_is_marked(seed: int) -> None:
-    differences = compare(made_up_summary(seed), made_up_summary(seed + 100, slower=1.4))
+    differences = compared(made_up_summary(seed), made_up_summary(seed + 100, slower=1.4))
     assert marked(differences) == ["Heartbeat p50_ms", "Heartbeat p99_ms"]
     heartbeats = next(each for each in differences if each.name == "Heartbeat p50_ms")
     assert heartbeats.change is not None
@@ -46,10 +53,10 @@ def repeated(*numbers: float) -> list[dict[str, Any]]:
 
 def test_with_repeats_noise_is_how_far_another_one_might_be() -> None:
     before, second, third, near, far = repeated(100, 110, 105, 160, 164)
-    assert marked(compare(before, near, [second, third])) == []
-    assert marked(compare(before, far, [second, third])) == ["unassigned_member_s"]
-    assert marked(compare(before, far, [second])) == []  # Two runs tell little.
-    assert marked(compare(before, near, [before])) == ["unassigned_member_s"]  # Without any noise all is told.
+    assert marked(compared(before, near, [second, third])) == []
+    assert marked(compared(before, far, [second, third])) == ["unassigned_member_s"]
+    assert marked(compared(before, far, [second])) == []  # Two runs tell little.
+    assert marked(compared(before, near, [before])) == ["unassigned_member_s"]  # Without any noise all is told.
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 4])
@@ -66,36 +73,42 @@ def test_counts_differ_by_more_than_chance() -> None:
     before, near, far = (made_up_summary(1) for _ in range(3))
     for summary, count in ((before, 100), (near, 140), (far, 150)):
         summary["metrics"]["errors.NOT_COORDINATOR"] = count
-    assert marked(compare(before, near)) == []
-    assert marked(compare(before, far)) == ["errors.NOT_COORDINATOR"]
+    assert marked(compared(before, near)) == []
+    assert marked(compared(before, far)) == ["errors.NOT_COORDINATOR"]
     del before["metrics"]["errors.NOT_COORDINATOR"]
-    assert marked(compare(before, near)) == ["errors.NOT_COORDINATOR"]
+    assert marked(compared(before, near)) == ["errors.NOT_COORDINATOR"]
 
 
 def test_requests_of_an_api_are_counted_too() -> None:
     before, after = made_up_summary(1), made_up_summary(1)
     next(row for row in after["apis"] if row["api"] == "Heartbeat")["requests"] //= 2
-    assert marked(compare(before, after)) == ["Heartbeat requests"]
+    assert marked(compared(before, after)) == ["Heartbeat requests"]
 
 
 def test_small_differences_are_none_however_sure() -> None:
     before, after = made_up_summary(1), made_up_summary(1)
     after["metrics"]["generations"] = before["metrics"]["generations"] = 10_000_000
     after["metrics"]["generations"] += 400_000
-    assert marked(compare(before, after)) == []
+    assert marked(compared(before, after)) == []
 
 
 def test_other_workloads_are_told() -> None:
     before, after = made_up_summary(1), made_up_summary(2)
-    assert other_workload(before, after) == []
+    assert other_workload(summary_of(before), summary_of(after)) == []
     after["workload"] |= {"duration_s": 90, "file": "other.toml"}
-    assert other_workload(before, after) == ["duration_s"]
+    assert other_workload(summary_of(before), summary_of(after)) == ["duration_s"]
     after |= {"complete": False, "record": "changes", "lanes": 2, "spark": {**after["spark"], "tasks": 99}}
-    assert other_workload(before, after) == ["duration_s", "record", "lanes", "tasks", "a run that was broken off"]
-    assert ", broken off" in comparison_page(before, after, [])
+    assert other_workload(summary_of(before), summary_of(after)) == [
+        "duration_s",
+        "record",
+        "lanes",
+        "tasks",
+        "a run that was broken off",
+    ]
+    assert ", broken off" in comparison_page(summary_of(before), summary_of(after), [])
     text = io.StringIO()
-    print_comparison(Console(file=text, width=80), before, after, compare(before, after))
-    for told in (text.getvalue().replace("\n", " "), comparison_page(before, after, [])):
+    print_comparison(Console(file=text, width=80), summary_of(before), summary_of(after), compared(before, after))
+    for told in (text.getvalue().replace("\n", " "), comparison_page(summary_of(before), summary_of(after), [])):
         assert "The runs are not alike: duration_s, record, lanes, tasks, a run that was broken off differ" in told
 
 
@@ -128,7 +141,7 @@ def test_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     for bad, sentence in (
         (tmp_path / "none", "expected the directory of a run: summary.json: No such file or directory"),
         (old, "version = 0: expected 1; `fakebroker report"),
-        (half, "seed is missing; `fakebroker report"),
+        (half, "seed is missing: expected an integer; `fakebroker report"),
         (broken, "expected JSON: "),
     ):
         assert commands.compare(good, bad, [], None) == options.BAD_INPUT

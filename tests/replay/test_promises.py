@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from fakebroker.errors import ConfigError
 from fakebroker.replay.members.events import Event
+from fakebroker.replay.run_summary import PromiseCheck, Violation
 from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises
 from tests.replay.made_up import (
     HEALTHY,
@@ -335,7 +336,7 @@ def of_case(number: int, each: Event) -> Event:
 
 
 @pytest.fixture(scope="module")
-def checked(spark: SparkSession) -> list[dict[str, Any]]:
+def checked(spark: SparkSession) -> list[PromiseCheck]:
     """All cases, checked at once."""
     cases = list(enumerate(CASES.values()))
     events = [of_case(number, each) for number, case in cases for each in case.events]
@@ -350,9 +351,9 @@ def checked(spark: SparkSession) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_breaks_which_promise(checked: list[dict[str, Any]], name: str) -> None:
+def test_what_breaks_which_promise(checked: list[PromiseCheck], name: str) -> None:
     group = f"c{list(CASES).index(name)}"
-    broken = [check["name"] for check in checked for violation in check["violations"] if violation["group"] == group]
+    broken = [check.name for check in checked for violation in check.violations if violation.group == group]
     assert broken == list(CASES[name].broken)
 
 
@@ -364,23 +365,24 @@ def test_a_violation_is_shown_with_what_was_around_it(spark: SparkSession) -> No
     beats_before = [beat(30 + n / 100) for n in range(100)]
     events = and_then(*beats_before, beat(31, error=25, **OF_1), beat(50, error=22))
     (check,) = check_promises(spark, frame(spark, events), scripts(spark), PARTITIONS, ["beating-stays"])
-    (violation,) = check["violations"]
-    shown = violation.pop("events")
-    assert (check["kept"], check["broken"]) == (False, 1)
-    assert violation == {
-        "group": "g",
-        "generation": 2,
-        "members": ["g-1"],
-        "at_us": START_US + 30 * SECOND,
-        "until_us": START_US + 31 * SECOND + 1_000,
-        "what": "g-1 was told UNKNOWN_MEMBER_ID by g 1.001 s after a good heartbeat",
-    }
+    (violation,) = check.violations
+    shown = violation.events
+    assert (check.kept, check.broken) == (False, 1)
+    assert violation == Violation(
+        group="g",
+        generation=2,
+        members=["g-1"],
+        at_us=START_US + 30 * SECOND,
+        until_us=START_US + 31 * SECOND + 1_000,
+        what="g-1 was told UNKNOWN_MEMBER_ID by g 1.001 s after a good heartbeat",
+        events=shown,
+    )
     assert len(shown) == MOST_EVENTS
     assert {(each["api"], each["group"]) for each in shown} == {("Heartbeat", "g")}
 
 
 def test_only_what_is_wanted_is_checked(spark: SparkSession) -> None:
     checked = check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, ["answered", "one-owner"])
-    assert [(check["name"], check["kept"]) for check in checked] == [("one-owner", True), ("answered", True)]
+    assert [(check.name, check.kept) for check in checked] == [("one-owner", True), ("answered", True)]
     with pytest.raises(ConfigError, match="'no-loss': expected some of one-owner, "):
         check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, ["no-loss"])

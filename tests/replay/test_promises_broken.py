@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from itertools import cycle
 from random import Random
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.replay.members.events import Event
+from fakebroker.replay.run_summary import PromiseCheck
 from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.verify.promises import check_promises
 from tests.replay import broken
@@ -117,7 +117,7 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
 
 
 @pytest.fixture(scope="module")
-def checked(spark: SparkSession) -> list[dict[str, Any]]:
+def checked(spark: SparkSession) -> list[PromiseCheck]:
     """What becomes of the promises in all runs, those with broken coordinators and those with healthy ones."""
     runs = {name: play() for name, (_, play) in BROKEN.items()} | {
         f"seed-{seed}": wildly_played(seed) for seed in SEEDS
@@ -137,15 +137,15 @@ def _of_run(name: str, event: Event) -> Event:
     return event._replace(group=name, member=event.member and f"{name}/{event.member}", found=found)
 
 
-def test_a_broken_coordinator_breaks_its_promise_and_no_other(checked: list[dict[str, Any]]) -> None:
+def test_a_broken_coordinator_breaks_its_promise_and_no_other(checked: list[PromiseCheck]) -> None:
     broke: dict[str, set[str]] = {name: set() for name in BROKEN}
     for check in checked:
-        for violation in check["violations"]:
-            if violation["group"] in broke:
-                broke[violation["group"]].add(check["name"])
+        for violation in check.violations:
+            if violation.group in broke:
+                broke[violation.group].add(check.name)
     assert broke == {name: {promise} for name, (promise, _) in BROKEN.items()}
 
 
-def test_a_healthy_coordinator_keeps_its_promises_whatever_happens(checked: list[dict[str, Any]]) -> None:
-    found = [violation for check in checked for violation in check["violations"] if violation["group"] not in BROKEN]
-    assert not found, [(violation["group"], violation["what"]) for violation in found]
+def test_a_healthy_coordinator_keeps_its_promises_whatever_happens(checked: list[PromiseCheck]) -> None:
+    found = [violation for check in checked for violation in check.violations if violation.group not in BROKEN]
+    assert not found, [(violation.group, violation.what) for violation in found]

@@ -22,9 +22,8 @@ from fakebroker.errors import FakebrokerError
 from fakebroker.replay.commands import replay, report
 from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOptions
-from fakebroker.replay.rebuild import HEAD_KEYS
 from fakebroker.replay.report.terminal import print_report
-from fakebroker.replay.run_schema import SUMMARY_KEYS, keys_of
+from fakebroker.replay.run_summary import Head, Summary, document_of, summary_of
 from fakebroker.replay.runner import Run, final_state, plan_for, play_on
 from fakebroker.replay.target_cluster import offsets_partitions, ready_topics
 from fakebroker.replay.workload.expectations import Expectation
@@ -73,8 +72,9 @@ def small_run(bootstrap: str, out: Path, cluster: EmbeddedCluster | None = None,
 def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Path) -> None:
     with embedded_cluster(SMALL.cluster, 11, tmp_path) as cluster:
         trio.run(ready_topics, cluster.bootstrap, SMALL.topics)
-        summary = play_on(spark, small_run(cluster.bootstrap, tmp_path, cluster), Console(file=io.StringIO()))
+        played = play_on(spark, small_run(cluster.bootstrap, tmp_path, cluster), Console(file=io.StringIO()))
         assert trio.run(offsets_partitions, cluster.bootstrap) == 50
+    summary = document_of(played)
     assert not summary["verdict"]["passed"]
     assert [check for check in summary["verdict"]["promises"] if not check["kept"]] == []
     assert [check for check in summary["verdict"]["expectations"] if not check["met"]] == [
@@ -96,17 +96,17 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     assert all((tmp_path / name).exists() for name in summary["files"])
     assert [(event["do"], event["done"], event["why"]) for event in summary["timeline"]] == [
         ("fail", True, None),
-        ("stop_broker", False, "no broker 7: expected one of 1, 2, 3"),
+        ("stop_broker", False, "node_id=7: expected one of 1, 2, 3"),
     ]
-    assert {key.name for key in SUMMARY_KEYS} >= set(keys_of(summary))
+    assert summary_of(summary) == played
     text = io.StringIO()
-    print_report(Console(file=text, width=80), summary)
+    print_report(Console(file=text, width=80), played)
     assert max(map(len, text.getvalue().splitlines())) <= 80 + len(str(tmp_path))
-    assert "not done: no broker 7" in text.getvalue()
+    assert "not done: node_id=7" in text.getvalue()
     assert "MISSED  events_done == 2 (is 1)" in text.getvalue()
-    assert "not done: no broker 7" in (tmp_path / "report.html").read_text()
+    assert "not done: node_id=7" in (tmp_path / "report.html").read_text()
     head = json.loads((tmp_path / "head.json").read_text())
-    assert head == {key: json.loads(json.dumps(summary))[key] for key in (*HEAD_KEYS, "members")}
+    assert head == {key: json.loads(json.dumps(summary))[key] for key in Head.__struct_fields__}
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_a_replay_in_memory(spark: SparkSession, tmp_path: Path) -> None:
         {"at_s": 1, "do": "stop_broker", "node_id": 1},
     )
     workload = msgspec.structs.replace(SMALL, event=happenings)
-    summary = play_on(spark, replace(run, workload=workload), Console(file=io.StringIO()))
+    summary = document_of(play_on(spark, replace(run, workload=workload), Console(file=io.StringIO())))
     assert [check for check in summary["verdict"]["promises"] if not check["kept"]] == []
     assert [check["expectation"] for check in summary["verdict"]["expectations"] if not check["met"]] == [
         "events_done == 2"
@@ -220,8 +220,8 @@ STOP_77 = '[[event]]\nat_s = 0\ndo = "stop_broker"\nnode_id = 77\n'
         ('[[event]]\nat_s = 0\ndo = "reset"\n', {"bootstrap": "h:1"}, "[[event]] is for an embedded cluster"),
         ("", {"bootstrap": "h:1", "transport": "memory"}, "--transport memory is for an embedded cluster"),
         ("", {"lanes": 3, "transport": "memory"}, "--lanes=3: expected --transport tcp with it"),
-        (STOP_77, {}, "small.toml: event[0]: no broker 77: expected one of 1, 2, 3"),
-        (STOP_77, {"transport": "memory"}, "small.toml: event[0]: no broker 77: expected one of 1, 2, 3"),
+        (STOP_77, {}, "small.toml: event[0].node_id=77: expected one of 1, 2, 3"),
+        (STOP_77, {"transport": "memory"}, "small.toml: event[0].node_id=77: expected one of 1, 2, 3"),
         ('[promises]\ncheck = ["all-well"]\n', {}, "promises.check[0]='all-well': expected one of "),
         ("nonsense = 1\n", {}, "small.toml: nonsense=1: unknown field; expected one of "),
     ],
@@ -261,16 +261,16 @@ def test_a_report_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
     summary = made_up_summary(1)
     threads = []
 
-    def summarized(*_: object) -> dict[str, Any]:
+    def summarized(*_: object) -> Summary:
         threads.append(threading.current_thread())
-        return summary
+        return summary_of(summary)
 
     monkeypatch.setattr("fakebroker.replay.rebuild.summarized", summarized)
     monkeypatch.setattr("fakebroker.replay.rebuild.spark_session", lambda *_: nullcontext())
     for name in ("events.parquet", "members.parquet"):
         (tmp_path / name).mkdir()
     path = tmp_path / "head.json"
-    head = {key: summary[key] for key in HEAD_KEYS}
+    head = {key: summary[key] for key in Head.__struct_fields__}
     path.write_text(json.dumps(head))
     assert report(tmp_path, "local") == FAILED
     assert json.loads((tmp_path / "summary.json").read_text())["verdict"] == summary["verdict"]
@@ -280,8 +280,8 @@ def test_a_report_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
     del head["cluster"]["reachable"]
     for text, sentence in (
         ("[1]", "expected what the events of a run do not tell: "),
-        ("{}", "workload is missing"),
-        (json.dumps(head), "cluster.reachable is missing"),
+        ("{}", "9 errors\n  workload is missing: expected a table\n"),
+        (json.dumps(head), "cluster.reachable is missing: expected true or false\n"),
     ):
         path.write_text(text)
         assert report(tmp_path, "local") == BAD_INPUT

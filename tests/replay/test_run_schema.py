@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from fakebroker.replay.members.events import SCHEMA
-from fakebroker.replay.run_schema import SUMMARY_KEYS, Key, event_columns, keys_of
+from fakebroker.replay.run_schema import Key, event_columns, summary_keys
+from fakebroker.replay.run_summary import SUMMARY_VERSION, document_of, summary_of
 from tests.replay.made_up_summary import made_up_summary
 from tests.test_readme import table
 
@@ -13,7 +14,7 @@ RUNS = Path(__file__).parent.parent.parent / "scenarios" / "runs.md"
 
 def rewritten(text: str) -> str:
     """The document with its tables as they should be."""
-    for name, head, keys in (("summary", "key", SUMMARY_KEYS), ("events", "column", event_columns())):
+    for name, head, keys in (("summary", "key", summary_keys()), ("events", "column", event_columns())):
         rows = table((head, "type", "unit", "meaning"), *map(_row, keys))
         text, count = re.subn(f"(<!-- {name} -->\n).*(<!-- /{name} -->)", rf"\g<1>{rows}\n\2", text, flags=re.DOTALL)
         assert count == 1, f"{RUNS.name} has no table of {name}"
@@ -21,7 +22,7 @@ def rewritten(text: str) -> str:
 
 
 def _row(key: Key) -> tuple[str, ...]:
-    return f"`{key.name}`", key.type, key.unit, key.meaning[0].lower() + key.meaning[1:].rstrip(".")
+    return f"`{key.name}`", key.type, key.unit, key.meaning.removesuffix(".")
 
 
 def test_tables() -> None:
@@ -29,7 +30,16 @@ def test_tables() -> None:
 
 
 def test_every_key_of_a_summary_is_documented() -> None:
-    assert list(dict.fromkeys(keys_of(made_up_summary(1)))) == [key.name for key in SUMMARY_KEYS]
+    assert all(key.meaning and key.type for key in summary_keys())
+    names = [key.name for key in summary_keys()]
+    assert len(names) == len(set(names))
+    assert {re.split(r"[.[]", name)[0] for name in names} == set(made_up_summary(1))
+
+
+def test_a_document_is_what_its_types_say() -> None:
+    document = made_up_summary(1)
+    assert document_of(summary_of(document)) == document
+    assert document["version"] == SUMMARY_VERSION
 
 
 def test_every_column_is_documented() -> None:

@@ -374,7 +374,7 @@ def test_the_events_are_the_same_for_any_number_of_tasks(spark: SparkSession) ->
     assert told[0] == told[1] == told[2]
     refusal = told[0][2][1]
     assert told[0] == [(0, None), (1, None), (2, refusal), (3, None), (4, OVER)]
-    assert str(refusal).startswith("no member 'x' in group 'group-2'")
+    assert str(refusal).startswith("group 'group-2': member='x'")
 
 
 def test_another_seed_gives_other_ids() -> None:

@@ -10,7 +10,7 @@ from fakebroker.errors import FakebrokerError
 from fakebroker.replay import runner
 from fakebroker.replay.options import ReplayOptions
 from fakebroker.replay.spark import query_settings, session
-from fakebroker.replay.spark.query_settings import settings_for_rows
+from fakebroker.replay.spark.query_settings import computed_once, settings_for_count, suited_to
 from fakebroker.replay.spark.session import MANY_MEMBERS, memory_bytes, settings_for
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -67,8 +67,21 @@ def test_a_container_may_have_less_than_the_machine(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_many_rows_are_dealt_out_and_few_are_not(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "spark.sql.codegen.wholeStage" in settings_for_rows(spark.range(10))
+    assert settings_for_count(spark, 10)[PARTITIONS] == "1"
+    with suited_to(spark.range(10)) as few:
+        assert (few, spark.conf.get(PARTITIONS)) == (True, "1")
     monkeypatch.setattr(query_settings, "_FEW_ROWS", 9)
-    assert settings_for_rows(spark.range(10)) == {PARTITIONS: "4"}
+    assert settings_for_count(spark, 10) == {PARTITIONS: "4"}
     monkeypatch.setattr(query_settings, "_ROWS_A_PARTITION", 2)
-    assert settings_for_rows(spark.range(10)) == {PARTITIONS: "5"}
+    assert settings_for_count(spark, 10) == {PARTITIONS: "5"}
+    with suited_to(spark.range(10)) as few:
+        assert (few, spark.conf.get(PARTITIONS)) == (False, "5")
+    assert spark.conf.get(PARTITIONS) == "4"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("few", [True, False])
+def test_what_is_computed_once_keeps_its_rows(spark: SparkSession, few: bool) -> None:
+    drawn = computed_once(spark.sql("select id, rand() number from range(10)"), few)
+    assert drawn.collect() == drawn.collect()
+    drawn.unpersist()

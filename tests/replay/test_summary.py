@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -68,7 +69,8 @@ def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> di
 
 
 def numbers(spark: SparkSession, events: list[Event], scripts: list[Script], directory: Path) -> dict[str, Any]:
-    return summarize(spark, frame(spark, events, directory), spark.createDataFrame(scripts, script.DDL), 50)
+    found = summarize(spark, frame(spark, events, directory), spark.createDataFrame(scripts, script.DDL), 50)
+    return dict(msgspec.to_builtins(found))
 
 
 def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:

@@ -2,16 +2,20 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from fakebroker.replay.run_summary import ExpectationCheck, RequestNumbers, summary_of
 from fakebroker.replay.verify.verdict import SOMEBODY, events_done, expectations, judge, with_somebody
 from fakebroker.replay.workload.expectations import Expectation
 from tests.replay.made_up import HEALTHY, PARTITIONS, beat, frame, lost, scripts
+from tests.replay.made_up_summary import made_up_summary
 
-SUMMARY: dict[str, Any] = {
-    "apis": [{"api": "Heartbeat", "requests_per_s": 80.0, "p99_ms": 2.0}],
-    "metrics": {
+NUMBERS = msgspec.structs.replace(
+    summary_of(made_up_summary(1)).numbers,
+    apis=[RequestNumbers("Heartbeat", 800, 80.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0)],
+    metrics={
         "requests_per_s": 100.0,
         "p99_ms": 5.0,
         "unexpected_errors": 1,
@@ -21,7 +25,7 @@ SUMMARY: dict[str, Any] = {
         "rebalance_p99_ms": None,
         "errors.NOT_COORDINATOR": 2,
     },
-}
+)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +46,7 @@ SUMMARY: dict[str, Any] = {
     ids=str,
 )
 def test_expectations(expectation: Expectation, actual: float | None, met: bool) -> None:
-    assert expectations([expectation], SUMMARY) == [{"expectation": str(expectation), "met": met, "actual": actual}]
+    assert expectations([expectation], NUMBERS) == [ExpectationCheck(str(expectation), met, actual)]
 
 
 def test_somebody_is_expected_to_get_in_unless_the_workload_says_otherwise() -> None:
@@ -50,14 +54,14 @@ def test_somebody_is_expected_to_get_in_unless_the_workload_says_otherwise() -> 
     nobody = Expectation(metric="members_joined", comparison="==", value=0)
     assert with_somebody([rebalances]) == [rebalances, SOMEBODY]
     assert with_somebody([nobody]) == [nobody]
-    assert not expectations([SOMEBODY], {"metrics": {"members_joined": 0}})[0]["met"]
+    assert not expectations([SOMEBODY], msgspec.structs.replace(NUMBERS, metrics={"members_joined": 0}))[0].met
 
 
 def test_events_are_expected_to_be_done() -> None:
     done, refused = {"do": "reset", "done": True, "why": None}, {"do": "reset", "done": False, "why": "the end"}
     assert events_done([]) == []
-    assert events_done([done, done]) == [{"expectation": "events_done == 2", "met": True, "actual": 2}]
-    assert events_done([done, refused]) == [{"expectation": "events_done == 2", "met": False, "actual": 1}]
+    assert events_done([done, done]) == [ExpectationCheck("events_done == 2", True, 2)]
+    assert events_done([done, refused]) == [ExpectationCheck("events_done == 2", False, 1)]
 
 
 @pytest.mark.slow
@@ -68,9 +72,9 @@ def test_it_passes_if_all_promises_are_kept_and_all_expectations_met(spark: Spar
 
     def passed(more: list[Any], expected: Expectation, *timeline: dict[str, Any]) -> bool:
         events = frame(spark, [*HEALTHY, *more])
-        verdict = judge(spark, events, scripts(spark), PARTITIONS, [expected], SUMMARY, ["answered"], timeline)
-        assert [check["name"] for check in verdict["promises"]] == ["answered"]
-        return bool(verdict["passed"])
+        verdict = judge(spark, events, scripts(spark), PARTITIONS, [expected], NUMBERS, ["answered"], timeline)
+        assert [check.name for check in verdict.promises] == ["answered"]
+        return verdict.passed
 
     assert (passed([], met), passed([], missed), passed(owed, met)) == (True, False, False)
     assert not passed([], met, {"do": "reset", "done": False})
@@ -80,10 +84,10 @@ def test_it_passes_if_all_promises_are_kept_and_all_expectations_met(spark: Spar
 def test_it_never_passes_with_a_cluster_that_did_not_answer(spark: SparkSession) -> None:
     def passed(more: list[Any], **how: Any) -> bool:
         events = frame(spark, [*HEALTHY, *more])
-        verdict = judge(spark, events, scripts(spark), PARTITIONS, [], SUMMARY, ["one-owner"], **how)
-        assert all(check["kept"] for check in verdict["promises"])
-        assert verdict["passed"] == all(check["passed"] for check in verdict["availability"])
-        return bool(verdict["passed"])
+        verdict = judge(spark, events, scripts(spark), PARTITIONS, [], NUMBERS, ["one-owner"], **how)
+        assert all(check.kept for check in verdict.promises)
+        assert verdict.passed == all(check.passed for check in verdict.availability)
+        return verdict.passed
 
     assert passed([])
     assert not passed([], is_reachable=False)

@@ -12,7 +12,7 @@ import pytest
 
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.logs.offsets_topic import read_records
-from fakebroker.cluster.seed import GroupSeed, MemberSeed
+from fakebroker.cluster.seed import GroupSeed, MemberSeed, seed_in_steps
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.coordinator.group.records import GroupRecord
 from fakebroker.errors import ErrorCode
@@ -323,3 +323,57 @@ def test_pyarrow_is_missing(fake_cluster: FakeCluster, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ConfigError, match="reading Parquet needs pyarrow: pip install pyarrow"):
         fake_cluster.seed_groups("groups.parquet")
+
+
+# In steps, with what clients do between them
+
+
+def created(cluster: FakeCluster) -> list[str]:
+    return sorted(group.group_id for group in cluster.groups())
+
+
+def test_in_steps_as_at_once() -> None:
+    seeds = [GroupSeed(group_id=f"g{number}", members=2, topics=["orders"]) for number in range(100)]
+    seeds.append(GroupSeed(group_id="joining", members=1, topics=["orders"], state="PreparingRebalance"))
+    one, other = (FakeCluster(1, {"orders": 6}, seed=1, clock="manual") for _ in range(2))
+    one.seed_groups(seeds)
+    steps = seed_in_steps(other.cluster, seeds, other.clock.now_ms)
+    counts = {len(other.groups()) for _ in steps}
+    assert len(counts) > 20
+    assert other.groups() == one.groups()
+
+
+@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
+def test_none_is_left_if_a_client_creates_one_of_them_meanwhile(fake_cluster: FakeCluster, state: str) -> None:
+    seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"], lag=0, state=state) for number in range(99)]
+    core = fake_cluster.cluster
+    steps = seed_in_steps(core, seeds, fake_cluster.clock.now_ms)
+    while len(fake_cluster.groups()) < 9:
+        fake_cluster.call(lambda: next(steps))
+    late = next(
+        seed.group_id
+        for seed in seeds
+        if core.coordinator_of(seed.group_id) and fake_cluster.group(seed.group_id).state == "Dead"
+    )
+    fake_cluster.seed_group(late)
+    with pytest.raises(ConfigError, match="expected a group that does not exist yet"):
+        fake_cluster.call(lambda: list(steps))
+    assert created(fake_cluster) == [late]
+    fake_cluster.rolling_restart()
+    assert created(fake_cluster) == [late]
+
+
+@pytest.mark.parametrize("change", ["reset", "restore"])
+def test_none_is_left_if_the_cluster_starts_over_meanwhile(fake_cluster: FakeCluster, change: str) -> None:
+    snapshot = fake_cluster.snapshot()
+    seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"]) for number in range(99)]
+    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
+    while len(fake_cluster.groups()) < 9:
+        fake_cluster.call(lambda: next(steps))
+    if change == "reset":
+        fake_cluster.reset()
+    else:
+        fake_cluster.restore(snapshot)
+    with pytest.raises(ConfigError, match="expected one that is not reset or restored meanwhile"):
+        fake_cluster.call(lambda: list(steps))
+    assert created(fake_cluster) == []

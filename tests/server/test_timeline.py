@@ -88,6 +88,33 @@ def test_a_picture_in_svg(fake_cluster: FakeCluster) -> None:
         assert 0 <= float(rect.attrib["x"]) <= float(rect.attrib["x"]) + float(rect.attrib["width"]) <= width
 
 
+def shapes(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
+    return [each for each in root.iter() if kind in each.attrib.get("class", "").split()]
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
+def test_a_picture_tells_who_is_waited_for_within_its_width(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", ["a", "b", "c"], topics=["orders"])
+    fake_cluster.evict("g", "c")
+    fake_cluster.advance(9)
+    timeline = fake_cluster.timeline("g")
+    for width in (200, 1000, 5000):
+        root = ElementTree.fromstring(timeline.svg(width))
+        assert float(root.attrib["width"]) == width
+        places = [float(x) for x in root.attrib["data-x"].split()]
+        assert len(places) == len(timeline.moments)
+        assert places == sorted(places)
+        for rect in shapes(root, "member"):
+            assert float(rect.attrib["x"]) + float(rect.attrib["width"]) <= width
+    missing = shapes(root, "missing")
+    told = [each.findtext(f"{SVG}title", "").partition(": ")[2] for each in missing]
+    assert told == ["has not rejoined, 9.000 s"] * 2
+    assert [each.text for each in shapes(root, "bad")] == ["has not rejoined"] * 2
+    few = ElementTree.fromstring(timeline.svg(max_rows=1))
+    assert [each.text for each in shapes(few, "name")] == ["a"]
+    assert "and 2 more members" in [each.text for each in few.iter(f"{SVG}text")]
+
+
 @pytest.mark.fake_cluster(topics={"orders": 6})
 def test_the_transitions_alone(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")

@@ -64,11 +64,17 @@ class Timeline:
     def __str__(self) -> str:
         return self.text()
 
-    def svg(self) -> str:
-        """Draw the timeline as SVG: the state as a band, a row per member. Not to scale; zombies are omitted."""
+    def svg(self, width: float | None = None, max_rows: int | None = None) -> str:
+        """Draw the timeline as SVG: the state as a band, a row per member. Not to scale; zombies are omitted.
+
+        Args:
+            width: The width in pixels; by default as much as the moments need.
+            max_rows: The largest number of members to draw; by default all.
+        """
         moments = without_zombies(self.moments)
         names = names_in(moments)
-        return draw(self.group_id, moments, self.taken_ms, names, [with_names(each.cause, names) for each in moments])
+        causes = [with_names(each.cause, names) for each in moments]
+        return draw(self.group_id, moments, self.taken_ms, names, causes, width=width, max_rows=max_rows)
 
 
 def without_zombies(moments: Iterable[Moment]) -> list[Moment]:

@@ -19,7 +19,7 @@ _COLORS = {
     GroupState.COMPLETING_REBALANCE.value: "#dbb62a",
     GroupState.STABLE.value: "#4bb36b",
 }
-_MEMBER, _LEADER = "#6f9bd8", "#9a6fd8"
+_MEMBER, _LEADER, _MISSING = "#6f9bd8", "#9a6fd8", "#cf4b4b"
 _PREPARING = GroupState.PREPARING_REBALANCE.value
 
 _LETTER = 6.4
@@ -28,6 +28,8 @@ _LETTER = 6.4
 _BAND_Y, _BAND = 52, 26
 _ROW = 20
 _LABEL_GAP = 52
+_RIGHT = 40
+_MISSING_LABEL = "has not rejoined"
 
 _STYLE = (
     "text{font:11px ui-sans-serif,system-ui,'DejaVu Sans',sans-serif}"
@@ -37,9 +39,18 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def draw(
-    group_id: str, moments: Sequence[Moment], taken_ms: float, names: Mapping[str, str], causes: Sequence[str]
+    group_id: str,
+    moments: Sequence[Moment],
+    taken_ms: float,
+    names: Mapping[str, str],
+    causes: Sequence[str],
+    *,
+    width: float | None = None,
+    max_rows: int | None = None,
 ) -> str:
     """Return the picture.
+
+    Shapes have classes for style sheets, and the attribute `data-x` of the picture has the x positions of the moments.
 
     Args:
         group_id: The title.
@@ -47,23 +58,52 @@ def draw(
         taken_ms: The time at which the picture ends, in milliseconds since the Unix epoch.
         names: Names to show, by member id.
         causes: The text to show for each moment.
+        width: The width in pixels; by default as much as the moments need.
+        max_rows: The largest number of members to draw: those that are waited for precede other members, and those
+            precede former ones. By default all, in the order in which they joined.
     """
+    hidden = 0 if max_rows is None else max(0, len(names) - max_rows)
+    if hidden:
+        names = {member_id: names[member_id] for member_id in _by_relevance(moments, names)[:max_rows]}
     left = 16 + _LETTER * max([6, *map(len, names.values())])
     edges = _edges(moments, taken_ms, left)
+    if width is None:
+        width = max(edges[-1] + _RIGHT, 760)
+    else:
+        scale = max(0.0, width - _RIGHT - left) / max(edges[-1] - left, 1.0)
+        edges = [left + (edge - left) * scale for edge in edges]
     bottom = _BAND_Y + _BAND + 12 + _ROW * len(names)
-    width, height = max(edges[-1] + 40, 760), bottom + 52
+    height = bottom + 52 + (_ROW if hidden else 0)
+    places = " ".join(f"{edge:.1f}" for edge in edges[:-1])
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
-        f'viewBox="0 0 {width:.0f} {height}"><style>{_STYLE}</style>',
+        f'viewBox="0 0 {width:.0f} {height}" data-x="{places}"><style>{_STYLE}</style>',
         _text(8, 20, f"group {group_id}", more=' font-weight="bold"'),
         *_generations(moments, edges, bottom),
         *_states(moments, causes, edges),
-        *_members(moments, names, edges),
+        *_members(moments, taken_ms, names, edges),
         *_times(moments, taken_ms, edges, bottom),
+        *([_text(8, bottom + 32, f"and {hidden} more members")] if hidden else []),
         *_legend(height - 8),
         "</svg>",
     ]
     return "\n".join(parts)
+
+
+def _by_relevance(moments: Sequence[Moment], names: Mapping[str, str]) -> list[str]:
+    """Return the members: first those that are waited for, then the others, then former ones, the last ones first."""
+    last = moments[-1]
+    members, joined = frozenset(last.members), _joined(last)
+    return [
+        *(each for each in last.members if each not in joined),
+        *(each for each in last.members if each in joined),
+        *(each for each in reversed([*names]) if each not in members),
+    ]
+
+
+def _joined(moment: Moment) -> frozenset[str]:
+    """Return the members that the group does not wait for: all, or while it prepares a rebalance those that joined."""
+    return frozenset(moment.parked_joins if moment.state_to == _PREPARING else moment.members)
 
 
 def _edges(moments: Sequence[Moment], taken_ms: float, left: float) -> list[float]:
@@ -80,10 +120,10 @@ def _states(moments: Sequence[Moment], causes: Sequence[str], edges: Sequence[fl
         members = list(group)
         x, end = edges[members[0][0]], edges[members[-1][0] + 1]
         told = "\n".join(cause for _, (_, cause) in members)
-        yield _rect(x, _BAND_Y, end - x, _BAND, _COLORS[state], f"{state}: {told}")
+        yield _rect(x, _BAND_Y, end - x, _BAND, _COLORS[state], "", f"{state}: {told}", f"state {state}")
         room = (end - x) / _LETTER - 1
         label = next((name for name in (state, state.removesuffix("Rebalance")) if len(name) <= room), state[0])
-        yield _text((x + end) / 2, _BAND_Y + 17, label, "#1f2328", ' text-anchor="middle" pointer-events="none"')
+        yield _text((x + end) / 2, _BAND_Y + 17, label, "#1f2328", ' text-anchor="middle" pointer-events="none"', "on")
 
 
 def _generations(moments: Sequence[Moment], edges: Sequence[float], bottom: float) -> Iterator[str]:
@@ -93,7 +133,7 @@ def _generations(moments: Sequence[Moment], edges: Sequence[float], bottom: floa
             continue
         generation_id = moment.generation_id
         yield (
-            f'<line class="l" x1="{x:.1f}" x2="{x:.1f}" y1="{_BAND_Y - 8}" y2="{bottom}" '
+            f'<line class="l generation" x1="{x:.1f}" x2="{x:.1f}" y1="{_BAND_Y - 8}" y2="{bottom}" '
             'stroke="#8c959f" stroke-dasharray="3 3"/>'
         )
         if x - last_label >= _LABEL_GAP:
@@ -101,32 +141,55 @@ def _generations(moments: Sequence[Moment], edges: Sequence[float], bottom: floa
             yield _text(x, _BAND_Y - 12, f"gen {generation_id}", more=' text-anchor="middle"')
 
 
-def _members(moments: Sequence[Moment], names: Mapping[str, str], edges: Sequence[float]) -> Iterator[str]:
-    """Draw a bar from a member's join to its removal: pale while its join is parked, with a circle where it rejoins."""
+def _members(
+    moments: Sequence[Moment], taken_ms: float, names: Mapping[str, str], edges: Sequence[float]
+) -> Iterator[str]:
+    """Draw a bar from a member's join to its removal, with a circle where it rejoins.
+
+    While the group waits for joins, the bar is pale for members whose join is parked, and dashed for the others.
+    """
+    times_ms = [*(moment.at_ms for moment in moments), taken_ms]
     # Sets, because in large groups each of many members is looked up in each of many moments.
     there = [frozenset(moment.members) for moment in moments]
-    parked = [frozenset(moment.parked_joins if moment.state_to == _PREPARING else ()) for moment in moments]
+    joined = [_joined(moment) if moment.state_to == _PREPARING else None for moment in moments]
     rejoined = [frozenset(moment.rejoined) for moment in moments]
     for row, (member_id, name) in enumerate(names.items()):
         y = _BAND_Y + _BAND + 12 + _ROW * row
-        yield _text(8, y + 11, name)
-        paints = (
-            _paint(moment.leader_id == member_id, member_id in waiting) if member_id in members else None
-            for moment, members, waiting in zip(moments, there, parked, strict=True)
+        yield _text(8, y + 11, name, kind="name")
+        roles = (
+            _role(member_id, moment, ids) if member_id in members else None
+            for moment, members, ids in zip(moments, there, joined, strict=True)
         )
-        for paint, group in groupby(enumerate(paints), key=lambda each: each[1]):
+        for role, group in groupby(enumerate(roles), key=lambda each: each[1]):
             places = [place for place, _ in group]
-            if paint:
-                x, end = edges[places[0]], edges[places[-1] + 1]
-                yield _rect(x, y, end - x, 14, paint[0], member_id, paint[1])
+            if role is None:
+                continue
+            start, end = places[0], places[-1] + 1
+            x, width, is_open = edges[start], edges[end] - edges[start], end == len(moments)
+            seconds = (times_ms[end] - times_ms[start]) / 1000
+            kind = f"member {role}" + (" open" if is_open else "")
+            yield _rect(x, y, width, 14, *_PAINTS[role], f"{member_id}: {_ROLES[role]}, {seconds:.3f} s", kind)
+            if role == "missing" and is_open and width > _LETTER * len(_MISSING_LABEL) + 8:
+                yield _text(x + 5, y + 11, _MISSING_LABEL, _MISSING, ' pointer-events="none"', "bad")
         for members, x in zip(rejoined, edges, strict=False):
             if member_id in members:
                 yield f'<circle cx="{x:.1f}" cy="{y + 7}" r="3.5" fill="#fff" stroke="#1f2328"/>'
 
 
-def _paint(is_leader: bool, is_parked: bool) -> tuple[str, str]:
-    """Return the color of a member's bar, and an attribute for its opacity."""
-    return (_LEADER if is_leader else _MEMBER), (' fill-opacity="0.45"' if is_parked else "")
+_ROLES = {"leader": "leader", "follower": "member", "joined": "JoinGroup is parked", "missing": _MISSING_LABEL}
+_PAINTS = {
+    "leader": (_LEADER, ""),
+    "follower": (_MEMBER, ""),
+    "joined": (_MEMBER, ' fill-opacity="0.45"'),
+    "missing": (_MISSING, f' fill-opacity="0.2" stroke="{_MISSING}" stroke-dasharray="4 3"'),
+}
+"""The color and further attributes of a member's bar."""
+
+
+def _role(member_id: str, moment: Moment, joined: frozenset[str] | None) -> str:
+    if joined is not None:
+        return "joined" if member_id in joined else "missing"
+    return "leader" if member_id == moment.leader_id else "follower"
 
 
 def _times(moments: Sequence[Moment], taken_ms: float, edges: Sequence[float], bottom: float) -> Iterator[str]:
@@ -140,22 +203,24 @@ def _times(moments: Sequence[Moment], taken_ms: float, edges: Sequence[float], b
 
 def _legend(y: float) -> Iterator[str]:
     x = 8.0
-    for label, color in (*_COLORS.items(), ("member", _MEMBER), ("leader", _LEADER)):
-        yield _rect(x, y - 9, 10, 10, color, label)
+    states = [(state, color, state) for state, color in _COLORS.items()]
+    for label, color, kind in (*states, ("member", _MEMBER, "follower"), ("leader", _LEADER, "leader")):
+        yield _rect(x, y - 9, 10, 10, color, "", label, kind)
         yield _text(x + 14, y, label)
         x += 30 + (_LETTER + 0.4) * len(label)
     yield _text(x, y, "Times are not to scale.")
 
 
-def _rect(x: float, y: float, width: float, height: float, color: str, title: str, more: str = "") -> str:
+def _rect(x: float, y: float, width: float, height: float, color: str, more: str, title: str, kind: str) -> str:
     return (
-        f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" fill="{color}"{more}>'
+        f'<rect class="{kind}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{height}" fill="{color}"{more}>'
         f"<title>{_escaped(title)}</title></rect>"
     )
 
 
-def _text(x: float, y: float, text: str, color: str = "#6e7781", more: str = "") -> str:
-    css = ' class="t"' if color == "#6e7781" else ""
+def _text(x: float, y: float, text: str, color: str = "#6e7781", more: str = "", kind: str = "") -> str:
+    kinds = " ".join(filter(None, ["t" if color == "#6e7781" else "", kind]))
+    css = f' class="{kinds}"' if kinds else ""
     return f'<text x="{x:.1f}" y="{y}" fill="{color}"{css}{more}>{_escaped(text)}</text>'
 
 

@@ -7,13 +7,11 @@ import {
   chip, count, div, find, h, keyed, number, option, REBALANCING, row, shortNames, table, timeOfDay, write,
 } from "./dom.js";
 import { button, calmly, on, overview } from "./live.js";
+import { told, withoutZombies } from "./moments.js";
 import { shown } from "./now.js";
 import { Picture } from "./picture.js";
-import { told, withoutZombies } from "./timeline.js";
 
-const FRAME_MS = 200;
 const REST_MS = 500;
-const PARKED_SHOWN = 300;
 const MOMENTS = 100;
 const TOLD = 60;
 
@@ -47,33 +45,31 @@ class Group {
         div("", h("h3", {}, "Changes"), this.#changes),
         div("", h("h3", {}, "Committed offsets ", this.#offsetCount), this.#offsets)));
     this.#loadAll = calmly(() => this.#askAll(), REST_MS, signal);
-    const load = calmly(() => this.#ask(), REST_MS, signal);
-    // While it is not settled its words tell how much time is left.
-    on("overview", () => REBALANCING.includes(this.#view?.state) && load(), signal);
+    // While it is not settled its words tell how much time is left, and the picture how much has passed.
+    on("overview", () => REBALANCING.includes(this.#view?.state) && this.#loadAll(), signal);
     on("timeline", this.#loadAll, signal);
     on("groups", ({ groups }) => groups.some(({ group_id }) => group_id === groupId) && this.#loadAll(), signal);
     on("opened", this.#loadAll, signal);
+    window.addEventListener("resize", this.#loadAll, { signal });
     this.#loadAll();
-    animate(() => this.#picture.draw(), signal);
   }
 
   async #askAll() {
-    const timeline = await get(`${this.#path}/timeline`, { limit: MOMENTS }, this.#signal).catch((error) => {
-      if (error.status !== 404) throw error;
-      write(this.#why, error.message);
-    });
-    if (!timeline) return;
-    this.#moments = withoutZombies(timeline.moments);
+    const asked = [{ limit: MOMENTS }, this.#picture.query];
+    const timelines = await Promise.all(asked.map((query) => get(`${this.#path}/timeline`, query, this.#signal)))
+      .catch((error) => {
+        if (error.status !== 404) throw error;
+        write(this.#why, error.message);
+      });
+    if (!timelines) return;
+    const [all, drawn] = timelines;
+    this.#moments = withoutZombies(all.moments);
+    this.#picture.take(drawn);
     await this.#ask();
   }
 
   async #ask() {
-    const parked = (api) => get("/journal", { api, group: this.#id, limit: PARKED_SHOWN }, this.#signal);
-    const asked = [get(this.#path, {}, this.#signal), parked("JoinGroup"), parked("SyncGroup")];
-    const [view, joins, syncs] = await Promise.all(asked);
-    this.#view = view;
-    const known = [...joins.requests, ...syncs.requests].map(parkedOf);
-    this.#picture.take(this.#moments, [...known, ...forgotten(this.#moments, known)]);
+    this.#view = await get(this.#path, {}, this.#signal);
     this.#show();
   }
 
@@ -92,31 +88,6 @@ class Group {
     this.#offsets.body.replaceChildren(...offsets.map(({ topic, partition, offset, metadata }) =>
       row(`${topic}-${partition}`, number(offset), metadata)));
   }
-}
-
-/** A parked request; a first JoinGroup tells no member id, its answer does. */
-function parkedOf({ api, member_ids, received_ms, answered_ms, response }) {
-  return { api, member_id: member_ids.find(Boolean) ?? response?.member_id, from_ms: received_ms, to_ms: answered_ms };
-}
-
-/** Requests that are parked still and that the journal has forgotten: the moments tell of a JoinGroup when it came. */
-function forgotten(moments, known) {
-  const open = new Set(known.filter(({ to_ms }) => to_ms === null).map(({ member_id }) => member_id));
-  const ids = (moments.at(-1)?.parked_joins ?? []).filter((id) => !open.has(id));
-  const since = (id) => moments[moments.findLastIndex(({ parked_joins }) => !parked_joins.includes(id)) + 1].at_ms;
-  return ids.map((id) => ({ api: "JoinGroup", member_id: id, from_ms: since(id), to_ms: null }));
-}
-
-function animate(work, signal) {
-  let last = -Infinity;
-  requestAnimationFrame(function frame(at) {
-    if (signal.aborted) return;
-    if (at - last >= FRAME_MS) {
-      last = at;
-      work();
-    }
-    requestAnimationFrame(frame);
-  });
 }
 
 // Tables

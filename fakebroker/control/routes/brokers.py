@@ -11,6 +11,7 @@ from fakebroker.control.clusters import Served
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.operations import CLUSTER, Method, operation
 from fakebroker.control.routes.views import BrokerRow, broker_rows
+from fakebroker.control.steps import Steps, run as run_at_once
 from fakebroker.server.fake_cluster import FakeCluster
 
 BROKER = f"{CLUSTER}/brokers/{{node_id}}"
@@ -24,9 +25,10 @@ class BrokerList(TypedDict):
 
 
 @operation("GET", f"{CLUSTER}/brokers")
-def list_brokers(served: Served) -> BrokerList:
+def list_brokers(served: Served) -> Steps[BrokerList]:
     """List all brokers."""
-    return {"brokers": broker_rows(served, served.rates())}
+    counts = yield from served.census.counts()
+    return {"brokers": broker_rows(served, served.rates(), counts)}
 
 
 @operation("POST", f"{CLUSTER}/brokers", status=201, body=Broker)
@@ -41,7 +43,7 @@ def _row(served: Served, node_id: int) -> BrokerRow:
     Raises:
         Problem: There is no such broker.
     """
-    for row in broker_rows(served, served.rates()):
+    for row in broker_rows(served, served.rates(), run_at_once(served.census.counts())):
         if row["node_id"] == node_id:
             return row
     raise not_found("broker", node_id, f"one of {', '.join(map(str, served.cluster.cluster.brokers))}")

@@ -12,6 +12,7 @@ from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.control.clusters import DEFAULT, Clusters, Served
 from fakebroker.control.routes.operations import CLUSTER, V1, operation
 from fakebroker.control.routes.views import ClockView, Overview, clock_view, overview
+from fakebroker.control.steps import Steps
 from fakebroker.server.fake_cluster import FakeCluster
 
 
@@ -39,16 +40,16 @@ class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_
 @operation("GET", f"{V1}/clusters")
 async def list_clusters(clusters: Clusters) -> ClusterList:
     """List all clusters of the process."""
-    return {"clusters": [await served.look(lambda served=served: _row(served)) for served in clusters]}  # type: ignore[misc]
+    return {"clusters": [await served.look_in_steps(_row(served)) for served in clusters]}
 
 
-def _row(served: Served) -> ClusterRow:
-    cluster = served.cluster
+def _row(served: Served) -> Steps[ClusterRow]:
+    cluster, counts = served.cluster, (yield from served.census.counts())
     return {
         "name": served.name,
         "bootstrap_servers": cluster.bootstrap_servers,
         "brokers": len(cluster.brokers),
-        "groups": len(served.census.now().groups),
+        "groups": counts.by_state.total(),
     }
 
 
@@ -61,13 +62,13 @@ async def create_cluster(clusters: Clusters, body: Arguments) -> Overview:
     first = clusters.get(DEFAULT).cluster
     given |= {"host": first.host, "advertised_host": first.advertised_host}
     served = await clusters.create(name, await trio.to_thread.run_sync(lambda: FakeCluster(**given)))
-    return await served.look(lambda: overview(served))
+    return await served.look_in_steps(overview(served))
 
 
 @operation("GET", CLUSTER)
-def get_cluster(served: Served) -> Overview:
+def get_cluster(served: Served) -> Steps[Overview]:
     """Get the current state of a cluster: brokers, groups by state, and request rates."""
-    return overview(served)
+    return (yield from overview(served))
 
 
 @operation("DELETE", CLUSTER, status=204)
@@ -77,10 +78,10 @@ async def delete_cluster(clusters: Clusters, cluster: str) -> None:
 
 
 @operation("POST", f"{CLUSTER}/reset")
-def reset(served: Served) -> Overview:
+def reset(served: Served) -> Steps[Overview]:
     """Return a cluster to its start; all connections are closed."""
     served.cluster.reset()
-    return overview(served)
+    return (yield from overview(served))
 
 
 # Time
@@ -139,10 +140,10 @@ def take_snapshot(served: Served) -> SnapshotView:
 
 
 @operation("POST", f"{CLUSTER}/snapshots/{{id}}/restore")
-def restore_snapshot(served: Served, id: str) -> Overview:  # noqa: A002  # the name in the address
+def restore_snapshot(served: Served, id: str) -> Steps[Overview]:  # noqa: A002  # the name in the address
     """Restore a snapshot."""
     served.cluster.restore(served.snapshot(id))
-    return overview(served)
+    return (yield from overview(served))
 
 
 @operation("DELETE", f"{CLUSTER}/snapshots/{{id}}", status=204)

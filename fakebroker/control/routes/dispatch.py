@@ -1,23 +1,20 @@
 """Finds the operation for a request and runs it. Depends only on methods, paths and statuses of HTTP."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from fakebroker.control.clusters import Clusters, Served
-from fakebroker.control.gateway.wire import Ask, Reply
 from fakebroker.control.problems import PROBLEM_TYPE, Problem, problem_of
 from fakebroker.control.routes.arguments import GROUP_ID, path_value, read_body, read_query
-from fakebroker.control.routes.operations import Operation, Text
+from fakebroker.control.routes.operations import Content, Operation, encoder
 from fakebroker.control.routes.resources import OPERATIONS
 from fakebroker.errors import FakebrokerError
 
 logger = logging.getLogger("fakebroker")
 
-_encoder = msgspec.json.Encoder(enc_hook=str)
 _NAME = "/"
 """The key of a path parameter in the tree of paths; no segment of a path contains a slash."""
 _GROUP_ID = "//"
@@ -27,8 +24,35 @@ _PATHS_KEPT = 1_000
 """Number of paths whose operations are cached."""
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as received.
+
+    Attributes:
+        method: The method.
+        path: The path, percent-encoded.
+        query: The query string, percent-encoded.
+        body: The body.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The response to a request; its body may be produced while it is sent."""
+
+    status: int
+    media_type: str
+    body: bytes | AsyncGenerator[bytes, None]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 class Dispatcher:
-    """Handles requests to some clusters."""
+    """Handles requests to some clusters, in the thread of the first one."""
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
@@ -40,36 +64,29 @@ class Dispatcher:
             node.setdefault(None, {})[operation.method] = operation
         self._found = lru_cache(_PATHS_KEPT)(self._find)
 
-    def at_once(self, ask: Ask) -> Reply | None:
-        """Handle a request synchronously if possible, else return None. Must run in a cluster's thread."""
+    def is_brief(self, request: Request) -> bool:
+        """Return whether a request is handled at once, so that it cannot be canceled."""
         try:
-            operation, subject, arguments = self._understood(ask)
-            if operation.is_async or not isinstance(subject, Served) or not subject.cluster.is_cluster_thread:
-                return None
-            if operation.changes_nothing:
-                return _reply(ask, operation, operation.run(subject, **arguments))
-            return _reply(ask, operation, subject.cluster.call(lambda: operation.run(subject, **arguments)))
-        except Exception as error:
-            return _failure(ask, error)
+            operation, _ = self._found(request.method, request.path)
+        except Problem:
+            return True
+        return not (operation.is_async or operation.is_in_steps)
 
-    async def answer(self, ask: Ask) -> Reply:
+    async def answer(self, request: Request) -> Reply:
         """Handle a request."""
         try:
-            operation, subject, arguments = self._understood(ask)
-            if operation.is_async:
-                return _reply(ask, operation, await operation.run(subject, **arguments))
-            assert isinstance(subject, Served)
-            return _reply(ask, operation, await subject.ask(lambda: operation.run(subject, **arguments)))
+            operation, subject, arguments = self._understood(request)
+            return _reply(operation, await _run(operation, subject, arguments))
         except Exception as error:
-            return _failure(ask, error)
+            return failure(request, error)
 
-    def _understood(self, ask: Ask) -> tuple[Operation, Clusters | Served, dict[str, Any]]:
+    def _understood(self, request: Request) -> tuple[Operation, Clusters | Served, dict[str, Any]]:
         """Return the operation, its subject, and its arguments.
 
         Raises:
             Problem: There is no such operation or cluster, or its arguments are invalid.
         """
-        operation, parts = self._found(ask.method, ask.path)
+        operation, parts = self._found(request.method, request.path)
         arguments = {name: path_value(name, parts[name], kind) for name, kind in operation.path_types.items()}
         subject = (
             self._clusters.get(path_value("cluster", parts["cluster"], str))
@@ -77,9 +94,9 @@ class Dispatcher:
             else self._clusters
         )
         if operation.query is not None:
-            arguments["query"] = read_query(operation.query, ask.query)
+            arguments["query"] = read_query(operation.query, request.query)
         if operation.body is not None:
-            arguments["body"] = read_body(operation.body, ask.body)
+            arguments["body"] = read_body(operation.body, request.body)
         return operation, subject, arguments
 
     def _find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:
@@ -120,19 +137,39 @@ def _matches(node: dict[str | None, Any], parts: Sequence[str]) -> Iterator[tupl
                 yield methods, [part, *texts]
 
 
-def _reply(ask: Ask, operation: Operation, result: Any) -> Reply:
-    if isinstance(result, Text):
-        return Reply(ask.number, operation.status, result.media_type, result.text.encode())
+async def _run(operation: Operation, subject: Clusters | Served, arguments: dict[str, Any]) -> Any:
+    if operation.is_async:
+        return await operation.run(subject, **arguments)
+    assert isinstance(subject, Served)
+    if operation.is_in_steps:
+        in_steps = subject.look_in_steps if operation.changes_nothing else subject.ask_in_steps
+        return await in_steps(operation.run(subject, **arguments))
+    at_once = subject.look if operation.changes_nothing else subject.ask
+    return await at_once(lambda: operation.run(subject, **arguments))
+
+
+def _reply(operation: Operation, result: Any) -> Reply:
+    if isinstance(result, Content):
+        return Reply(operation.status, result.media_type, result.body, result.headers)
     if operation.status == 204:
-        return Reply(ask.number, 204, "", b"")
-    return Reply(ask.number, operation.status, "application/json", _encoder.encode(result))
+        return Reply(204, "", b"")
+    return Reply(operation.status, "application/json", encoder.encode(result))
 
 
-def _failure(ask: Ask, error: Exception) -> Reply:
+def failure(request: Request, error: Exception) -> Reply:
+    """Return an error as a response; internal errors are logged."""
     if isinstance(error, FakebrokerError):
         error = problem_of(error)
     elif not isinstance(error, Problem):
-        logger.error("%s %s failed", ask.method, ask.path, exc_info=error)
+        logger.error("%s %s failed", request.method, request.path, exc_info=error)
         error = Problem(500, "an error in fakebroker, which its log shows")
-    headers = {"allow": error.expected or ""} if error.status == 405 else {}
-    return Reply(ask.number, error.status, PROBLEM_TYPE, _encoder.encode(error.body()), headers)
+    headers = {}
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    elif error.status == 405:
+        allowed = (error.expected or "").split(", ")
+        more = ("HEAD", "OPTIONS") if "GET" in allowed else ("OPTIONS",)
+        headers["allow"] = ", ".join(sorted({*allowed, *more}))
+        if request.method == "OPTIONS":
+            return Reply(204, "", b"", headers)
+    return Reply(error.status, PROBLEM_TYPE, encoder.encode(error.body()), headers)

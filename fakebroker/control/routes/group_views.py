@@ -1,6 +1,6 @@
 """Groups as JSON: rows of a list, and details of one group. Read-only."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import nsmallest
 from typing import TypedDict
 
@@ -8,6 +8,8 @@ from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.timeline import short_names, with_names, without_zombies
 from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, view_group
 from fakebroker.control.clusters import Served
+from fakebroker.control.stats.census import IN_A_STEP
+from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.history import DEAD, Moment
@@ -135,11 +137,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
-def changed_rows(served: Served, group_ids: Sequence[str]) -> list[GroupRow]:
-    """Return the rows of groups by their ids; groups that do not exist are Dead."""
-    return [row_of(served, group_id) for group_id in group_ids]
-
-
 def row_of(served: Served, group_id: str) -> GroupRow:
     """Return the row of a group by its id."""
     core = served.cluster.cluster
@@ -149,10 +146,13 @@ def row_of(served: Served, group_id: str) -> GroupRow:
     return group_row(served, group, broker.node_id)
 
 
-def all_rows_of(served: Served, groups: Sequence[Group]) -> list[GroupRow]:
+def all_rows_of(served: Served, groups: Sequence[Group]) -> Steps[list[GroupRow]]:
     """Return the rows of existing groups."""
-    core = served.cluster.cluster
-    return [group_row(served, group, core.offsets_partition(group.partition).leader_id) for group in groups]
+    core, rows = served.cluster.cluster, []
+    for group in groups:
+        rows.append(group_row(served, group, core.offsets_partition(group.partition).leader_id))
+        yield
+    return rows
 
 
 def full_group(served: Served, group: Group) -> FullGroup:
@@ -202,18 +202,36 @@ def detail(served: Served, group_id: str) -> GroupDetail:
     }
 
 
-def first_groups(served: Served, groups: Sequence[Group], sort: str, count: int) -> Sequence[Group]:
+def matching_groups(groups: Sequence[Group], state: str | None, search: str) -> Steps[Sequence[Group]]:
+    """Return the groups in a state whose ids contain a text, case-insensitive."""
+    if state is None and not search:
+        return groups
+    search, found = search.lower(), list[Group]()
+    for start in range(0, len(groups), IN_A_STEP):
+        found += [
+            group
+            for group in groups[start : start + IN_A_STEP]
+            if (state is None or group.state.value == state) and search in group.group_id.lower()
+        ]
+        yield
+    return found
+
+
+def first_groups(served: Served, groups: Sequence[Group], sort: str, count: int) -> Steps[Sequence[Group]]:
     """Return the first groups of a list sorted by name, by most rebalances, by highest load, or by name."""
-    keys: Iterable[tuple[float, float, int]]
-    if sort == "unstable":
-        rebalances = served.meter.rebalances_of
-        keys = ((_is_calm(group), -rebalances.get(group.group_id, 0), at) for at, group in enumerate(groups))
-    elif sort == "busy":
-        asked = served.meter.busiest()
-        keys = ((-asked[group.group_id], -len(group.members), at) for at, group in enumerate(groups))
-    else:
+    if sort == "name":
         return groups[:count]
-    return [groups[at] for *_, at in nsmallest(count, keys)]
+    rebalances, asked = served.meter.rebalances_of, served.meter.busiest()
+    first: list[tuple[int, int, int]] = []
+    for start in range(0, len(groups), IN_A_STEP):
+        numbered = enumerate(groups[start : start + IN_A_STEP], start)
+        if sort == "unstable":
+            keys = [(int(_is_calm(group)), -rebalances.get(group.group_id, 0), at) for at, group in numbered]
+        else:
+            keys = [(-asked[group.group_id], -len(group.members), at) for at, group in numbered]
+        first = nsmallest(count, first + keys)
+        yield
+    return [groups[at] for *_, at in first]
 
 
 def _is_calm(group: Group) -> bool:

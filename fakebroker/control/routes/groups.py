@@ -9,7 +9,7 @@ import msgspec
 from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import find_group
-from fakebroker.cluster.seed import GroupSeed
+from fakebroker.cluster.seed import GroupSeed, seed_in_steps
 from fakebroker.control.clusters import Served
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.arguments import check_range
@@ -22,9 +22,11 @@ from fakebroker.control.routes.group_views import (
     detail,
     first_groups,
     full_group,
+    matching_groups,
     row_of,
 )
 from fakebroker.control.routes.operations import CLUSTER, operation
+from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.history import MAX_MOMENTS_OF_A_GROUP
 from fakebroker.errors import ErrorCode
 from fakebroker.server.fake_cluster import FakeCluster
@@ -33,6 +35,7 @@ GROUP = f"{CLUSTER}/groups/{{group_id}}"
 
 MAX_LISTED = 1_000
 MAX_FULL = 100
+SVG_WIDTHS = (200, 20_000)
 
 
 class GroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -53,17 +56,15 @@ class GroupList(TypedDict):
 
 
 @operation("GET", f"{CLUSTER}/groups")
-def list_groups(served: Served, query: GroupQuery) -> GroupList:
+def list_groups(served: Served, query: GroupQuery) -> Steps[GroupList]:
     """List groups with explanations of their states; `search` is a part of the id, case-insensitive."""
     check_range("limit", query.limit, 0, MAX_LISTED)
     check_range("offset", query.offset, 0, 2**31)
-    found, search = served.census.now().groups, query.search.lower()
-    if query.state is not None:
-        found = [group for group in found if group.state.value == query.state]
-    if search:
-        found = [group for group in found if search in group.group_id.lower()]
-    first = first_groups(served, found, query.sort, query.offset + query.limit)
-    return {"total": len(found), "groups": all_rows_of(served, first[query.offset :])}
+    all_groups = yield from served.census.groups()
+    found = yield from matching_groups(all_groups, query.state, query.search)
+    first = yield from first_groups(served, found, query.sort, query.offset + query.limit)
+    rows = yield from all_rows_of(served, first[query.offset :])
+    return {"total": len(found), "groups": rows}
 
 
 class FullGroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -81,13 +82,16 @@ class FullGroupList(TypedDict):
 
 
 @operation("GET", f"{CLUSTER}/group_views")
-def list_full_groups(served: Served, query: FullGroupQuery) -> FullGroupList:
+def list_full_groups(served: Served, query: FullGroupQuery) -> Steps[FullGroupList]:
     """List groups by name with all members and histories, in pages."""
     check_range("limit", query.limit, 1, MAX_FULL)
     after = query.after
-    all_groups = served.census.now().groups
+    all_groups = yield from served.census.groups()
     start = 0 if after is None else bisect_right(all_groups, after, key=attrgetter("group_id"))
-    groups = [full_group(served, group) for group in all_groups[start : start + query.limit]]
+    groups = []
+    for group in all_groups[start : start + query.limit]:
+        groups.append(full_group(served, group))
+        yield
     return {"taken_ms": served.cluster.clock.now_ms(), "groups": groups}
 
 
@@ -128,17 +132,26 @@ class Explanation(TypedDict):
 
 
 class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The number of moments, the latest ones, and whether to draw them, which takes long for large groups."""
+    """The number of moments, the latest ones, and whether to draw them, which takes long for large groups.
+
+    `width` in pixels and `max_rows` of members are those of the SVG; by default it has as much as it needs.
+    """
 
     limit: int = MAX_MOMENTS_OF_A_GROUP
     text: bool = False
     svg: bool = False
+    width: int | None = None
+    max_rows: int | None = None
 
 
 @operation("GET", f"{GROUP}/timeline")
 def get_timeline(served: Served, group_id: str, query: TimelineQuery) -> TimelineView:
     """Get the history of a group with causes: as data, and if requested drawn as text and SVG."""
     check_range("limit", query.limit, 1, MAX_MOMENTS_OF_A_GROUP)
+    if query.width is not None:
+        check_range("width", query.width, *SVG_WIDTHS)
+    if query.max_rows is not None:
+        check_range("max_rows", query.max_rows, 1, MAX_LISTED)
     _check_known(served, group_id)
     moments = served.cluster.cluster.history.of(group_id)[-query.limit :]
     timeline = Timeline(group_id, moments, served.cluster.clock.now_ms())
@@ -147,7 +160,7 @@ def get_timeline(served: Served, group_id: str, query: TimelineQuery) -> Timelin
         "taken_ms": timeline.taken_ms,
         "moments": list(moments),
         "text": timeline.text() if query.text else None,
-        "svg": timeline.svg() if query.svg and moments else None,
+        "svg": timeline.svg(query.width, query.max_rows) if query.svg and moments else None,
     }
 
 
@@ -210,8 +223,7 @@ def seed_group(served: Served, group_id: str, body: Arguments) -> GroupRow:
 
 
 @operation("POST", f"{CLUSTER}/groups/seed", status=201, body=SeedMany)
-def seed_groups(served: Served, body: Arguments) -> GroupList:
-    """Create many groups at once, or none if one of them cannot be created."""
-    seeds = body.given()["groups"]
-    served.cluster.seed_groups(seeds)
-    return {"total": len(seeds), "groups": [row_of(served, seed.group_id) for seed in seeds[:100]]}
+def seed_groups(served: Served, body: SeedMany) -> Steps[GroupList]:
+    """Create many groups, or none if one of them cannot be created, or exists by the time it is its turn."""
+    yield from seed_in_steps(served.cluster.cluster, body.groups, served.cluster.clock.now_ms)
+    return {"total": len(body.groups), "groups": [row_of(served, seed.group_id) for seed in body.groups[:100]]}

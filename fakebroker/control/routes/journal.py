@@ -1,27 +1,27 @@
 """Operations on the journal, and waits for conditions."""
 
 import re
-from itertools import chain, count, islice
+from collections.abc import AsyncGenerator
+from itertools import chain
 from typing import Any, TypedDict
 
 import msgspec
-import trio
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.inspect.journal_filters import matcher
-from fakebroker.cluster.inspect.journal_queries import check_kept
+from fakebroker.cluster.inspect.journal_queries import JournalView, check_kept
 from fakebroker.control.clusters import Served
 from fakebroker.control.problems import Problem
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.group_views import GroupDetail, detail
-from fakebroker.control.routes.operations import CLUSTER, Text, operation
+from fakebroker.control.routes.operations import CLUSTER, Content, operation
+from fakebroker.control.steps import Steps, next_piece
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_files import journal_lines, plain
 
 MAX_LISTED = 1_000
 MAX_WAIT_S = 60
-_LINES_AT_ONCE = 50
 
 
 class RequestRow(TypedDict):
@@ -69,7 +69,7 @@ class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 @operation("GET", f"{CLUSTER}/journal")
-def list_requests(served: Served, query: JournalQuery) -> RequestList:
+def list_requests(served: Served, query: JournalQuery) -> Steps[RequestList]:
     """List requests in the journal, with their responses."""
     check_range("limit", query.limit, 0, MAX_LISTED)
     core = served.cluster.cluster
@@ -78,16 +78,22 @@ def list_requests(served: Served, query: JournalQuery) -> RequestList:
     names = ("client_id", "group", "member", "broker", "connection", "error", "since")
     node_ids = chain(core.brokers, (call.node_id for call in reversed(journal)))
     matches = matcher(query.api, {name: getattr(query, name) for name in names}, node_ids)
+    last, limit = journal.added, query.limit
     if query.seqs is not None:
-        found = [(number, call) for number in _numbers(query.seqs) if (call := journal.at(number)) and matches(call)]
-    elif query.after is not None:
-        new = journal.newest(max(0, journal.added - query.after))
-        numbered = enumerate(new, journal.added - len(new) + 1)
-        found = list(islice((each for each in numbered if matches(each[1])), query.limit))
+        numbered = [(number, call) for number in _numbers(query.seqs) if (call := journal.at(number))]
+        limit = len(numbered)
     else:
-        backward = zip(count(journal.added, -1), reversed(journal), strict=False)
-        found = list(islice((each for each in backward if matches(each[1])), query.limit))[::-1]
-    return {"requests": [request_row(number, call) for number, call in found], "last": journal.added}
+        calls = journal.newest(len(journal) if query.after is None else max(0, last - query.after))
+        numbered = list(enumerate(calls, last - len(calls) + 1))
+    is_forward = query.seqs is not None or query.after is not None
+    found: list[RequestRow] = []
+    for number, call in numbered if is_forward else reversed(numbered):
+        if len(found) == limit:
+            break
+        if matches(call):
+            found.append(request_row(number, call))
+        yield
+    return {"requests": found if is_forward else found[::-1], "last": last}
 
 
 def _numbers(seqs: str) -> list[int]:
@@ -123,16 +129,17 @@ def request_row(number: int, call: Call) -> RequestRow:
 
 
 @operation("GET", f"{CLUSTER}/journal.jsonl")
-async def export_journal(served: Served) -> Text:
+async def export_journal(served: Served) -> Content:
     """Export the journal as JSON lines, for `fakebroker.read_journal`."""
     view = await served.look(served.cluster.journal_view)
     view.check_kept()
-    lines: list[str] = []
-    for line in journal_lines(view):
-        lines.append(line)
-        if len(lines) % _LINES_AT_ONCE == 0:
-            await trio.lowlevel.checkpoint()  # lets the brokers run
-    return Text("".join(lines), "application/x-ndjson")
+    return Content(_lines(view), "application/x-ndjson")
+
+
+async def _lines(view: JournalView) -> AsyncGenerator[bytes, None]:
+    lines = journal_lines(view)
+    while piece := next_piece(lines):
+        yield "".join(piece).encode()
 
 
 # Waiting

@@ -9,7 +9,7 @@ import msgspec
 from fakebroker import __version__
 from fakebroker.control.problems import PROBLEM_TYPE, ProblemDetails
 from fakebroker.control.routes.arguments import GROUP_ID
-from fakebroker.control.routes.operations import CLUSTER, OPERATIONS, Operation, Text
+from fakebroker.control.routes.operations import OPERATIONS, Content, Operation
 
 _SPELLING = (
     "A group's id, quoted; it may be empty. The ids `.` and `..` are written `~2E` and `~2E~2E`, for browsers and "
@@ -22,15 +22,15 @@ _REF = "#/components/schemas/{name}"
 def document() -> str:
     """Return the document as JSON."""
     kinds: list[Any] = [ProblemDetails]
-    for operation in OPERATIONS:
+    operations = [each for each in OPERATIONS if each.is_documented]
+    for operation in operations:
         kinds += [kind for kind in (operation.body, operation.query) if kind is not None]
-        kinds += [] if operation.result in (Text, type(None)) else [operation.result]
+        kinds += [] if operation.result in (Content, type(None)) else [operation.result]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     by_kind = dict(zip(map(_key, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
+    for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, by_kind, components)
-    paths |= _in_front(by_kind)
     made = {
         "openapi": "3.1.0",
         "info": {
@@ -43,38 +43,6 @@ def document() -> str:
         "security": [{}, {"token": []}],
     }
     return msgspec.json.encode(made).decode()
-
-
-def _in_front(schemas: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the paths that the gateway process handles itself."""
-    health = {"type": "object", "required": ["status"], "properties": {"status": {"const": "ok"}}}
-    texts = {name: {"name": name, "in": "query", "schema": {"type": "string"}} for name in ("kinds", "group")}
-    texts["kinds"]["description"] = "Some of overview, requests and groups, with commas; all if not given."
-    texts["group"]["description"] = "A group whose moments are wanted, too: events of the kind timeline."
-    cluster = {"name": "cluster", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    return {
-        "/healthz": {
-            "get": {
-                "operationId": "get_health",
-                "summary": "Whether the process is there.",
-                "responses": {"200": {"description": "It is.", "content": {"application/json": {"schema": health}}}},
-            }
-        },
-        f"{CLUSTER}/stream": {
-            "get": {
-                "operationId": "stream",
-                "summary": "What is new, as server-sent events, until who listens is gone.",
-                "parameters": [cluster, *texts.values()],
-                "responses": {
-                    "200": {
-                        "description": "Events whose data are JSON: overview once a second, others up to four times.",
-                        "content": {"text/event-stream": {}},
-                    },
-                    "default": _refusal(schemas),
-                },
-            }
-        },
-    }
 
 
 def _key(kind: Any) -> str:
@@ -130,9 +98,9 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
-    about = inspect.getdoc(operation.result) if operation.result not in (Text, type(None)) else None
+    about = inspect.getdoc(operation.result) if operation.result not in (Content, type(None)) else None
     described: dict[str, Any] = {"description": (about or operation.summary).partition("\n")[0]}
-    if operation.result not in (Text, type(None)):
+    if operation.result not in (Content, type(None)):
         described["content"] = {"application/json": {"schema": schemas[_key(operation.result)]}}
     return described
 

@@ -6,8 +6,8 @@ requests or clusters: `dispatch` calls the functions, `openapi` documents them.
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -23,13 +23,15 @@ class Operation:
     Attributes:
         method: The HTTP method.
         path: Its path, with parameters in braces.
-        run: The function. A plain one runs in the thread of its cluster, an async one as a trio task.
+        run: The function. A plain one runs in the thread of its cluster at once, and a generator in steps; an async one
+            runs as a trio task.
         status: The HTTP status of success.
         path_types: The types of the path parameters, without the cluster's name.
         query: The type of the query, if it takes one.
         body: The type of the body's JSON, if it takes one.
         result: The type of the result.
         changes_nothing: Whether it is read-only.
+        is_documented: Whether the OpenAPI document has it.
     """
 
     method: Method
@@ -41,6 +43,7 @@ class Operation:
     body: Any
     result: Any
     changes_nothing: bool
+    is_documented: bool
 
     @property
     def name(self) -> str:
@@ -66,13 +69,22 @@ class Operation:
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.run)
 
+    @cached_property
+    def is_in_steps(self) -> bool:
+        return inspect.isgeneratorfunction(self.run)
+
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A result that is not JSON."""
+class Content:
+    """A result that is not JSON; its body may be produced while it is sent."""
 
-    text: str
+    body: bytes | AsyncGenerator[bytes, None]
     media_type: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+encoder = msgspec.json.Encoder(enc_hook=str)
+"""Encodes results."""
 
 
 OPERATIONS: list[Operation] = []
@@ -85,7 +97,12 @@ F = typing.TypeVar("F", bound=Callable[..., Any])
 
 
 def operation(
-    method: Method, path: str, status: int = 200, body: Any = None, *, changes_nothing: bool = False
+    method: Method,
+    path: str,
+    status: int = 200,
+    body: Any = None,
+    *,
+    is_documented: bool = True,
 ) -> Callable[[F], F]:
     """Register a function as an operation. Its parameters are path parameters, `query` and `body`.
 
@@ -94,15 +111,17 @@ def operation(
         path: The path.
         status: The status of success.
         body: The type of `body`, if there is one.
-        changes_nothing: Whether it is read-only although its method is not GET.
+        is_documented: Whether the OpenAPI document has it.
     """
 
     def note(run: F) -> F:
         hints = typing.get_type_hints(run)
         names = list(inspect.signature(run).parameters)[1:]
         parts = {name: hints[name] for name in names if name not in ("query", "body")}
-        query, result, only_looks = hints.get("query"), hints["return"], changes_nothing or method == "GET"
-        OPERATIONS.append(Operation(method, path, run, status, parts, query, body, result, only_looks))
+        query, result, only_looks = hints.get("query"), hints["return"], method == "GET"
+        if typing.get_origin(result) is Generator:
+            result = typing.get_args(result)[2]
+        OPERATIONS.append(Operation(method, path, run, status, parts, query, body, result, only_looks, is_documented))
         return run
 
     return note

@@ -5,7 +5,9 @@ from typing import TypedDict
 
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.control.clusters import Served
+from fakebroker.control.stats.census import Counts
 from fakebroker.control.stats.rates import Rates
+from fakebroker.control.steps import Steps
 from fakebroker.server.clock import ManualClock, RealClock
 
 
@@ -55,18 +57,18 @@ class Overview(TypedDict):
     rebalances: int
 
 
-def overview(served: Served) -> Overview:
+def overview(served: Served) -> Steps[Overview]:
     """Return the current state of a cluster."""
+    counts = yield from served.census.counts()
     core, rates = served.cluster.cluster, served.rates()
-    counted = served.census.now()
     return {
         "name": served.name,
         "bootstrap_servers": served.cluster.bootstrap_servers,
         "seed": served.cluster.seed,
         "clock": clock_view(served),
-        "brokers": broker_rows(served, rates),
-        "groups_by_state": dict(counted.by_state),
-        "members": counted.members,
+        "brokers": broker_rows(served, rates, counts),
+        "groups_by_state": dict(counts.by_state),
+        "members": counts.members,
         "connections": len(served.cluster.connections),
         "journal": {"size": len(core.journal), "dropped": core.journal.dropped},
         "rates": rates,
@@ -82,7 +84,7 @@ def clock_view(served: Served) -> ClockView:
     return {"now_ms": clock.now_ms(), "kind": kind}
 
 
-def broker_rows(served: Served, rates: Rates) -> list[BrokerRow]:
+def broker_rows(served: Served, rates: Rates, counts: Counts) -> list[BrokerRow]:
     """Return all brokers."""
     core = served.cluster.cluster
     connections = Counter(connection.broker.node_id for connection in served.cluster.connections)
@@ -91,7 +93,6 @@ def broker_rows(served: Served, rates: Rates) -> list[BrokerRow]:
     for partition in topic.partitions if topic else ():
         led.setdefault(partition.leader_id, []).append(partition.index)
     asked = {rate["node_id"]: rate["requests_per_s"] for rate in rates["by_broker"]}
-    members_at = served.census.now().members_at
     return [
         {
             "node_id": node_id,
@@ -101,7 +102,7 @@ def broker_rows(served: Served, rates: Rates) -> list[BrokerRow]:
             "as_version": str(broker.release),
             "connections": connections[node_id],
             "groups": len(broker.coordinator.groups()),
-            "members": members_at[node_id],
+            "members": counts.members_at[node_id],
             "offsets_partitions": led[node_id],
             "requests_per_s": asked.get(node_id, 0.0),
         }

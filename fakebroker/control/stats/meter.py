@@ -96,6 +96,7 @@ class Meter:
         rebalance_durations: From the beginning of a rebalance until the group is Stable or Empty.
         rebalances_of: Number of rebalances by group, for existing groups.
         changes: Number of moments of all groups.
+        removals: Number of groups that were removed.
     """
 
     def __init__(self, cluster: FakeCluster) -> None:
@@ -111,6 +112,7 @@ class Meter:
         self.rebalance_durations = Histogram()
         self.rebalances_of: dict[str, int] = {}
         self.changes = 0
+        self.removals = 0
         self._has_ended = False
         self._moments: deque[tuple[str, Moment]] = deque(maxlen=_MOMENTS_KEPT)
 
@@ -215,6 +217,7 @@ class Meter:
             if began_ms is not None and moment.state_to != DEAD:
                 self.rebalance_durations.add(moment.at_ms - began_ms)
         if moment.state_to == DEAD:
+            self.removals += 1
             self.rebalances_of.pop(group_id, None)
 
     # Groups

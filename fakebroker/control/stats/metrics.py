@@ -1,101 +1,109 @@
 """Metrics in Prometheus' text format (exposition format 0.0.4), from the meters."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
 
 from fakebroker.control.clusters import Clusters, Served
+from fakebroker.control.stats.census import Counts
 from fakebroker.control.stats.meter import BOUNDS_MS, Histogram
+from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.states import GroupState
+
+F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily)
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
+_BOUNDS = [*(f"{bound_ms / 1000:g}" for bound_ms in BOUNDS_MS), "+Inf"]
 
-Sample = tuple[str, Mapping[str, object], float]
-"""The suffix of the metric's name, such as "_bucket"; the labels; the value."""
-
-METRICS = {
-    "fakebroker_requests_total": ("counter", "Requests that came, by API and broker."),
-    "fakebroker_errors_total": ("counter", "Responses that told an error, by API, broker and error."),
-    "fakebroker_requests_missed_total": ("counter", "Requests that the journal forgot before they were counted."),
-    "fakebroker_request_duration_seconds": ("histogram", "How long answers took in the brokers' time, by API."),
-    "fakebroker_groups": ("gauge", "Groups by state."),
-    "fakebroker_members": ("gauge", "Members of groups."),
-    "fakebroker_rebalances_total": ("counter", "Rebalances that began."),
-    "fakebroker_rebalance_duration_seconds": ("histogram", "From the begin of a rebalance to a group at rest."),
-    "fakebroker_faults": ("gauge", "Faults in force."),
-    "fakebroker_fault_hits_total": ("counter", "Requests that a fault in force did its work on, by the fault's id."),
-    "fakebroker_connections": ("gauge", "Connections by broker."),
-    "fakebroker_broker_up": ("gauge", "Whether a broker is up."),
-    "fakebroker_journal_requests": ("gauge", "Requests that the journal has."),
-    "fakebroker_journal_dropped_total": ("counter", "Requests that the journal has forgotten."),
+# By name, without the prefix: help and labels. The label `cluster` precedes them.
+_COUNTERS = {
+    "requests": ("Requests that came, by API and broker.", "api", "broker"),
+    "errors": ("Responses that told an error, by API, broker and error.", "api", "broker", "error"),
+    "requests_missed": ("Requests that the journal forgot before they were counted.",),
+    "rebalances": ("Rebalances that began.",),
+    "fault_hits": ("Requests that a fault in force did its work on, by the fault's id.", "fault", "api"),
+    "journal_dropped": ("Requests that the journal has forgotten.",),
+}
+_GAUGES = {
+    "groups": ("Groups by state.", "state"),
+    "members": ("Members of groups.",),
+    "faults": ("Faults in force.",),
+    "connections": ("Connections by broker.", "broker"),
+    "broker_up": ("Whether a broker is up.", "broker"),
+    "journal_requests": ("Requests that the journal has.",),
+}
+_HISTOGRAMS = {
+    "request_duration_seconds": ("How long answers took in the brokers' time, by API.", "api"),
+    "rebalance_duration_seconds": ("From the begin of a rebalance to a group at rest.",),
 }
 
 
-async def exposition(clusters: Clusters) -> str:
+async def exposition(clusters: Clusters) -> bytes:
     """Return the metrics of all clusters."""
-    found = [(served.name, await served.look(lambda served=served: _samples(served))) for served in clusters]  # type: ignore[misc]
-    lines: list[str] = []
-    for name, (kind, about) in METRICS.items():
-        lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-        for cluster, samples in found:
-            lines += [
-                f"{name}{suffix}{_labels({'cluster': cluster, **labels})} {_number(value)}"
-                for suffix, labels, value in samples[name]
-            ]
-    return "\n".join([*lines, ""])
+    metrics = _Metrics()
+    for served in clusters:
+        await served.look_in_steps(metrics.add(served))
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    return generate_latest(registry)
 
 
-def _samples(served: Served) -> dict[str, list[Sample]]:
-    """Return all samples of one cluster by metric. Must run in its thread."""
+class _Metrics(Collector):
+    """The metrics of some clusters."""
+
+    def __init__(self) -> None:
+        def made(kind: type[F], table: dict[str, tuple[str, ...]]) -> dict[str, F]:
+            return {
+                name: kind(f"fakebroker_{name}", about, labels=["cluster", *labels])
+                for name, (about, *labels) in table.items()
+            }
+
+        self._values = made(CounterMetricFamily, _COUNTERS) | made(GaugeMetricFamily, _GAUGES)
+        self._histograms = made(HistogramMetricFamily, _HISTOGRAMS)
+
+    def collect(self) -> Iterable[Metric]:
+        return [*self._values.values(), *self._histograms.values()]
+
+    def add(self, served: Served) -> Steps[None]:
+        """Add the metrics of a cluster. Must run in its thread."""
+        counts = yield from served.census.counts()
+        served.meter.catch_up()
+        for name, value, *labels in _values(served, counts):
+            self._values[name].add_metric([served.name, *map(str, labels)], value)
+        for api, durations in served.meter.totals.latencies.items():
+            self._add_histogram("request_duration_seconds", durations, served.name, api)
+        self._add_histogram("rebalance_duration_seconds", served.meter.rebalance_durations, served.name)
+
+    def _add_histogram(self, name: str, durations: Histogram, *labels: str) -> None:
+        buckets = list(zip(_BOUNDS, accumulate(durations.buckets), strict=True))
+        self._histograms[name].add_metric(labels, buckets, durations.sum_ms / 1000)
+
+
+def _values(served: Served, counts: Counts) -> Iterator[tuple[str, float, *tuple[object, ...]]]:
+    """Yield the names of metrics with their values and labels."""
     meter, core = served.meter, served.cluster.cluster
-    meter.catch_up()
-    groups = served.census.now()
+    for (api, node_id), count in meter.totals.requests.items():
+        yield "requests", count, api, node_id
+    for (api, node_id, error), count in meter.totals.errors.items():
+        yield "errors", count, api, node_id, error
+    yield "requests_missed", meter.missed
+    for state in _STATES:
+        yield "groups", counts.by_state[state], state
+    yield "members", counts.members
+    yield "rebalances", meter.rebalances
+    yield "faults", len(core.faults.active)
+    for rule_id, rule in served.rules().items():
+        yield "fault_hits", rule.hits, rule_id, rule.fault.api or ""
     connections = Counter(connection.broker.node_id for connection in served.cluster.connections)
-    return {
-        "fakebroker_requests_total": [
-            ("", {"api": api, "broker": node_id}, count) for (api, node_id), count in meter.totals.requests.items()
-        ],
-        "fakebroker_errors_total": [
-            ("", {"api": api, "broker": node_id, "error": error}, count)
-            for (api, node_id, error), count in meter.totals.errors.items()
-        ],
-        "fakebroker_requests_missed_total": [("", {}, meter.missed)],
-        "fakebroker_request_duration_seconds": [
-            sample for api, durations in meter.totals.latencies.items() for sample in _histogram(durations, api=api)
-        ],
-        "fakebroker_groups": [("", {"state": state}, groups.by_state[state]) for state in _STATES],
-        "fakebroker_members": [("", {}, groups.members)],
-        "fakebroker_rebalances_total": [("", {}, meter.rebalances)],
-        "fakebroker_rebalance_duration_seconds": list(_histogram(meter.rebalance_durations)),
-        "fakebroker_faults": [("", {}, len(core.faults.active))],
-        "fakebroker_fault_hits_total": [
-            ("", {"fault": rule_id, "api": rule.fault.api or ""}, rule.hits) for rule_id, rule in served.rules().items()
-        ],
-        "fakebroker_connections": [("", {"broker": node_id}, connections[node_id]) for node_id in core.brokers],
-        "fakebroker_broker_up": [("", {"broker": each.node_id}, int(each.up)) for each in core.brokers.values()],
-        "fakebroker_journal_requests": [("", {}, len(core.journal))],
-        "fakebroker_journal_dropped_total": [("", {}, core.journal.dropped)],
-    }
-
-
-def _histogram(durations: Histogram, **labels: object) -> Iterator[Sample]:
-    count = 0
-    for bound_ms, in_bucket in zip((*BOUNDS_MS, None), durations.buckets, strict=True):
-        count += in_bucket
-        yield "_bucket", {**labels, "le": "+Inf" if bound_ms is None else _number(bound_ms / 1000)}, count
-    yield "_sum", labels, durations.sum_ms / 1000
-    yield "_count", labels, count
-
-
-def _labels(labels: Mapping[str, object]) -> str:
-    quoted = (f'{name}="{_escaped(str(value))}"' for name, value in labels.items())
-    return f"{{{','.join(quoted)}}}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _number(value: float) -> str:
-    return repr(value) if value != int(value) else str(int(value))
+    for node_id, broker in core.brokers.items():
+        yield "connections", connections[node_id], node_id
+        yield "broker_up", broker.up, node_id
+    yield "journal_requests", len(core.journal)
+    yield "journal_dropped", core.journal.dropped

@@ -1,53 +1,41 @@
 """Charts of a report, drawn by matplotlib as SVG with the colors of the page around it.
 
-Input is lists of numbers. The page must define the color variables of html.py.
+Input is lists of numbers. Their look is in fakebroker.mplstyle; its colors are those of the page's style sheet.
 """
 
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from html import escape
-from typing import Any
+from pathlib import Path
 
 import matplotlib as mpl
+from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from fakebroker.replay.report.html import LIGHT, Markup
-
 Series = Sequence[float | None]
 
-_INK, _FAINT, _LINE, _BAD = "#010101", "#010102", "#010103", "#010104"
-_SERIES = [f"#0102{index:02x}" for index in range(len(LIGHT))]
-_VARIABLES = {_INK: "ink", _FAINT: "faint", _LINE: "line", _BAD: "bad"} | {
-    color: f"c{index}" for index, color in enumerate(_SERIES)
+_FOLDER = Path(__file__).parent
+_STYLE = mpl.rc_params_from_file(_FOLDER / "fakebroker.mplstyle", use_default_template=False)
+
+COLORS: Sequence[str] = _STYLE["axes.prop_cycle"].by_key()["color"]
+"""Colors of the series."""
+
+_VARIABLES = {
+    color: name
+    for name, color in re.findall(
+        r"--(\w+): (#[0-9a-f]{6})", (_FOLDER / "templates" / "style.css").read_text().partition("@media")[0]
+    )
 }
-"""The page's CSS variable for each placeholder color; placeholders are replaced when the SVG is written."""
+"""The page's CSS variable for each color of its light scheme: charts are drawn in those, and follow the scheme."""
+
+_BAD = next(color for color, name in _VARIABLES.items() if name == "bad")
 
 _DASHES = ("-", "--", "-.", ":")
 """Line styles, to distinguish lines by more than their colors."""
 
-_SETTINGS: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "font.size": 9,
-    "text.color": _INK,
-    "axes.edgecolor": _LINE,
-    "axes.labelcolor": _FAINT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": _LINE,
-    "grid.linewidth": 0.6,
-    "xtick.color": _FAINT,
-    "ytick.color": _FAINT,
-    "legend.frameon": False,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-}
-_WIDTH_IN, _HEIGHT_IN = 10.8, 2.5
 _MANY = 10_000
 _MOST_NAMES = 12
 """Maximum number of labels below a bar chart."""
@@ -75,9 +63,9 @@ def drawing(name: str, alt: str, height: float = 1.0) -> Iterator[Drawing]:
         alt: Alternative text for screen readers.
         height: Height as a multiple of the usual one.
     """
-    settings: Any = {**_SETTINGS, "svg.hashsalt": name}
-    with mpl.rc_context(settings):
-        drawn = Drawing(Figure(figsize=(_WIDTH_IN, _HEIGHT_IN * height), layout="constrained"))
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
+        width_in, height_in = mpl.rcParams["figure.figsize"]
+        drawn = Drawing(Figure(figsize=(width_in, height_in * height)))
         yield drawn
         written = io.StringIO()
         drawn.figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
@@ -85,7 +73,7 @@ def drawing(name: str, alt: str, height: float = 1.0) -> Iterator[Drawing]:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r' width="[\d.]+pt"| height="[\d.]+pt"', "", svg, count=2)
     svg = re.sub(
-        "#0[0-9a-f]{5}", lambda found: f"var(--{_VARIABLES[found[0]]})" if found[0] in _VARIABLES else found[0], svg
+        "#[0-9a-f]{6}", lambda found: f"var(--{_VARIABLES[found[0]]})" if found[0] in _VARIABLES else found[0], svg
     )
     drawn.svg = Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1))
 
@@ -103,9 +91,7 @@ def lines(
         index = colors[name]
         known = [float("nan") if number is None else number for number in numbers]
         style = _DASHES[index % len(_DASHES)]
-        axes.plot(
-            times_s, known, style, color=_color(index), lw=1.4, label=name, marker=".", ms=4, markevery=_alone(numbers)
-        )
+        axes.plot(times_s, known, style, color=_color(index), label=name, marker=".", markevery=_alone(numbers))
     if log and any(number for numbers in series.values() for number in numbers):
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=6))
@@ -160,7 +146,7 @@ def bars(
     axes.grid(visible=False, axis="x")
     if even is not None:
         axes.axhline(even, color=_BAD, lw=1, ls="--", label="even share")
-        axes.legend(loc="lower right", bbox_to_anchor=(1, 0.98), borderaxespad=0)
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 0.98))
     axes.set_ylabel(label)
     axes.yaxis.set_major_formatter(FuncFormatter(_number))
 
@@ -185,7 +171,7 @@ def happenings(axes: Axes, at_s: Sequence[float], numbered: bool) -> None:
 
 def legend(axes: Axes) -> None:
     """Draw the legend to the right of the axes, where it covers no data."""
-    axes.legend(loc="upper left", bbox_to_anchor=(1.005, 1.02), borderaxespad=0, handlelength=2.6)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.005, 1.02), handlelength=2.6)
 
 
 def _dress(axes: Axes, times_s: Sequence[float], label: str) -> None:
@@ -199,7 +185,7 @@ def _dress(axes: Axes, times_s: Sequence[float], label: str) -> None:
 
 
 def _color(index: int) -> str:
-    return _SERIES[index % len(_SERIES)]
+    return COLORS[index % len(COLORS)]
 
 
 def _number(value: float, _: object = None) -> str:

@@ -1,18 +1,16 @@
 """Shows a comparison of two runs in a terminal and as an HTML page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isinf
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
 from fakebroker.replay.compare import RULE, Difference, other_workload
-from fakebroker.replay.report import figures, html
+from fakebroker.replay.report.html import render
 from fakebroker.replay.report.terminal import table
 from fakebroker.replay.report.wording import number
-
-Summary = Mapping[str, Any]
+from fakebroker.replay.run_summary import Summary
 
 _COLUMNS = ("", "before", "after", "difference", "noise", "")
 _MARK = "differs"
@@ -31,34 +29,21 @@ def print_comparison(console: Console, before: Summary, after: Summary, differen
 
 def comparison_page(before: Summary, after: Summary, differences: Sequence[Difference]) -> str:
     """Return the comparison as an HTML page, with the charts of both runs."""
-    first, *others = _heads(before, after)
-    rows = [
-        [html.marked(cell, "bad") if difference.marked and cell else cell for cell in _cells(difference)]
-        for difference in differences
-    ]
-    return html.document(
-        "Two runs",
-        f"<h1>{html.marked('Two runs', '')}</h1>",
-        *(html.paragraph(line, "faint") for line in (first, *others)),
-        html.section("Numbers", html.table(_COLUMNS, rows), html.paragraph(RULE, "faint")),
-        *(
-            html.section(
-                title, html.paragraph("Before"), draw(before, "before"), html.paragraph("After"), draw(after, "after")
-            )
-            for title, draw in (
-                ("Requests per second", figures.rates),
-                ("Latency", figures.latencies),
-                ("Groups", figures.groups),
-                ("Members", figures.members),
-            )
-        ),
+    return render(
+        "comparison.html",
+        before=before,
+        after=after,
+        heads=_heads(before, after),
+        columns=_COLUMNS,
+        rows=[(difference, _cells(difference)) for difference in differences],
+        rule=RULE,
     )
 
 
 def _heads(before: Summary, after: Summary) -> list[str]:
     lines = [
-        f"{word}: {run['directory']}, {run['workload']['file']}, seed {run['seed']}, {run['started']}, verdict "
-        f"{'passed' if run['verdict']['passed'] else 'failed'}{'' if run['complete'] else ', broken off'}"
+        f"{word}: {run.directory}, {run.head.workload['file']}, seed {run.head.seed}, {run.head.started}, verdict "
+        f"{'passed' if run.verdict.passed else 'failed'}{'' if run.head.complete else ', broken off'}"
         for word, run in (("before", before), ("after", after))
     ]
     if keys := other_workload(before, after):

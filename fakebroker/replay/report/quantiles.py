@@ -1,7 +1,8 @@
 """Exact quantiles in Spark SQL, to three significant digits, of rows that each stand for many requests.
 
 Latencies are rounded to three significant digits, as in HdrHistogram, and counted; the quantiles follow from the
-counts.
+counts. Spark's own functions are not used for them: `percentile` interpolates between values, and neither
+`percentile_disc` nor `percentile_approx` takes rows with counts.
 """
 
 from collections.abc import Mapping

@@ -5,13 +5,15 @@ Works on rows with a few known columns; does not depend on queries or charts.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from fakebroker.replay.run_summary import RequestsOverTime, Section, Series
 
 MOST_SLICES = 120
 _LENGTHS_MS = (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 900_000)
 
 Row = Mapping[str, Any]
-Series = list[float | None]
+States = TypeVar("States", bound=Section)
 
 
 def slice_length_ms(span_ms: float) -> int:
@@ -44,15 +46,19 @@ class Slices:
     def length_s(self) -> float:
         return self.length_us / 1e6
 
-    def column(self, rows: Iterable[Row], name: str, none: float | None = None) -> Series:
+    def column(self, rows: Iterable[Row], name: str) -> Series:
         """Return a column as a list by slice, from rows that have a `slice` each."""
-        found: Series = [none] * self.count
+        found: Series = [None] * self.count
         for row in rows:
             if row["slice"] is not None and 0 <= row["slice"] < self.count:
                 found[row["slice"]] = row[name]
         return found
 
-    def averages(self, changes: Iterable[Row], at_first: float) -> Series:
+    def counts(self, rows: Iterable[Row], name: str) -> list[int]:
+        """Return a column of counts as a list by slice, 0 where there is no row."""
+        return [int(count or 0) for count in self.column(rows, name)]
+
+    def averages(self, changes: Iterable[Row], at_first: float) -> list[float]:
         """Return the average number present in each slice.
 
         Args:
@@ -67,31 +73,36 @@ class Slices:
             elif row["slice"] < self.count:
                 change[row["slice"]] += row["change"]
                 part[row["slice"]] += row["part"]
-        found: Series = []
+        found = []
         for index in range(self.count):
             found.append(round(level + part[index], 2))
             level += change[index]
         return found
 
 
-def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> dict[str, dict[str, Series]]:
+def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> dict[str, RequestsOverTime]:
     """Return rates and latencies by API, from rows with `api`, `slice`, `requests` and quantiles."""
-    found: dict[str, dict[str, Series]] = {}
+    found = {}
     for api in sorted({row["api"] for row in rows}):
         own = [row for row in rows if row["api"] == api]
-        requests = slices.column(own, "requests", 0)
-        found[api] = {
-            "requests_per_s": [round((number or 0) / slices.length_s, 2) for number in requests],
-            "p50_ms": slices.column(own, "p50_ms"),
-            "p99_ms": slices.column(own, "p99_ms"),
-        }
+        found[api] = RequestsOverTime(
+            [round(number / slices.length_s, 2) for number in slices.counts(own, "requests")],
+            slices.column(own, "p50_ms"),
+            slices.column(own, "p99_ms"),
+        )
     return found
 
 
-def states_over_time(slices: Slices, rows: Iterable[Row], names: Sequence[str], all_of_them: int) -> dict[str, Series]:
-    """Return the average number in each state; initially all are in the last state."""
-    listed = list(rows)
-    return {
-        name: slices.averages((row for row in listed if row["state"] == name), all_of_them * (name == names[-1]))
-        for name in names
-    }
+def states_over_time(slices: Slices, rows: Sequence[Row], states: type[States], count: int) -> States:
+    """Return the average number in each state.
+
+    Args:
+        slices: The slices.
+        rows: Rows with a `state` and as for `averages`.
+        states: The type, whose attributes are the states; initially all are in the last one.
+        count: How many there are in total.
+    """
+    *_, initial = names = states.__struct_fields__
+    return states(
+        *(slices.averages((row for row in rows if row["state"] == name), count * (name == initial)) for name in names)
+    )

@@ -8,6 +8,7 @@ state may differ, and does differ if some members of a group are not part of the
 from pyspark.sql import SparkSession
 
 from fakebroker.errors import ErrorCode
+from fakebroker.replay.spark.query_settings import computed_once
 
 _EXPELLED = ", ".join(
     str(int(error))
@@ -90,19 +91,20 @@ _GROUP_STATES = """
     select *, coalesce(lag(state) over (partition by group order by at_us), 'empty') before from told"""
 
 
-def create_states(spark: SparkSession, end_us: int) -> None:
+def create_states(spark: SparkSession, end_us: int, few: bool) -> None:
     """Create the views `generations`, `member_states` and `group_states`.
 
     Args:
         spark: A session with the views `events`, `requests` (those of kind "request") and `members` (the scripts).
         end_us: The end of the replay, in microseconds since the Unix epoch.
+        few: Whether there are few events.
     """
     for name, query in (
         ("generations", _GENERATIONS),
         ("member_states", _MEMBER_STATES),
         ("group_states", _GROUP_STATES),
     ):
-        spark.sql(query.format(end_us=end_us)).cache().createOrReplaceTempView(name)
+        computed_once(spark.sql(query.format(end_us=end_us)), few).createOrReplaceTempView(name)
 
 
 def drop_states(spark: SparkSession) -> None:

@@ -1,53 +1,45 @@
 """Computes the summary of a run, numbers and verdict, from the files in its directory."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
 
 from fakebroker.replay.members import events
-from fakebroker.replay.report.numbers import SUMMARY_VERSION
 from fakebroker.replay.report.summary import summarize
 from fakebroker.replay.run_directory import EVENTS, MEMBERS
+from fakebroker.replay.run_summary import Head, Summary
 from fakebroker.replay.script import script
+from fakebroker.replay.spark.query_settings import are_few, computed_once
 from fakebroker.replay.verify.verdict import judge, with_somebody
 from fakebroker.replay.workload.expectations import Expectation
 
 
-def summarized(spark: SparkSession, directory: Path, head: Mapping[str, Any]) -> dict[str, Any]:
+def summarized(spark: SparkSession, directory: Path, head: Head) -> Summary:
     """Return the whole summary.
 
     Args:
         spark: The session.
         directory: The directory with the recorded events and members.
-        head: The other keys of the summary; `workload` in it contains the expectations.
+        head: What the events do not tell; `workload` in it contains the expectations.
     """
     recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
     members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
-    cluster = head["cluster"]
-    numbers = summarize(spark, recorded, members, cluster["offsets_partitions"])
-    expected = with_somebody(msgspec.convert(head["workload"]["expect"], tuple[Expectation, ...]))
-    wanted = head["workload"]["promises"]["check"]
+    if are_few(recorded.count()):  # else they are read again for each query, which takes less memory
+        recorded, members = (computed_once(frame.coalesce(1), few=True) for frame in (recorded, members))
+    numbers = summarize(spark, recorded, members, head.cluster.offsets_partitions)
     verdict = judge(
         spark,
         recorded,
         members,
-        cluster["partitions"],
-        expected,
+        head.cluster.partitions,
+        with_somebody(msgspec.convert(head.workload["expect"], tuple[Expectation, ...])),
         numbers,
-        wanted,
-        head["timeline"],
-        is_reachable=cluster["reachable"],
-        speed=head["workload"]["pacing"]["speed"],
-        is_simulated=head["transport"] == "memory",
+        head.workload["promises"]["check"],
+        head.timeline,
+        is_reachable=head.cluster.reachable,
+        speed=head.workload["pacing"]["speed"],
+        is_simulated=head.transport == "memory",
     )
-    return {
-        "version": SUMMARY_VERSION,
-        **head,
-        "groups": sum(row["groups"] for row in numbers["populations"]),
-        "members": sum(row["members"] for row in numbers["populations"]),
-        **numbers,
-        "verdict": verdict,
-    }
+    head = msgspec.structs.replace(head, members=sum(row.members for row in numbers.populations))
+    return Summary(head=head, numbers=numbers, verdict=verdict)

@@ -1,6 +1,6 @@
 """The numbers of a replay, computed from its events by Spark SQL.
 
-Independent of the verdict (replay/verify) and of how numbers are shown (terminal.py, page.py). All aggregation is done
+Independent of the verdict (replay/verify) and of how numbers are shown (terminal.py, html.py). All aggregation is done
 in Spark; the size of the results does not depend on the number of events.
 """
 
@@ -10,14 +10,16 @@ from pyspark.sql import DataFrame, SparkSession, functions as f
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.members.events import ORDINARY_ERRORS
-from fakebroker.replay.report.numbers import summary_of
+from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
 from fakebroker.replay.report.states import create_states, drop_states
-from fakebroker.replay.spark.query_settings import settings_for_rows, temporary_settings
+from fakebroker.replay.run_summary import Numbers
+from fakebroker.replay.spark.query_settings import computed_once, suited_to
 
 SLOWEST_GROUPS = 10
 _ACCURACY = 10_000
+"""Quantiles of at most so many rebalances are exact. `percentile_disc` is, too, but has them all in memory."""
 
 _BOUNDS = """
     select coalesce(
@@ -137,8 +139,8 @@ _CHANGES = """
     ) group by all"""
 
 
-def summarize(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> dict[str, Any]:
-    """Return all numbers of a replay, as in `summary.json` (see scenarios/runs.md).
+def summarize(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> Numbers:
+    """Return all numbers of a replay.
 
     Args:
         spark: The session.
@@ -146,11 +148,13 @@ def summarize(spark: SparkSession, events: DataFrame, members: DataFrame, offset
         members: Rows as in `script.Script`.
         offsets_partitions: The number of partitions of `__consumer_offsets`.
     """
-    with temporary_settings(spark, settings_for_rows(events)):
-        return _summarized(spark, events, members, offsets_partitions)
+    with suited_to(events) as few:
+        return _summarized(spark, events, members, offsets_partitions, few)
 
 
-def _summarized(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> dict[str, Any]:
+def _summarized(
+    spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int, few: bool
+) -> Numbers:
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")
     spark.sql("select * from events where kind = 'request'").createOrReplaceTempView("requests")
@@ -158,9 +162,9 @@ def _summarized(spark: SparkSession, events: DataFrame, members: DataFrame, offs
     begin_us, end_us = bounds["begin_us"] or 0, bounds["end_us"] or 0
     slices = Slices.of(begin_us, end_us)
     when = {"begin_us": begin_us, "slice_us": slices.length_us}
-    tally = spark.sql(_TALLY, when).cache()
+    tally = computed_once(spark.sql(_TALLY, when), few)
     tally.createOrReplaceTempView("tally")
-    create_states(spark, end_us)
+    create_states(spark, end_us, few)
     try:
         span_s = round((end_us - (bounds["first_us"] or end_us)) / 1e6, 3)
         rows = {
@@ -176,7 +180,7 @@ def _summarized(spark: SparkSession, events: DataFrame, members: DataFrame, offs
     finally:
         drop_states(spark)
         tally.unpersist()
-    return summary_of(rows, span_s, slices, offsets_partitions)
+    return numbers_of(rows, span_s, slices, offsets_partitions)
 
 
 def _placed(spark: SparkSession, partitions: int) -> list[Row]:

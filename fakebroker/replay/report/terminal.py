@@ -1,7 +1,6 @@
 """Shows the summary as tables in a terminal of at least 80 columns."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -9,8 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from fakebroker.replay.report.wording import broker, happening, ms, number, share, times
-
-Summary = Mapping[str, Any]
+from fakebroker.replay.run_summary import Summary, Verdict
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _BARS_WIDE = 60
@@ -23,27 +21,27 @@ def print_report(console: Console, summary: Summary) -> None:
     for title, content in _sections(summary):
         console.print(f"\n[bold]{title}[/bold]", highlight=False, soft_wrap=True)
         console.print(Padding(content, (0, 0, 0, 2)), highlight=False)
-    cut = "" if summary["complete"] else "; the replay was broken off, this is what was recorded until then"
-    if not summary["cluster"]["reachable"]:
+    cut = "" if summary.head.complete else "; the replay was broken off, this is what was recorded until then"
+    if not summary.head.cluster.reachable:
         cut += "; the cluster was gone in the end"
-    console.print(f"\nSeed {summary['seed']}{cut}", highlight=False)
+    console.print(f"\nSeed {summary.head.seed}{cut}", highlight=False)
 
 
 def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
-    if summary.get("timeline"):
+    if summary.head.timeline:
         yield "What happened to the cluster", _timeline(summary)
     yield "Requests", _latency(summary)
     yield "Over time", _over_time(summary)
     yield "Populations", _populations(summary)
     yield "Rebalances", _rebalances(summary)
-    if summary["slowest_groups"]:
+    if summary.numbers.slowest_groups:
         yield "Slowest groups", _slowest(summary)
     yield "Brokers", _brokers(summary)
     yield "Errors", _errors(summary)
     yield "Swarm", _swarm(summary)
-    verdict = summary["verdict"]
-    yield f"Verdict: {_mark(verdict['passed'], 'passed', 'FAILED')}", _verdict(verdict)
-    yield f"Files in {escape(summary['directory'])}", _files(summary)
+    verdict = summary.verdict
+    yield f"Verdict: {_mark(verdict.passed, 'passed', 'FAILED')}", _verdict(verdict)
+    yield f"Files in {escape(summary.directory)}", _files(summary)
 
 
 def table(*columns: str, left: int = 1) -> Table:
@@ -56,7 +54,7 @@ def table(*columns: str, left: int = 1) -> Table:
 
 def _timeline(summary: Summary) -> Table:
     made = table("at s", "what", left=2)
-    for event in summary["timeline"]:
+    for event in summary.head.timeline:
         done = "" if event["done"] else f" [red]not done: {escape(event['why'] or '')}[/red]"
         made.add_row(f"{event['at_s']:,.1f}", escape(happening(event)) + done)
     return made
@@ -64,27 +62,27 @@ def _timeline(summary: Summary) -> Table:
 
 def _latency(summary: Summary) -> Table:
     made = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "errors")
-    for row in [*summary["apis"], summary["total"]]:
+    for row in [*summary.numbers.apis, summary.numbers.total]:
         made.add_row(
-            row["api"],
-            f"{row['requests']:,}",
-            f"{row['requests_per_s']:,.1f}",
-            *(ms(row[name]) for name in ("p50_ms", "p99_ms", "p99_9_ms", "max_ms")),
-            f"{row['unexpected_errors'] + row['unanswered']:,}",
-            style="bold" if row is summary["total"] else None,
+            row.api,
+            f"{row.requests:,}",
+            f"{row.requests_per_s:,.1f}",
+            *map(ms, (row.p50_ms, row.p99_ms, row.p99_9_ms, row.max_ms)),
+            f"{row.unexpected_errors + row.unanswered:,}",
+            style="bold" if row is summary.numbers.total else None,
         )
     return made
 
 
 def _over_time(summary: Summary) -> Table:
     """Return sparklines, each from 0 to its maximum."""
-    over_time = summary["over_time"]
-    rates = [sum(parts) for parts in zip(*(row["requests_per_s"] for row in over_time["apis"].values()), strict=True)]
+    over_time = summary.numbers.over_time
+    rates = [sum(parts) for parts in zip(*(row.requests_per_s for row in over_time.apis.values()), strict=True)]
     made = table("", "from the start to the end", "most", left=2)
     for name, numbers in (
         ("requests/s", rates),
-        ("groups rebalancing", over_time["groups"]["rebalancing"]),
-        ("members waiting", over_time["members"]["waiting"]),
+        ("groups rebalancing", over_time.groups.rebalancing),
+        ("members waiting", over_time.members.waiting),
     ):
         made.add_row(name, bars(numbers, _BARS_WIDE - 12), f"{max(numbers, default=0):,.0f}")
     return made
@@ -100,79 +98,79 @@ def bars(numbers: list[float], width: int) -> str:
 
 def _populations(summary: Summary) -> Table:
     made = table("population", "groups", "members", "joined", "generations", "unassigned member-s")
-    for row in summary["populations"]:
-        names = ("groups", "members", "members_joined", "generations", "unassigned_member_s")
-        made.add_row(escape(row["population"]), *(number(row[name]) for name in names))
+    for row in summary.numbers.populations:
+        counts = (row.groups, row.members, row.members_joined, row.generations, row.unassigned_member_s)
+        made.add_row(escape(row.population), *map(number, counts))
     return made
 
 
 def _slowest(summary: Summary) -> Table:
     made = table("group", "members", "generations", "longest rebalance ms", "unassigned member-s")
-    for row in summary["slowest_groups"][:_MOST_GROUPS]:
-        numbers = (number(row["members"]), number(row["generations"]), ms(row["longest_rebalance_ms"]))
-        made.add_row(escape(row["group"]), *numbers, number(row["unassigned_member_s"]))
+    for row in summary.numbers.slowest_groups[:_MOST_GROUPS]:
+        numbers = (number(row.members), number(row.generations), ms(row.longest_rebalance_ms))
+        made.add_row(escape(row.group), *numbers, number(row.unassigned_member_s))
     return made
 
 
 def _brokers(summary: Summary) -> Table:
     made = table("broker", "requests", "share", "groups")
-    for row in summary["brokers"]:
-        made.add_row(broker(row["broker"]), f"{row['requests']:,}", share(row["share"]), f"{row['groups']:,}")
+    for row in summary.numbers.brokers:
+        made.add_row(broker(row.broker), f"{row.requests:,}", share(row.share), f"{row.groups:,}")
     return made
 
 
 def _errors(summary: Summary) -> Table:
     made = table("error", "API", "", "code", "answers", left=3)
-    for row in summary["errors"]:
-        kind = "ordinary" if row["ordinary"] else "[red]unexpected[/red]"
-        made.add_row(row["name"], row["api"], kind, str(row["code"]), f"{row['requests']:,}")
-    if not summary["errors"]:
+    for row in summary.numbers.errors:
+        kind = "ordinary" if row.ordinary else "[red]unexpected[/red]"
+        made.add_row(row.name, row.api, kind, str(row.code), f"{row.requests:,}")
+    if not summary.numbers.errors:
         made.add_row("none")
     return made
 
 
 def _rebalances(summary: Summary) -> str:
-    row = summary["rebalances"]
-    if not row["count"]:
+    row = summary.numbers.rebalances
+    if not row.count:
         return "none"
     return (
-        f"{row['count']:,}, from first join to last sync "
-        f"p50 {ms(row['p50_ms'])} ms, p99 {ms(row['p99_ms'])} ms, max {ms(row['max_ms'])} ms"
+        f"{row.count:,}, from first join to last sync "
+        f"p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms, max {ms(row.max_ms)} ms"
     )
 
 
 def _swarm(summary: Summary) -> str:
-    late, partitions = summary["sent_late"], summary["offsets_partitions"]
+    late, partitions = summary.numbers.sent_late, summary.numbers.offsets_partitions
     lines = [
-        f"{summary['members']:,} members of {summary['groups']:,} groups in {summary['spark']['tasks']} tasks",
-        f"sent p50 {ms(late['p50_ms'])} ms, p99 {ms(late['p99_ms'])} ms after it was wanted, which counts as latency",
-        f"the most loaded of {partitions['count']} offsets partitions has {times(partitions['requests_skew'])} "
+        f"{summary.head.members:,} members of {summary.numbers.groups:,} groups in {summary.head.spark.tasks} tasks",
+        f"sent p50 {ms(late.p50_ms)} ms, p99 {ms(late.p99_ms)} ms after it was wanted, which counts as latency",
+        f"the most loaded of {partitions.count} offsets partitions has {times(partitions.requests_skew)} "
         "its even share",
     ]
-    lines += [f"{row['keys']:,} groups in {row['requests']:,} {row['api']} requests" for row in summary["lookups"]]
+    lines += [f"{row.keys:,} groups in {row.requests:,} {row.api} requests" for row in summary.numbers.lookups]
     return "\n".join(lines)
 
 
-def _verdict(verdict: Summary) -> Table:
+def _verdict(verdict: Verdict) -> Table:
     made = Table.grid(padding=(0, 2, 0, 0))
-    for check in verdict.get("availability", ()):
-        made.add_row(_mark(check["passed"], "passed", "FAILED"), escape(check["check"]))
-        for violation in check["violations"][:_MOST_VIOLATIONS]:
-            made.add_row("", escape(violation["what"]))
-    for check in verdict["promises"]:
-        made.add_row(_mark(check["kept"], "kept", "BROKEN"), escape(check["promise"]))
-        if check["broken"]:
-            examples = [violation["what"] for violation in check["violations"][:_MOST_VIOLATIONS]]
-            made.add_row("", f"{check['broken']:,} times: {escape('; '.join(examples))}")
-    for check in verdict["expectations"]:
-        actual = "there is none" if check["actual"] is None else f"is {number(check['actual'])}"
-        made.add_row(_mark(check["met"], "met", "MISSED"), f"{escape(check['expectation'])} [dim]({actual})[/dim]")
+    for check in verdict.availability:
+        made.add_row(_mark(check.passed, "passed", "FAILED"), escape(check.check))
+        for violation in check.violations[:_MOST_VIOLATIONS]:
+            made.add_row("", escape(violation.what))
+    for promised in verdict.promises:
+        made.add_row(_mark(promised.kept, "kept", "BROKEN"), escape(promised.promise))
+        if promised.broken:
+            examples = [violation.what for violation in promised.violations[:_MOST_VIOLATIONS]]
+            made.add_row("", f"{promised.broken:,} times: {escape('; '.join(examples))}")
+    for expected in verdict.expectations:
+        actual = "there is none" if expected.actual is None else f"is {number(expected.actual)}"
+        made.add_row(_mark(expected.met, "met", "MISSED"), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
     return made
 
 
 def _files(summary: Summary) -> Table:
     made = Table.grid(padding=(0, 2, 0, 0))
-    for name, what in summary["files"].items():
+    for name, what in summary.files.items():
         made.add_row(name, f"[dim]{what}[/dim]")
     return made
 

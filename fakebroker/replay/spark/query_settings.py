@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -15,6 +17,8 @@ _FOR_FEW_ROWS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    # A task takes longer to start than to work on so few rows.
+    "spark.sql.shuffle.partitions": "1",
 }
 
 
@@ -34,10 +38,38 @@ def temporary_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterat
                 spark.conf.set(name, former)
 
 
-def settings_for_rows(rows: DataFrame) -> Mapping[str, str]:
-    """Return the settings that suit the number of rows."""
+@contextmanager
+def suited_to(rows: DataFrame, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[bool]:
+    """Change settings of the session within the context, to suit queries on a number of rows.
+
+    Args:
+        rows: The rows, which are counted.
+        more: Further settings.
+
+    Yields:
+        Whether they are few.
+    """
     count = rows.count()
-    if count <= _FEW_ROWS:
+    with temporary_settings(rows.sparkSession, {**settings_for_count(rows.sparkSession, count), **more}):
+        yield are_few(count)
+
+
+def are_few(count: int) -> bool:
+    """Return whether planning and starting queries takes longer than running them on so many rows."""
+    return count <= _FEW_ROWS
+
+
+def settings_for_count(spark: SparkSession, count: int) -> Mapping[str, str]:
+    """Return the settings that suit a number of rows."""
+    if are_few(count):
         return _FOR_FEW_ROWS
-    given = rows.sparkSession.conf.get(_PARTITIONS)
+    given = spark.conf.get(_PARTITIONS)
     return {_PARTITIONS: str(max(int(given or 0), count // _ROWS_A_PARTITION))}
+
+
+def computed_once(frame: DataFrame, few: bool) -> DataFrame:
+    """Return the same rows, computed when they are first needed; `unpersist` frees them.
+
+    Few rows also take the place of their plan, which then is not analyzed again in each query on them.
+    """
+    return frame.localCheckpoint(eager=False) if few else frame.persist(StorageLevel.MEMORY_AND_DISK)

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
-from fakebroker.replay.spark.query_settings import settings_for_rows, temporary_settings
+from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability
+from fakebroker.replay.spark.query_settings import computed_once, suited_to
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 
 SILENCE_US = 10_000_000
@@ -262,7 +263,7 @@ def check_availability(
     timeline: Sequence[Mapping[str, Any]] = (),
     speed: float = 1.0,
     is_simulated: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[AvailabilityCheck]:
     """Check that a cluster was available during a replay.
 
     Args:
@@ -273,21 +274,17 @@ def check_availability(
         timeline: The events of the workload, as in `timeline.EventOutcome`.
         speed: Speed of the members' clock, as a multiple of real time.
         is_simulated: Whether the replay was in memory, where interrupted simulations end at different times.
-
-    Returns:
-        For each check its `name`, the `check` as a sentence, whether it `passed`, the number of `failures`, and the
-        first
-        `violations`: `group` and `members` if it concerns some, `at_us`, `until_us` and `what`.
     """
     pause_us = round(SILENCE_US * (1.0 if is_simulated else max(1.0, speed)))
-    with temporary_settings(spark, settings_for_rows(events)):
+    with suited_to(events) as few:
         events.createOrReplaceTempView("events")
         members.createOrReplaceTempView("members")
         (bounds,) = spark.sql(_BOUNDS).collect()
         begin_us, end_us = bounds["begin_us"] or 0, bounds["end_us"] or 0
         _create_outages(spark, planned_outages(timeline), timeline, begin_us)
         when = {"pause_us": pause_us, "begin_us": begin_us, "end_us": end_us}
-        silences = spark.sql(_SILENCES, {**when, "tail_us": None if is_simulated else end_us}).cache()
+        waiting = spark.sql(_SILENCES, {**when, "tail_us": None if is_simulated else end_us})
+        silences = computed_once(waiting, few)
         pauses: list[Row] = []
         groups: list[Row] = []
         try:
@@ -309,38 +306,38 @@ def check_availability(
     ]
 
 
-def _check_reachable(is_reachable: bool) -> dict[str, Any]:
+def _check_reachable(is_reachable: bool) -> AvailabilityCheck:
     sentence = "The cluster can be reached at the end of the replay."
-    violation = {"what": "no broker could be reached after the last member had left"}
+    violation = Unavailability(what="no broker could be reached after the last member had left")
     return _check("reachable", sentence, 0, []) if is_reachable else _check("reachable", sentence, 1, [violation])
 
 
-def _check_cluster(pauses: Sequence[Row], pause_us: int, begin_us: int) -> dict[str, Any]:
+def _check_cluster(pauses: Sequence[Row], pause_us: int, begin_us: int) -> AvailabilityCheck:
     violations = [
-        {
-            "at_us": row["at_us"],
-            "until_us": row["until_us"],
-            "what": f"no request was answered for {row['length_s']} s, from second "
+        Unavailability(
+            at_us=row["at_us"],
+            until_us=row["until_us"],
+            what=f"no request was answered for {row['length_s']} s, from second "
             f"{(row['at_us'] - begin_us) / 1e6:.1f} on, with {_counted(row['members'], 'member')} of "
             f"{_counted(row['groups'], 'group')} waiting",
-        }
+        )
         for row in pauses
     ]
     sentence = f"While members wait for answers, the cluster answers at least one request every {pause_us / 1e6:g} s."
     return _check("cluster-answers", sentence, pauses[0]["failures"] if pauses else 0, violations)
 
 
-def _check_members(groups: Sequence[Row], pause_us: int) -> dict[str, Any]:
+def _check_members(groups: Sequence[Row], pause_us: int) -> AvailabilityCheck:
     violations = [
-        {
-            "group": row["group"],
-            "members": row["members"][:_MOST_NAMES],
-            "at_us": row["at_us"],
-            "until_us": row["until_us"],
-            "what": f"{_counted(len(row['members']), 'member')} of {row['group']} without an answer for up to "
+        Unavailability(
+            group=row["group"],
+            members=row["members"][:_MOST_NAMES],
+            at_us=row["at_us"],
+            until_us=row["until_us"],
+            what=f"{_counted(len(row['members']), 'member')} of {row['group']} without an answer for up to "
             f"{row['length_s']} s, from second {row['from_s']:.1f} on"
             + ("" if row["broker"] is None else f"; last answer from broker {row['broker']}"),
-        }
+        )
         for row in groups
     ]
     sentence = (
@@ -350,21 +347,15 @@ def _check_members(groups: Sequence[Row], pause_us: int) -> dict[str, Any]:
     return _check("members-answered", sentence, groups[0]["failures"] if groups else 0, violations)
 
 
-def _check(name: str, sentence: str, failures: int, violations: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "check": sentence,
-        "passed": not failures,
-        "failures": failures,
-        "violations": violations,
-    }
+def _check(name: str, sentence: str, failures: int, violations: list[Unavailability]) -> AvailabilityCheck:
+    return AvailabilityCheck(name, sentence, not failures, failures, violations)
 
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _check_lost(lost: Mapping[str, int], sent: int) -> dict[str, Any]:
+def _check_lost(lost: Mapping[str, int], sent: int) -> AvailabilityCheck:
     count = sum(lost.values())
     is_over = count > LOST_SHARE * sent
     apis = ", ".join(f"{n:,} {api}" for api, n in lost.items())
@@ -373,7 +364,7 @@ def _check_lost(lost: Mapping[str, int], sent: int) -> dict[str, Any]:
         "requests-answered",
         f"At most {LOST_SHARE:.0%} of the requests sent are lost or unanswered.",
         count if is_over else 0,
-        [{"what": what}] if is_over else [],
+        [Unavailability(what=what)] if is_over else [],
     )
 
 

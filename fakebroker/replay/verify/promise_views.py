@@ -8,10 +8,9 @@ takes effect at any time after `sent_us`, or never.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.spark.query_settings import settings_for_rows, temporary_settings
+from fakebroker.replay.spark.query_settings import computed_once, suited_to
 
 CLOCK_SKEW_US = 100_000
 """Maximum difference between the clocks of the machines on which members run, in microseconds."""
@@ -173,13 +172,13 @@ def promise_views(
     members.createOrReplaceTempView("members")
     spark.createDataFrame(list(partitions.items()), "topic string, partitions int").createOrReplaceTempView("topics")
     kept = []
-    with temporary_settings(spark, {**settings_for_rows(events), **_IN_PLACE}):
+    with suited_to(events, _IN_PLACE) as few:
         try:
             for name, query in (("calls", CALLS), ("scripts", SCRIPTS), ("lookups", LOOKUPS)):
-                kept.append(spark.sql(query).persist(StorageLevel.MEMORY_AND_DISK))
+                kept.append(computed_once(spark.sql(query), few))
                 kept[-1].createOrReplaceTempView(name)
             for name, query in _VIEWS.items():
-                kept.append(spark.sql(query).persist(StorageLevel.MEMORY_AND_DISK))
+                kept.append(computed_once(spark.sql(query), few))
                 kept[-1].createOrReplaceTempView(name)
             yield
         finally:

@@ -4,11 +4,11 @@ Counts and lists violations; the promises themselves are in `promise_queries`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from fakebroker.errors import ConfigError, one_of
+from fakebroker.replay.run_summary import PromiseCheck, Violation
 from fakebroker.replay.verify.promise_queries import PROMISES, Promise
 from fakebroker.replay.verify.promise_views import promise_views
 
@@ -46,7 +46,7 @@ def check_promises(
     members: DataFrame,
     partitions: Mapping[str, int],
     wanted: Sequence[str] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[PromiseCheck]:
     """Check the promises of group coordinators.
 
     Args:
@@ -58,8 +58,7 @@ def check_promises(
         wanted: Names of the promises to check; all if not given.
 
     Returns:
-        For each promise its `name`, the `promise` as a sentence, whether it was `kept`, how often it was `broken`, and
-        the first `violations`: `group`, `generation`, `members`, `at_us`, `until_us`, `what`, and the `events` around.
+        The result for each promise, with its first violations and the events around them.
 
     Raises:
         ConfigError: There is no promise of a name.
@@ -70,13 +69,13 @@ def check_promises(
         broken = [name for name in names if name in counts]
         violations = _violations(spark, broken) if broken else {}
     return [
-        {
-            "name": name,
-            "promise": PROMISES[name].sentence,
-            "kept": name not in counts,
-            "broken": counts.get(name, 0),
-            "violations": violations.get(name, []),
-        }
+        PromiseCheck(
+            name=name,
+            promise=PROMISES[name].sentence,
+            kept=name not in counts,
+            broken=counts.get(name, 0),
+            violations=violations.get(name, []),
+        )
         for name in names
     ]
 
@@ -97,20 +96,26 @@ def _union(names: Sequence[str]) -> str:
 
 def _count(spark: SparkSession, names: Sequence[str]) -> dict[str, int]:
     """Return the number of violations of each promise that has some."""
-    if not names:
-        return {}
-    counted = spark.sql(f"select promise, count(*) times from ({_union(names)}) group by promise")
-    return {row["promise"]: row["times"] for row in counted.collect()}
+    # One by one: Spark takes longer for one large plan, and sends all of it to each task.
+    counts = {name: spark.sql(PROMISES[name].query).count() for name in names}
+    return {name: count for name, count in counts.items() if count}
 
 
-def _violations(spark: SparkSession, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+def _violations(spark: SparkSession, names: Sequence[str]) -> dict[str, list[Violation]]:
     spark.sql(_union(names)).createOrReplaceTempView("violations")
-    listed: dict[str, list[dict[str, Any]]] = {}
+    listed: dict[str, list[Violation]] = {}
     for row in spark.sql(_DETAILS, {"most": MOST_VIOLATIONS}).collect():
         listed.setdefault(row["promise"], []).append(_violation(row))
     return listed
 
 
-def _violation(row: Row) -> dict[str, Any]:
-    violation = {name: row[name] for name in ("group", "generation", "members", "at_us", "until_us", "what")}
-    return violation | {"events": [event.asDict(recursive=True) for event in row["shown"] or ()]}
+def _violation(row: Row) -> Violation:
+    return Violation(
+        group=row["group"],
+        generation=row["generation"],
+        members=row["members"],
+        at_us=row["at_us"],
+        until_us=row["until_us"],
+        what=row["what"],
+        events=[event.asDict(recursive=True) for event in row["shown"] or ()],
+    )

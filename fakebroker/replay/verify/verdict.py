@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
+from fakebroker.replay.run_summary import ExpectationCheck, Number, Numbers, Verdict
 from fakebroker.replay.verify.availability import check_availability
 from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.expectations import COMPARISONS, Expectation
@@ -18,14 +20,14 @@ def judge(
     members: DataFrame,
     partitions: Mapping[str, int],
     expected: Sequence[Expectation],
-    summary: Mapping[str, Any],
+    numbers: Numbers,
     wanted: Sequence[str] | None = None,
     timeline: Sequence[Mapping[str, Any]] = (),
     *,
     is_reachable: bool = True,
     speed: float = 1.0,
     is_simulated: bool = False,
-) -> dict[str, Any]:
+) -> Verdict:
     """Return the verdict for `summary.json`.
 
     For the arguments see `check_promises`, `expectations`, `events_done` and `check_availability`.
@@ -40,13 +42,13 @@ def judge(
         is_simulated=is_simulated,
     )
     promised = check_promises(spark, events, members, partitions, wanted)
-    compared = [*expectations(expected, summary), *events_done(timeline)]
+    compared = [*expectations(expected, numbers), *events_done(timeline)]
     passed = (
-        all(check["passed"] for check in available)
-        and all(check["kept"] for check in promised)
-        and all(check["met"] for check in compared)
+        all(check.passed for check in available)
+        and all(check.kept for check in promised)
+        and all(check.met for check in compared)
     )
-    return {"passed": passed, "availability": available, "promises": promised, "expectations": compared}
+    return Verdict(passed, available, promised, compared)
 
 
 def with_somebody(expected: Sequence[Expectation]) -> list[Expectation]:
@@ -55,30 +57,30 @@ def with_somebody(expected: Sequence[Expectation]) -> list[Expectation]:
     return [*expected] if says_otherwise else [*expected, SOMEBODY]
 
 
-def events_done(timeline: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def events_done(timeline: Sequence[Mapping[str, Any]]) -> list[ExpectationCheck]:
     """Return the implicit expectation of a workload with events: that all of them were performed."""
     if not timeline:
         return []
     done = sum(event["done"] for event in timeline)
-    return [{"expectation": f"events_done == {len(timeline)}", "met": done == len(timeline), "actual": done}]
+    return [ExpectationCheck(f"events_done == {len(timeline)}", done == len(timeline), done)]
 
 
-def expectations(expected: Sequence[Expectation], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Compare expectations with the summary; an expectation whose number is missing is not met."""
+def expectations(expected: Sequence[Expectation], numbers: Numbers) -> list[ExpectationCheck]:
+    """Compare expectations with the numbers of a run; an expectation whose number is missing is not met."""
     checked = []
     for expectation in expected:
-        actual = metric(expectation, summary)
+        actual = metric(expectation, numbers)
         met = actual is not None and COMPARISONS[expectation.comparison](actual, expectation.value)
-        checked.append({"expectation": str(expectation), "met": met, "actual": actual})
+        checked.append(ExpectationCheck(str(expectation), met, actual))
     return checked
 
 
-def metric(expectation: Expectation, summary: Mapping[str, Any]) -> float | None:
-    """Return the number of the summary for an expectation; `None` if there were no such requests.
+def metric(expectation: Expectation, numbers: Numbers) -> Number | None:
+    """Return the number for an expectation; `None` if there were no such requests.
 
     An error that never occurred has the number 0.
     """
-    numbers: Mapping[str, float | None] = summary["metrics"]
+    metrics: Mapping[str, Number | None] = numbers.metrics
     if expectation.api is not None:
-        numbers = next((row for row in summary["apis"] if row["api"] == expectation.api), {})
-    return numbers.get(expectation.key, 0 if expectation.key.startswith("errors.") else None)
+        metrics = next((msgspec.structs.asdict(row) for row in numbers.apis if row.api == expectation.api), {})
+    return metrics.get(expectation.key, 0 if expectation.key.startswith("errors.") else None)

@@ -1,0 +1,142 @@
+"""Server-sent events: changes of a cluster, several times a second.
+
+One task per cluster computes and encodes the changes for all its streams. A stream gets all changes after its welcome
+comment; a stream that does not keep up misses some.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import trio
+
+_PERIOD_S = 0.25
+_OVERVIEW_EVERY = 4
+_COMMENT_EVERY = 60
+_WAITING = 8
+_WELCOME = b": welcome\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The changes that streams need: since a version, of some kinds, and the moments of some groups."""
+
+    after: str
+    kinds: frozenset[str]
+    group_ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Changes, encoded as JSON.
+
+    Attributes:
+        seen: The version of the cluster that they lead to.
+        by_kind: Changes by the kind of event; kinds without changes are omitted.
+        by_group: New moments by group id.
+    """
+
+    seen: str
+    by_kind: Mapping[str, bytes] = field(default_factory=dict)
+    by_group: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Stream:
+    """One subscriber.
+
+    Args:
+        kinds: The kinds of events to send.
+        group_id: A group whose moments are sent as well.
+
+    Attributes:
+        receiver: Receives the events until the stream is closed.
+    """
+
+    def __init__(self, kinds: Sequence[str], group_id: str | None) -> None:
+        self.kinds = kinds
+        self.group_id = group_id
+        self._sender, self.receiver = trio.open_memory_channel[bytes](_WAITING)
+
+    def send(self, data: bytes) -> None:
+        """Send events, or drop them if the buffer is full."""
+        with suppress(trio.WouldBlock):
+            self._sender.send_nowait(data)
+
+    def end(self) -> None:
+        """Close the stream."""
+        self._sender.close()
+
+
+class Feed:
+    """Sends the changes of one cluster to its streams.
+
+    Args:
+        compute: Returns changes.
+        seen: Version of the cluster after which changes are sent.
+
+    Attributes:
+        streams: The streams.
+    """
+
+    def __init__(self, compute: Callable[[Wanted], Awaitable[Update]], seen: str) -> None:
+        self.streams: list[Stream] = []
+        self._compute = compute
+        self._seen = seen
+        self._turn = 0
+        self._is_idle = trio.Event()
+        self._is_idle.set()
+
+    async def run(self) -> None:
+        """Send changes as long as there are streams."""
+        while self.streams:
+            update = await self._next()
+            self._seen = update.seen
+            self._send(update)
+            self._turn += 1
+            await trio.sleep(_PERIOD_S)
+
+    async def _next(self) -> Update:
+        self._is_idle = trio.Event()
+        try:
+            return await self._compute(self._wanted())
+        finally:
+            self._is_idle.set()
+
+    def end(self) -> None:
+        """Close all streams."""
+        for stream in self.streams:
+            stream.end()
+
+    async def events(self, stream: Stream) -> AsyncGenerator[bytes, None]:
+        """Subscribe a stream, and yield its events; the first one is a comment, and all changes after it follow."""
+        self.streams.append(stream)
+        try:
+            await self._is_idle.wait()  # What is being computed may lack its kinds of events.
+            yield _WELCOME
+            async for data in stream.receiver:
+                yield data
+        finally:
+            self.streams.remove(stream)
+
+    def _wanted(self) -> Wanted:
+        kinds = {kind for each in self.streams for kind in each.kinds}
+        if self._turn % _OVERVIEW_EVERY:
+            kinds.discard("overview")
+        group_ids = sorted({each.group_id for each in self.streams if each.group_id is not None})
+        return Wanted(self._seen, frozenset(kinds), group_ids)
+
+    def _send(self, update: Update) -> None:
+        events = {kind: _event(kind, data) for kind, data in update.by_kind.items()}
+        timelines = {group_id: _event("timeline", data) for group_id, data in update.by_group.items()}
+        comment = b": still here\n\n" if self._turn % _COMMENT_EVERY == _COMMENT_EVERY - 1 else b""
+        for stream in self.streams:
+            parts = [events[kind] for kind in stream.kinds if kind in events]
+            if stream.group_id in timelines:
+                parts.append(timelines[stream.group_id])
+            if data := b"".join(parts) + comment:
+                stream.send(data)
+
+
+def _event(kind: str, data: bytes) -> bytes:
+    """Return an event in the format of text/event-stream."""
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), data)

@@ -1,0 +1,213 @@
+"""How late heartbeats get while control does what takes long, beside 100,000 groups and with a full journal.
+
+    python -m tests.bench.control_pauses [--rounds N]
+
+The server has the first core, the heartbeats of one connection and the calls the second one. A shared machine pauses
+now and then, for longer than what is measured here: there are heartbeats without calls as well, and what counts is the
+median of the rounds' latest heartbeats. `make bench` runs this as well.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.bench import OURS, pin
+from tests.bench.load import Load, Member
+
+GROUPS = 100_000
+AT_ONCE = 20_000
+CALLS = 10_000
+"""That the journal keeps."""
+PERIOD_S = 0.002
+LATEST_MS = 50.0
+OUT = Path("bench-results/control_pauses.json")
+BASE = "/v1/clusters/default"
+LISTS = [f"GET {BASE}/groups?limit=1000", f"GET {BASE}/groups?sort=busy&search=7", f"GET {BASE}/group_views"]
+OPERATIONS = {
+    "nothing": ["sleep"],
+    "lists of groups": ["change", *LISTS],
+    "metrics": ["change", "GET /metrics"],
+    "overview": ["change", f"GET {BASE}"],
+    "export of a journal": [f"GET {BASE}/journal.jsonl"],
+    "query of a journal": [f"GET {BASE}/journal?api=Heartbeat&error=UNKNOWN_MEMBER_ID&limit=1000"],
+    f"seeding of {AT_ONCE:,} groups": ["seed"],
+}
+
+Round = dict[str, dict[str, float]]
+"""What was measured, by operation."""
+
+
+class Caller:
+    """Makes calls, in a process of its own.
+
+    Args:
+        port: The control server's.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=120)
+        self._made = 0
+
+    def call(self, what: str) -> None:
+        if what == "sleep":
+            time.sleep(0.5)
+        elif what == "change":  # What was counted before is not right any more.
+            self._made += 1
+            self._ask("POST", f"{BASE}/groups/change-{self._made}/seed", "{}")
+        elif what == "seed":
+            start = self._made
+            self._made += AT_ONCE
+            seeds = [
+                {"group_id": f"group-{number * 7919 % 10**6:06}", "members": 1} for number in range(start, self._made)
+            ]
+            self._ask("POST", f"{BASE}/groups/seed", json.dumps({"groups": seeds}, separators=(",", ":")))
+        else:
+            self._ask(*what.split(" ", 1))
+
+    def _ask(self, method: str, path: str, body: str | None = None) -> None:
+        self._connection.request(method, path, body)
+        with self._connection.getresponse() as response:
+            while response.read(1 << 16):
+                pass
+            assert response.status < 300, response.status
+
+
+class Probe(threading.Thread):
+    """Sends heartbeats of one member, one after the other, and notes how long each took, in milliseconds."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__(daemon=True)
+        self._member = member
+        self._is_over = False
+        self.found_ms: list[float] = []
+
+    def run(self) -> None:
+        while not self._is_over:
+            began_s = time.perf_counter()
+            self._member.socket.sendall(self._member.heartbeat)
+            self._member.receive()
+            self.found_ms.append((time.perf_counter() - began_s) * 1000)
+            time.sleep(PERIOD_S)
+
+    def end(self) -> list[float]:
+        self._is_over = True
+        self.join()
+        return sorted(self.found_ms)
+
+
+@contextmanager
+def serving() -> Iterator[tuple[int, int]]:
+    """A server on the first core: its port and that of its control."""
+    process = subprocess.Popen(
+        [*OURS, "--control", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        preexec_fn=lambda: pin(0),
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        port, control = (int(process.stdout.readline().strip().rpartition(":")[2]) for _ in range(2))
+        yield port, control
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def calling(port: int) -> Iterator["subprocess.Popen[str]"]:
+    """A process that makes the calls of each line that it gets."""
+    command = [sys.executable, "-m", "tests.bench.control_pauses", "--calls", str(port)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(process: "subprocess.Popen[str]", calls: list[str]) -> float:
+    """Let calls be made; how many seconds they took."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(calls) + "\n")
+    process.stdin.flush()
+    return float(process.stdout.readline())
+
+
+def one_round() -> Round:
+    """All operations, on a server of their own."""
+    with serving() as (port, control), calling(control) as caller:
+        for _ in range(GROUPS // AT_ONCE - 1):
+            ask(caller, ["seed"])
+        with Load(port, 50) as load:
+            load.run(0.5 + CALLS / 20_000)
+            member = Member(port, "probe")
+            member.send_join()
+            member.send_sync()
+            member.receive()
+            found: Round = {}
+            for name, calls in reversed(OPERATIONS.items()):
+                probe = Probe(member)
+                probe.start()
+                seconds = ask(caller, calls)
+                latencies = probe.end()
+                found[name] = {
+                    "seconds": seconds,
+                    "p99_ms": latencies[len(latencies) * 99 // 100],
+                    "latest_ms": latencies[-1],
+                }
+        return found
+
+
+def measure(rounds: int, console: Console) -> bool:
+    """Measure, show and write the results; returns whether the target is reached."""
+    with console.status("heartbeats beside long operations"):
+        results = [one_round() for _ in range(rounds)]
+    table = Table(title=f"heartbeats beside {GROUPS:,} groups, {rounds} rounds: ms")
+    for column in ("operation", "takes", "p99", "latest", "least", "most"):
+        table.add_column(column, justify="left" if column == "operation" else "right")
+    latest: dict[str, float] = {}
+    for name in OPERATIONS:
+        ones = [one[name] for one in results]
+        lates = [one["latest_ms"] for one in ones]
+        latest[name] = statistics.median(lates)
+        takes, p99 = (statistics.median(one[metric] for one in ones) for metric in ("seconds", "p99_ms"))
+        shown = (takes * 1000, p99, latest[name], min(lates), max(lates))
+        table.add_row(name, *(f"{value:,.1f}" for value in shown))
+    console.print(table)
+    is_reached = max(latest.values()) < LATEST_MS
+    verdict = "reached" if is_reached else "MISSED"
+    console.print(f"latest heartbeat: {max(latest.values()):.1f} ms, target below {LATEST_MS:g} ms: {verdict}")
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps(results, indent=2) + "\n")
+    return is_reached
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure how late heartbeats get while control does what takes long.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--calls", type=int, metavar="PORT", help="make calls to this port, as told on stdin")
+    arguments = parser.parse_args()
+    if arguments.calls is None:
+        pin(1)
+        measure(arguments.rounds, Console())
+        return
+    caller = Caller(arguments.calls)
+    for line in sys.stdin:
+        began_s = time.perf_counter()
+        for what in json.loads(line):
+            caller.call(what)
+        print(time.perf_counter() - began_s, flush=True)
+
+
+if __name__ == "__main__":
+    main()

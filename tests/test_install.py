@@ -1,0 +1,145 @@
+"""The wheel in a clean environment: the packages that come with it, the README's test, errors of missing extras."""
+
+import os
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.test_readme import README, ROOT
+
+pytestmark = pytest.mark.slow
+
+BASE_INSTALL = {
+    *("fakebroker", "click", "cramjam", "crc32c", "msgspec"),
+    *("trio", "attrs", "idna", "outcome", "sniffio", "sortedcontainers"),
+}
+TEST_PROGRAM = {
+    *("pytest", "iniconfig", "packaging", "pluggy", "Pygments"),
+    "confluent-kafka",  # the client of the README's test
+}
+VERSIONS = ["3.11", "3.12", "3.13"]
+OWN_VERSION = "{}.{}".format(*sys.version_info)
+TIMEOUT_S = 60
+SPARK_MISSING = (1, "", "fakebroker: Replaying needs the extra 'spark': pip install 'fakebroker[spark]'\n")
+
+# PYTHONPATH, for one, could lead to the source tree.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
+    environment = ENVIRONMENT | variables
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+def succeed(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
+    finished = run(*command, cwd=cwd, **variables)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def pip(*arguments: str | Path) -> str:
+    return succeed(sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments)
+
+
+class Installation:
+    """The wheel in a virtual environment of its own.
+
+    Attributes:
+        version: Of Python.
+        directory: The working directory of programs that run in it; empty at first.
+    """
+
+    def __init__(self, directory: Path, version: str) -> None:
+        self.version = version
+        self.directory = directory / "work"
+        self.directory.mkdir()
+        self._bin = directory / "venv" / "bin"
+
+    def install(self, *requirements: str | Path) -> None:
+        pip("--python", self._bin / "python", "install", "--no-compile", *requirements)
+
+    def packages(self) -> set[str]:
+        listed = pip("--python", self._bin / "python", "list", "--format=freeze")
+        return {line.partition("==")[0] for line in listed.splitlines()}
+
+    def run(self, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return run(self._bin / program, *arguments, cwd=self.directory)
+
+    def fakebroker(self, *arguments: str) -> tuple[int, str, str]:
+        """Run the command to its end; return its exit status, stdout and stderr."""
+        finished = self.run("fakebroker", *arguments)
+        return finished.returncode, finished.stdout, finished.stderr
+
+    def pytest(self, **modules: str) -> tuple[int, str]:
+        """Run test modules, warnings being errors; return the exit status and the report."""
+        for name, source in modules.items():
+            (self.directory / f"{name}.py").write_text(source)
+        finished = self.run("python", "-m", "pytest", "-W", "error", "-p", "no:cacheprovider")
+        return finished.returncode, finished.stdout
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--wheel-dir", directory, ROOT)
+    (built,) = directory.iterdir()
+    return built
+
+
+@pytest.fixture(params=VERSIONS)
+def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Installation:
+    """A clean environment for each Python on the machine, pyenv's included."""
+    version: str = request.param
+    if version == OWN_VERSION:
+        venv.create(tmp_path / "venv", symlinks=True)
+    else:
+        try:
+            succeed(f"python{version}", "-m", "venv", "--without-pip", tmp_path / "venv", PYENV_VERSION=version)
+        except (FileNotFoundError, AssertionError):
+            pytest.skip(f"no Python {version} with venv")
+    return Installation(tmp_path, version)
+
+
+def readme_test() -> str:
+    found = re.search("```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_base_install(wheel: Path, installation: Installation) -> None:
+    installation.install(wheel, "pytest", "confluent-kafka")
+    assert installation.packages() == BASE_INSTALL | TEST_PROGRAM
+    check_readme(installation)
+    if installation.version == OWN_VERSION:  # the sentences are the same everywhere, and six processes take a while
+        check_missing_extras(installation)
+
+
+def check_missing_extras(installation: Installation) -> None:
+    """Each is one sentence, and no traceback."""
+    (installation.directory / "workload.toml").write_text('name = "w"')
+    for arguments in (["replay", "workload.toml"], ["report", "run"], ["compare", "run", "run"]):
+        assert installation.fakebroker(*arguments) == SPARK_MISSING
+    for arguments in (["serve", "--port", "0", "--control", "127.0.0.1:0"], ["top"]):
+        status, out, error = installation.fakebroker(*arguments)
+        assert (status, out) == (1, "")
+        assert re.fullmatch(r"fakebroker: .* pip install 'fakebroker\[control\]'\n", error)
+    seeding = "import fakebroker; fakebroker.FakeCluster().seed_groups('groups.parquet')"
+    finished = installation.run("python", "-c", seeding)
+    assert finished.stderr.endswith("ConfigError: reading Parquet needs pyarrow: pip install pyarrow\n")
+
+
+def check_readme(installation: Installation) -> None:
+    """The README's test passes; when its assertion is wrong, the report shows the timeline of the group."""
+    passes = readme_test()
+    fails = passes.replace('value() == b"one order"', 'value() == b"another order"')
+    status, report = installation.pytest(test_passing=passes, test_failing=fails)
+    assert (status, "1 failed, 1 passed" in report) == (1, True), report
+    assert "AssertionError" in report
+    for line in ("-+ fake cluster 1 -+", r"seed=\d+", "billing: Stable, generation 1, .*", "group billing, since .*"):
+        assert re.search(f"(?m)^{line}$", report), (line, report)
