@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import trio
 
-from fakebroker.cluster.command_handles import FaultHandle
+from fakebroker.cluster.command import FaultHandle
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.control.problems import Problem, not_found

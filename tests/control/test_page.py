@@ -210,7 +210,7 @@ def test_shows_requests_with_their_bodies(browser: Browser, cluster: FakeCluster
         page.get_by_label("API").fill("JoinGruppe")
         page.keyboard.press("Enter")
         expect(page.get_by_role("alert").filter(has_text="JoinGruppe").first).to_contain_text(
-            "unknown API 'JoinGruppe'"
+            "api='JoinGruppe': expected one of Produce, "
         )
 
 
