@@ -111,7 +111,7 @@ def test_a_group_is_led_by_hand(browser: Browser, cluster: FakeCluster, url: str
         with looking_at(browser, f"{url}#groups/{GROUP}", may_say=(REFUSED,)) as page:
             state = page.locator(".view .chip").first
             page.get_by_role("button", name="Release").click()
-            expect(page.get_by_role("alert").filter(has_text="is not held")).to_be_visible()
+            expect(page.get_by_role("alert").filter(has_text="expected a group that is held")).to_be_visible()
             page.get_by_role("button", name="Hold", exact=True).click()
             page.get_by_role("button", name="Force a rebalance").click()
             expect(state).to_have_text("PreparingRebalance")
