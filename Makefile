@@ -18,7 +18,7 @@ demo: $(STAMP) ## replay a workload with Spark against an embedded cluster and p
 
 test: $(STAMP) ## run the whole test suite
 	$(BIN)/python -m pytest -m "not spark" $(PARALLEL)
-	$(BIN)/python -m pytest -m spark --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m spark --numprocesses 2 --dist loadfile tests/replay
 
 check: lint ## lint, types and the fast tests
 	$(BIN)/python -m pytest -q -m "not slow and not spark" $(PARALLEL)

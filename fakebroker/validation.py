@@ -143,7 +143,7 @@ def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str, stri
         if tag not in value:
             yield ConfigError.missing(join(path, tag), one_of(tags))
             return
-        if value[tag] not in tags:
+        if not isinstance(value[tag], str) or value[tag] not in tags:
             yield ConfigError.of(join(path, tag), value[tag], one_of(tags, value[tag]))
             return
         struct = tags[value[tag]]

@@ -1,5 +1,7 @@
 """What holds for every test: Hypothesis draws the same examples in each run, and no clock decides."""
 
+import gc
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -16,3 +18,9 @@ settings.load_profile("fakebroker")
 def pytest_configure(config: pytest.Config) -> None:
     # kafka-python reads its message definitions with them when it is imported.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+
+def pytest_collection_finish() -> None:
+    """Leave the collected tests out of garbage collections, which some tests run to find what they leak."""
+    gc.collect()
+    gc.freeze()

@@ -127,11 +127,12 @@ def test_packages_of_an_extra_are_imported_only_where_it_is_needed() -> None:
     assert wrong == {}
 
 
-def test_replay_uses_the_server_only_for_its_poller() -> None:
+def test_replay_uses_the_server_only_for_its_poller_and_its_clock() -> None:
     """An embedded cluster is a process of its own; a simulated one has no sockets."""
     found = {name for module in MODULES if layer_of(module) == "replay" for name in imports_of(module)}
     assert {name for name in found if inner(name) == "server"} <= {
-        f"fakebroker.server.poller.{name}" for name in ("Poller", "best_poller", "READ", "WRITE")
+        "fakebroker.server.clock.ScaledClock",
+        *(f"fakebroker.server.poller.{name}" for name in ("Poller", "best_poller", "READ", "WRITE")),
     }
 
 

@@ -1,4 +1,4 @@
-"""Definitions of commands: name, arguments and documentation of each method that is marked with `@command`.
+"""Definitions of commands, which are methods with `@command`: name, arguments, documentation; and handles they return.
 
 Events, HTTP operations, the control client and the documentation are derived from the definitions or compared with
 them. The definitions themselves are in `commands.py`.
@@ -8,11 +8,13 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
 from fakebroker.cluster.controller import Failover, FailoverOptions
+from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.seed import GroupSeed, SeedOptions
 from fakebroker.validation import convert, plain
@@ -109,3 +111,55 @@ def arguments_of(function: Callable[..., Any], *without: str) -> type[Arguments]
     summary = (inspect.getdoc(function) or "").partition("\n")[0]
     struct = msgspec.defstruct(name, found, bases=(Arguments,), namespace={"__doc__": summary}, kw_only=True)
     return cast(type[Arguments], struct)
+
+
+class FaultHandle:
+    """A fault in force. As a context manager it is removed at the end.
+
+    Attributes:
+        fault: The requests that it matches, and its effect.
+    """
+
+    def __init__(self, fault: ActiveFault, remove: Callable[[ActiveFault], None]) -> None:
+        self._active = fault
+        self._remove = remove
+        self.fault = fault.fault
+
+    @property
+    def hits(self) -> int:
+        """How many requests it has taken effect on."""
+        return self._active.hits
+
+    def is_of(self, fault: ActiveFault) -> bool:
+        """Whether this is the handle of an active fault."""
+        return self._active is fault
+
+    def remove(self) -> None:
+        """Remove the fault; responses that it delays are still sent when they are due."""
+        self._remove(self._active)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<{self.fault!r}, {self.hits} hits>"
+
+
+class Hold:
+    """A group that is held in a state; as a context manager it is released at the end, unless it has been before."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release = release
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._release()

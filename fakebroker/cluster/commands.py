@@ -12,8 +12,7 @@ from typing import TypeVar, Unpack
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import command, commands_of
-from fakebroker.cluster.command_handles import FaultHandle, Hold
+from fakebroker.cluster.command import FaultHandle, Hold, command, commands_of
 from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, EmulatedRelease, VersionCap
 from fakebroker.cluster.environment import Accept, Environment

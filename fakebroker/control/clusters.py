@@ -3,14 +3,13 @@
 Manages their lifecycle; operations on a cluster are in `routes`.
 """
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 import trio
 
-from fakebroker.cluster.command_handles import FaultHandle
+from fakebroker.cluster.command import FaultHandle
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.control.problems import Problem, not_found
@@ -20,6 +19,7 @@ from fakebroker.control.stats.rates import Rates, Recent
 from fakebroker.control.steps import Pieces, Steps
 from fakebroker.control.streams import Feed
 from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.topic_partition import is_legal_name
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ MAX_CLUSTERS = 100
 MAX_SNAPSHOTS = 100
 """Maximum number of snapshots of one cluster."""
 
-_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,100}")
+_MAX_NAME_LENGTH = 100
 _SAMPLE_S = 1.0
 
 
@@ -194,7 +194,7 @@ class Clusters:
         Raises:
             Problem: The name is invalid or in use, or there are too many clusters.
         """
-        if not _NAME.fullmatch(name):
+        if not is_legal_name(name) or len(name) > _MAX_NAME_LENGTH:
             expected = "1 to 100 of the characters a-z A-Z 0-9 . _ -, and neither . nor .."
             raise Problem(422, f"name={name!r}: expected {expected}", field="name", value=name, expected=expected)
         if name in self._served:

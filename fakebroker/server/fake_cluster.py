@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command_handles import FaultHandle, Hold
+from fakebroker.cluster.command import FaultHandle, Hold
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.controller import FailoverOptions

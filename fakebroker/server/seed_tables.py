@@ -18,8 +18,9 @@ from typing import Any, Protocol, runtime_checkable
 from fakebroker.cluster.seed import GroupSeed
 from fakebroker.errors import ConfigError, one_of
 
-_OF_GROUP = {"members": int, "generation": int, "state": str, "protocol": str}
-_COLUMNS = ("group", "topic", "partition", "offset", "lag", *_OF_GROUP)
+COLUMNS_OF_GROUPS = {"members": int, "generation": int, "state": str, "protocol": str}
+"""Columns that are fields of `GroupSeed`, with their types."""
+_COLUMNS = ("group", "topic", "partition", "offset", "lag", *COLUMNS_OF_GROUPS)
 
 
 @runtime_checkable
@@ -99,7 +100,7 @@ class _Draft:
 
     def add(self, row: Mapping[str, Any], number: int) -> None:
         """Add a row; its number is for errors."""
-        for name, kind in _OF_GROUP.items():
+        for name, kind in COLUMNS_OF_GROUPS.items():
             if name in row:
                 value = _whole(row, name, number) if kind is int else str(row[name])
                 if self._group.setdefault(name, value) != value:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from math import inf, isfinite, nan
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -15,6 +15,7 @@ from fakebroker.cluster.events import perform
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.seed import GroupSeed, MemberSeed
 from fakebroker.errors import ConfigError, shown
+from fakebroker.server import seed_tables
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.cluster.harness import Harness, HarnessEnvironment
 
@@ -203,6 +204,12 @@ def test_keyword_arguments_are_the_fields_of_their_structs() -> None:
             assert types[name] == hint or name in ("offsets", "lag"), (struct, name)
         without = {"api"} if struct is Fault else {"group_id", "members"} if struct is GroupSeed else set()
         assert list(options.__annotations__) == [name for name in struct.__struct_fields__ if name not in without]
+
+
+def test_columns_of_seed_tables_are_fields_of_group_seeds() -> None:
+    types = get_type_hints(GroupSeed)
+    for column, kind in seed_tables.COLUMNS_OF_GROUPS.items():
+        assert kind is types[column] or kind in get_args(types[column]), column
 
 
 def test_structs_are_validated_like_plain_data(commands: ClusterCommands) -> None:

@@ -111,7 +111,7 @@ def test_a_group_is_led_by_hand(browser: Browser, cluster: FakeCluster, url: str
         with looking_at(browser, f"{url}#groups/{GROUP}", may_say=(REFUSED,)) as page:
             state = page.locator(".view .chip").first
             page.get_by_role("button", name="Release").click()
-            expect(page.get_by_role("alert").filter(has_text="is not held")).to_be_visible()
+            expect(page.get_by_role("alert").filter(has_text="expected a group that is held")).to_be_visible()
             page.get_by_role("button", name="Hold", exact=True).click()
             page.get_by_role("button", name="Force a rebalance").click()
             expect(state).to_have_text("PreparingRebalance")
@@ -210,7 +210,7 @@ def test_shows_requests_with_their_bodies(browser: Browser, cluster: FakeCluster
         page.get_by_label("API").fill("JoinGruppe")
         page.keyboard.press("Enter")
         expect(page.get_by_role("alert").filter(has_text="JoinGruppe").first).to_contain_text(
-            "unknown API 'JoinGruppe'"
+            "api='JoinGruppe': expected one of Produce, "
         )
 
 

@@ -24,7 +24,7 @@ DURATION = "a number from 0 to 1000000000000 or none"
 SECONDS = "a number from 0 to 1000000000"
 TEXT = "a string or none"
 ACCEPT = "one of normal, slow, half_open, refuse or none"
-IMPOSSIBLE = [
+IMPOSSIBLE: list[tuple[Any, ...]] = [
     ("GET", "/v1/clusters/nope", None, 404, "cluster", "nope", "one of default"),
     ("GET", f"{BASE}/brokers/9", None, 404, "broker", 9, "one of 1, 2, 3"),
     ("POST", f"{BASE}/brokers/9/stop", {}, 404, "broker", 9, "one of 1, 2, 3"),
@@ -44,6 +44,7 @@ IMPOSSIBLE = [
     ("POST", f"{BASE}/faults", {"api": "Fetch", "nth": 0}, 422, "nth", 0, "an integer >= 1 or none"),
     ("POST", f"{BASE}/coordinators/move", {"partition": 50, "to": 1}, 422, "partition", 50, "0 to 49"),
     ("POST", f"{BASE}/events", {"do": "boil"}, 422, "do", "boil", f"one of {', '.join(COMMANDS)}"),
+    ("POST", f"{BASE}/events", {"do": {}}, 422, "do", {}, f"one of {', '.join(COMMANDS)}"),
     ("POST", f"{BASE}/events", {"do": "evict", "group_id": "g"}, 422, "member", None, "a string"),
     ("POST", f"{BASE}/events", MOVE | {"partition": 99}, 422, "partition", 99, "0 to 49"),
     ("POST", f"{BASE}/events", MOVE | {"partition": -1}, 422, "partition", -1, "0 to 49"),

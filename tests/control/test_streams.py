@@ -143,7 +143,7 @@ async def test_changes_are_computed_once_for_all_streams_and_a_slow_one_misses_s
         slow = feed.events(Stream(["groups"], None))
         await anext(slow)
         nursery.start_soon(feed.run)
-        await trio.sleep(10)
+        await trio.sleep(9.9)
         feed.end()
         late = [data async for data in slow]
         nursery.cancel_scope.cancel()

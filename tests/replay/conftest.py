@@ -1,6 +1,7 @@
 """One Spark session for all tests of this folder: it takes seconds to start."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with spark_session("local[2]", tmp_path_factory.mktemp("spark") / "spark.log") as session:
         yield session
+
+
+@pytest.fixture
+def replays_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays in this process use the tests' session. The reports of a Java of their own take 30 s of CPU."""
+    monkeypatch.setattr("fakebroker.replay.runner.spark_session", lambda *_: nullcontext(spark))

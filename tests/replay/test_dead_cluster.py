@@ -1,37 +1,53 @@
 """A replay against a cluster whose process dies, or stops answering, while members play: it never passes."""
 
+import io
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from fakebroker.replay.options import FAILED
-
-_TIMEOUT_S = 240
-"""For what takes 70 seconds on a machine that has nothing else to do."""
+from fakebroker.replay import target_cluster
+from fakebroker.replay.commands import replay
+from fakebroker.replay.options import FAILED, ReplayOptions
+from fakebroker.replay.spark import live_view
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A command of fakebroker as a process."""
-    command = [sys.executable, "-m", "fakebroker", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A cluster as a process, and where clients connect to it."""
+    command = [sys.executable, "-m", "fakebroker", "serve", "--port", "0"]
+    command += ["--config", "group.initial.rebalance.delay.ms=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
         try:
-            yield process
+            yield process, process.stdout.readline().strip().removeprefix("bootstrap.servers=")
         finally:
             process.kill()
 
 
+class Output(io.StringIO):
+    """Text that calls a function when all members have joined."""
+
+    def __init__(self, when_joined: Callable[[], None]) -> None:
+        super().__init__()
+        self._when_joined = when_joined
+
+    def write(self, text: str) -> int:
+        if "6 of 6 members joined" in text:
+            self._when_joined()
+        return super().write(text)
+
+
 def workload(directory: Path, name: str) -> Path:
-    """Two groups for 20 s; the default session timeout is longer than that."""
+    """Two groups for 16 s; the default session timeout is longer than that."""
     file = directory / f"{name}.toml"
     file.write_text(
-        'duration_s = 20\ntopics = { orders = 4 }\n[cluster]\nconfig = { "group.initial.rebalance.delay.ms" = 0 }\n'
+        'duration_s = 16\ntopics = { orders = 4 }\n[cluster]\nconfig = { "group.initial.rebalance.delay.ms" = 0 }\n'
         '[[groups]]\nname = "g"\ncount = 2\nmembers = 3\nheartbeat_interval_ms = 500\n'
         '[promises]\ncheck = ["one-owner"]\n'
     )
@@ -39,21 +55,21 @@ def workload(directory: Path, name: str) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("replays_on_spark")
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP], ids=lambda by: by.name)
-def test_a_cluster_that_goes_away_fails_the_replay(tmp_path: Path, by: signal.Signals) -> None:
+def test_a_cluster_that_goes_away_fails_the_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], by: signal.Signals
+) -> None:
     """It goes away when all members have joined; no promise is broken by that, and no error is answered."""
-    out = tmp_path / "out"
-    with running("serve", "--port", "0", "--config", "group.initial.rebalance.delay.ms=0") as cluster:
-        assert cluster.stdout is not None
-        bootstrap = cluster.stdout.readline().strip().removeprefix("bootstrap.servers=")
-        file = workload(tmp_path, "small")
-        with running("replay", str(file), "--bootstrap", bootstrap, "--out", str(out)) as replay:
-            assert replay.stdout is not None
-            lines = iter(replay.stdout.readline, "")
-            assert any("6 of 6 members joined" in line for line in lines)
-            cluster.send_signal(by)
-            told, errors = replay.communicate(timeout=_TIMEOUT_S)
-    assert (replay.returncode, errors) == (FAILED, "")
+    out, file = tmp_path / "out", workload(tmp_path, "small")
+    monkeypatch.setattr(live_view, "_LINE_EVERY_S", 0.5)
+    monkeypatch.setattr(target_cluster, "_READY_TIMEOUT_S", 5.0)
+    with served() as (cluster, bootstrap), monkeypatch.context() as patch:
+        output = Output(lambda: cluster.send_signal(by))
+        patch.setattr(sys, "stdout", output)
+        status = replay(ReplayOptions(file=file, bootstrap=bootstrap, out=out))
+    told = output.getvalue()
+    assert (status, capsys.readouterr().err) == (FAILED, "")
     summary = json.loads((out / "summary.json").read_text())
     verdict = summary["verdict"]
     assert verdict["passed"] is False

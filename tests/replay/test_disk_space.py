@@ -2,17 +2,18 @@
 
 import json
 import re
-import subprocess
-import sys
+import shutil
 import threading
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay import disk_space
+from fakebroker.replay.commands import replay
 from fakebroker.replay.disk_space import check_disk_space, watch_disk_space
-from fakebroker.replay.options import COULD_NOT_RUN
+from fakebroker.replay.options import COULD_NOT_RUN, ReplayOptions
 
 WORKLOAD = """\
 duration_s = 120
@@ -28,36 +29,31 @@ heartbeat_interval_ms = 300
 check = ["answered"]
 """
 
-# The disk is full some looks after the members have begun to be recorded.
-ON_A_DISK_THAT_FILLS_UP = """\
-import shutil, sys
-from pathlib import Path
-from fakebroker.__main__ import main
-
-truly, looks = shutil.disk_usage, 0
-
-def disk_usage(directory):
-    global looks
-    looks += any(Path(directory).glob("events.parquet/**/*.parquet"))
-    return truly(directory)._replace(free=2**20) if looks > 20 else truly(directory)
-
-shutil.disk_usage = disk_usage
-sys.exit(main())
-"""
+LOOKS = 12
+"""So often members' events are on the disk before it is full."""
 
 
 @pytest.mark.slow
-def test_what_was_recorded_until_the_disk_was_nearly_full_is_kept(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("replays_on_spark")
+def test_what_was_recorded_until_the_disk_was_nearly_full_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (file := tmp_path / "long.toml").write_text(WORKLOAD)
-    command = [sys.executable, "-c", ON_A_DISK_THAT_FILLS_UP, "replay", str(file), "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == COULD_NOT_RUN
+    out, looks, disk_usage = tmp_path / "out", count(), shutil.disk_usage
+
+    def filling_up(directory: Path) -> "shutil._ntuple_diskusage":
+        found = disk_usage(directory)
+        is_recording = any(directory.glob("events.parquet/**/*.parquet"))
+        return found._replace(free=2**20) if is_recording and next(looks) >= LOOKS else found
+
+    monkeypatch.setattr(shutil, "disk_usage", filling_up)
+    assert replay(ReplayOptions(file=file, out=out)) == COULD_NOT_RUN
     assert re.fullmatch(
-        f"fakebroker: {tmp_path / 'out'}: 1 MiB left on its disk, expected at least [0-9,]+ MiB; "
+        f"fakebroker: {out}: 1 MiB left on its disk, expected at least [0-9,]+ MiB; "
         "it has what was recorded until then\n",
-        done.stderr,
+        capsys.readouterr().err,
     )
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    summary = json.loads((out / "summary.json").read_text())
     assert not summary["complete"]
     assert summary["total"]["requests"] > 20
     assert summary["span_s"] < 100

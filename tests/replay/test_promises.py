@@ -384,5 +384,5 @@ def test_a_violation_is_shown_with_what_was_around_it(spark: SparkSession) -> No
 def test_only_what_is_wanted_is_checked(spark: SparkSession) -> None:
     checked = check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, ["answered", "one-owner"])
     assert [(check.name, check.kept) for check in checked] == [("one-owner", True), ("answered", True)]
-    with pytest.raises(ConfigError, match="'no-loss': expected some of one-owner, "):
+    with pytest.raises(ConfigError, match="'no-loss': expected one of one-owner, "):
         check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, ["no-loss"])

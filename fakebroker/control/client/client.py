@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.command_handles import Hold
+from fakebroker.cluster.command import Hold
 from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept

@@ -5,8 +5,7 @@ from typing import Any, TypedDict, Union
 import msgspec
 import trio
 
-from fakebroker.cluster.command import Arguments, Command, arguments_of
-from fakebroker.cluster.command_handles import FaultHandle, Hold
+from fakebroker.cluster.command import Arguments, Command, FaultHandle, Hold, arguments_of
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.control.clusters import DEFAULT, Clusters, Served

@@ -60,7 +60,7 @@ class MemberDriver:
         member: The member.
         number: Among the drivers of the task.
         connection: Its connection, or a shared one; None if it has none.
-        wakes_ms: When `tick` is called next.
+        scheduled_ms, timer_number: When `tick` is called next; see `TimerQueue`.
     """
 
     __slots__ = (
@@ -73,14 +73,16 @@ class MemberDriver:
         "group",
         "member",
         "number",
-        "wakes_ms",
+        "scheduled_ms",
+        "timer_number",
     )
 
     def __init__(self, member: ScriptedMember, number: int, context: DriverContext) -> None:
         self.member = member
         self.group = member.script.group
         self.number = number
-        self.wakes_ms = math.inf
+        self.scheduled_ms = math.inf
+        self.timer_number = 0
         self._context = context
         self.connection: Any = None
         self._rebalance_connection: SocketConnection | None = None  # Beside a shared one, for JoinGroup and SyncGroup.

@@ -1,18 +1,17 @@
 """Plays all members and loads of one task over TCP, in one loop of one thread.
 
-Members wait in a heap, by their deadlines, and one poller reports the sockets that are ready. Does not depend on Spark.
+Members wait in a timer queue, and one poller reports the sockets that are ready. Does not depend on Spark.
 """
 
 import gc
-import heapq
 import itertools
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fakebroker.client.transport import Address
+from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 from fakebroker.errors import FakebrokerError
 from fakebroker.open_files import allow_connections
 from fakebroker.replay.members.admin_load import AdminLoad
@@ -25,6 +24,7 @@ from fakebroker.replay.members.sockets import SocketTransport
 from fakebroker.replay.script.script import Script
 from fakebroker.replay.spark.progress import Tally
 from fakebroker.replay.workload.loads import Load
+from fakebroker.server.clock import ScaledClock
 
 MAX_REBALANCE_CONNECTIONS = 8_000
 """With shared connections: how many members of one task can take part in rebalances at the same time."""
@@ -58,33 +58,6 @@ class LoopSettings:
     duration_s: float = math.inf
 
 
-class MemberClock:
-    """The members' clock: real time, or a multiple of its speed from the start of the replay on. It never goes back."""
-
-    def __init__(self) -> None:
-        self._speed = 1.0
-        self._zero_ms = time.time() * 1000 - time.monotonic() * 1000  # what it shows when `time.monotonic` shows 0
-
-    def run_from(self, start_s: float, speed: float) -> None:
-        """Show `start_s` when that is the real time, and run at a speed from then on.
-
-        Args:
-            start_s: In seconds since the Unix epoch.
-            speed: A multiple of that of real time.
-        """
-        steady_ms = start_s * 1000 - self._zero_ms
-        self._zero_ms = start_s * 1000 - steady_ms * speed
-        self._speed = speed
-
-    def now_ms(self) -> float:
-        """Return the time in milliseconds since the Unix epoch."""
-        return time.monotonic() * 1000 * self._speed + self._zero_ms
-
-    def seconds_until(self, moment_ms: float) -> float:
-        """Return the real seconds until a moment; 0 if it is over, infinite for never."""
-        return max(0.0, (moment_ms - self.now_ms()) / 1000 / self._speed)
-
-
 class MemberLoop:
     """The members and loads of one task.
 
@@ -113,13 +86,12 @@ class MemberLoop:
         self._record, self._report = record, report
         self._tally = Tally()
         self._start_ms = self._end_ms = self._report_ms = math.inf
-        self._heap: list[tuple[float, int, MemberDriver]] = []
-        self._count = itertools.count()
+        self._timers: TimerQueue[MemberDriver] = TimerQueue()
         self._active: list[MemberDriver] = []
         self._active_loads: list[AdminLoad] = []
         self._is_stopped = False
         allow_connections(max_concurrent(scripts) if settings.lanes is None else MAX_REBALANCE_CONNECTIONS)
-        self.transport, self._clock = SocketTransport(), MemberClock()
+        self.transport, self._clock = SocketTransport(), ScaledClock()
         self.now_ms = self._clock.now_ms
         self.lookup = CoordinatorLookup(self.transport, self.now_ms, brokers, self._take)
         self.shared: SharedConnections | None = None
@@ -167,16 +139,13 @@ class MemberLoop:
         """Do nothing: look-ups are processed in each turn."""
 
     def settled(self, driver: MemberDriver) -> None:
-        """Schedule the next call of a driver's `tick`; a later one that was scheduled before is void."""
-        due_ms = driver.member.next_deadline()
-        if due_ms < driver.wakes_ms:
-            driver.wakes_ms = due_ms
-            heapq.heappush(self._heap, (due_ms, next(self._count), driver))
+        """Schedule the next call of a driver's `tick`, unless one is scheduled earlier."""
+        self._timers.schedule(driver, driver.member.next_deadline())
 
     def _begin(self, start_s: float) -> None:
         settings, self._start_ms = self._settings, start_s * 1000
         self._end_ms = self._start_ms + settings.duration_s * 1000 + _LATEST_END_MS
-        self._clock.run_from(start_s, settings.speed)
+        self._clock.run_from(self._start_ms, settings.speed)
         self._report_ms = self.now_ms()
         for number, script in enumerate(self._scripts):
             member = ScriptedMember(script, self._start_ms, self._take, closed_loop=settings.closed_loop)
@@ -191,8 +160,9 @@ class MemberLoop:
     def _turn(self) -> None:
         """Wait for sockets or the next deadline, then do what is due."""
         due_ms = min(self._report_ms, self.lookup.next_deadline())
-        if self._heap:
-            due_ms = min(due_ms, self._heap[0][0])
+        next_ms = self._timers.next_deadline()
+        if next_ms is not None:
+            due_ms = min(due_ms, next_ms)
         for load in self._active_loads:
             due_ms = min(due_ms, load.next_deadline())
         self.transport.poll(self._clock.seconds_until(due_ms))
@@ -206,14 +176,7 @@ class MemberLoop:
 
     def _tick_members(self, now_ms: float) -> None:
         """Call members whose deadlines have passed; a limited number, so that responses are not delayed."""
-        heap = self._heap
-        for _ in range(_MEMBERS_PER_TURN):
-            if not heap or heap[0][0] > now_ms:
-                return
-            moment_ms, _, driver = heapq.heappop(heap)
-            if moment_ms != driver.wakes_ms:
-                continue  # it was called earlier meanwhile
-            driver.wakes_ms = math.inf
+        for driver, _ in itertools.islice(self._timers.expired(now_ms), _MEMBERS_PER_TURN):
             if driver.member.next_deadline() <= now_ms:
                 driver.tick(now_ms)
             else:

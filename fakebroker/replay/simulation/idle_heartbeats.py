@@ -39,7 +39,7 @@ class IdleHeartbeats:
         plan: Schedules the next action of a member that is no longer idle.
 
     Attributes:
-        numbers: The numbers of the members that are idle. `wakes_ms` of their drivers is when they do something else.
+        numbers: The numbers of the idle members. `scheduled_ms` of their drivers is when they do something else.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class IdleHeartbeats:
         if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.active):
             return False
         self.numbers.add(driver.number)
-        driver.wakes_ms, known.keeper = until_ms, self._session_expires
+        driver.scheduled_ms, known.keeper = until_ms, self._session_expires
         if until_ms < inf:
             self._scheduler.schedule_private(until_ms, driver.number, self._act, driver, until_ms)
         return True
@@ -164,8 +164,8 @@ class IdleHeartbeats:
         sent = SentRequest(at_us, at_us, version, scripted.node_id)
         self._recorder.add(commit_event(sent, to_us(answered_ms) - at_us, request, scripted.script))
         scripted.member.idle_commit_answered(due_ms)
-        driver.wakes_ms = scripted.idle_until
-        self._scheduler.schedule_private(driver.wakes_ms, driver.number, self._act, driver, driver.wakes_ms)
+        driver.scheduled_ms = scripted.idle_until
+        self._scheduler.schedule_private(driver.scheduled_ms, driver.number, self._act, driver, driver.scheduled_ms)
         return True
 
     def _is_heartbeat_near(self, driver: MemberDriver, due_ms: float) -> bool:
@@ -180,7 +180,7 @@ class IdleHeartbeats:
 
     def _act(self, driver: MemberDriver, due_ms: float) -> None:
         """An idle member does something other than send a heartbeat."""
-        is_due = driver.number in self.numbers and driver.wakes_ms == due_ms
+        is_due = driver.number in self.numbers and driver.scheduled_ms == due_ms
         if is_due and not self._commit(driver, due_ms):
             self._wake(driver, (due_ms, ACTION, driver.number))
             driver.tick(due_ms)
@@ -201,7 +201,7 @@ class IdleHeartbeats:
 
     def _wake(self, driver: MemberDriver, position: Position) -> None:
         self.numbers.discard(driver.number)
-        driver.wakes_ms = inf
+        driver.scheduled_ms = inf
         self._resume_session(driver, position)
         self._record_heartbeats(driver, position)
         due_ms = driver.member.member.next_heartbeat_ms

@@ -233,16 +233,16 @@ class Simulation:
 
     def _plan(self, driver: MemberDriver) -> None:
         due_ms = driver.member.next_deadline()
-        if due_ms != driver.wakes_ms:
-            driver.wakes_ms = due_ms
+        if due_ms != driver.scheduled_ms:
+            driver.scheduled_ms = due_ms
             if due_ms < inf:
                 at_ms = max(due_ms, self.clock.moment_ms)
                 self.scheduler.schedule(at_ms, ACTION, driver.number, self._tick, driver, due_ms)
 
     def _tick(self, driver: MemberDriver, due_ms: float) -> None:
         """Let a member act, unless the plan has changed since this was scheduled."""
-        if due_ms == driver.wakes_ms and driver.number not in self._idle.numbers:
-            driver.wakes_ms = inf
+        if due_ms == driver.scheduled_ms and driver.number not in self._idle.numbers:
+            driver.scheduled_ms = inf
             driver.tick(due_ms)
 
     # Look-ups and loads
