@@ -120,7 +120,7 @@ def _error_of(
     value: Any, kind: Any, where: str, cause: Exception, strict: bool = True, name: str = "value"
 ) -> ConfigError:
     found = list(islice(_mistakes(value, kind, "", strict), MAX_MISTAKES + 1))
-    if found and found[0].field is None:  # the whole of it
+    if found and found[0].field is None and not where:  # about the whole of it
         found = [ConfigError.of(name, value, found[0].expected or "")]
     if not found:  # a rule of a struct about several of its fields
         found = list(cause.mistakes) if isinstance(cause, ConfigError) else [ConfigError(str(cause))]

@@ -148,7 +148,7 @@ def test_numbers_and_sequences_of_other_libraries() -> None:
     assert convert(plain({"size": {"a": 1}.keys()}), File).size == ["a"]
     for value in (numpy.bool_(True), object(), b"1", {1}, 10**400, 10**5000, Row(name="a", count=-1)):
         with pytest.raises(ConfigError):
-            convert(plain({"rows": [{"name": "a", "count": value}]}), File)
+            convert(plain({"rows": [{"name": "a", "share": value}]}), File)
 
 
 def test_an_error_is_no_reference_cycle() -> None:
