@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.server.connection import Blocked, Connection
 
 
@@ -33,7 +33,7 @@ class NetworkFaults:
 
     def __init__(self) -> None:
         self.conditions: dict[int, NetworkConditions] = {}
-        self._actions: TimerQueue[Timer[tuple[Connection, Action, bytearray]]] = TimerQueue()
+        self._actions: TimerQueue[TimedValue[tuple[Connection, Action, bytearray]]] = TimerQueue()
         self._last_due_ms: dict[Connection, float] = {}
 
     def accept(self, connection: Connection, now_ms: float) -> None:
@@ -64,7 +64,7 @@ class NetworkFaults:
     def _schedule(self, connection: Connection, due_ms: float, action: Action, frame: bytearray | None = None) -> None:
         due_ms = max(due_ms, self._last_due_ms.get(connection, 0.0))
         self._last_due_ms[connection] = due_ms
-        self._actions.schedule(Timer((connection, action, frame or bytearray())), due_ms)
+        self._actions.schedule(TimedValue((connection, action, frame or bytearray())), due_ms)
 
     def due(self, now_ms: float) -> Iterator[tuple[Connection, Action, bytearray]]:
         """Yield the actions that are due, with the response to send, if any. Closed connections are skipped."""

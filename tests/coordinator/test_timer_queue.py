@@ -4,17 +4,17 @@ from math import inf
 
 from hypothesis import given, strategies as st
 
-from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 
 
-def values(queue: TimerQueue[Timer[str]], now_ms: float = inf) -> list[tuple[str, float]]:
+def values(queue: TimerQueue[TimedValue[str]], now_ms: float = inf) -> list[tuple[str, float]]:
     return [(timer.value, deadline_ms) for timer, deadline_ms in queue.expired(now_ms)]
 
 
 def test_the_earliest_is_first_and_ties_keep_their_order() -> None:
-    queue: TimerQueue[Timer[str]] = TimerQueue()
+    queue: TimerQueue[TimedValue[str]] = TimerQueue()
     for value, deadline_ms in (("late", 9), ("one", 5), ("two", 5), ("soon", 1)):
-        queue.schedule(Timer(value), deadline_ms)
+        queue.schedule(TimedValue(value), deadline_ms)
     assert queue.next_deadline() == 1
     assert values(queue, 5) == [("soon", 1), ("one", 5), ("two", 5)]
     assert values(queue, 8) == []
@@ -23,8 +23,8 @@ def test_the_earliest_is_first_and_ties_keep_their_order() -> None:
 
 
 def test_an_entry_is_moved_to_earlier_times_only_and_keeps_its_place_among_ties() -> None:
-    queue: TimerQueue[Timer[str]] = TimerQueue()
-    first, second = Timer("first"), Timer("second")
+    queue: TimerQueue[TimedValue[str]] = TimerQueue()
+    first, second = TimedValue("first"), TimedValue("second")
     queue.schedule(first, 9)
     queue.schedule(second, 5)
     queue.schedule(second, 7)
@@ -33,8 +33,8 @@ def test_an_entry_is_moved_to_earlier_times_only_and_keeps_its_place_among_ties(
 
 
 def test_a_canceled_entry_is_not_returned_until_it_is_scheduled_again() -> None:
-    queue: TimerQueue[Timer[str]] = TimerQueue()
-    timer, other = Timer("timer"), Timer("other")
+    queue: TimerQueue[TimedValue[str]] = TimerQueue()
+    timer, other = TimedValue("timer"), TimedValue("other")
     queue.schedule(timer, 1)
     queue.schedule(other, 3)
     queue.cancel(timer)
@@ -45,30 +45,30 @@ def test_a_canceled_entry_is_not_returned_until_it_is_scheduled_again() -> None:
 
 
 def test_an_infinite_deadline_is_none() -> None:
-    queue: TimerQueue[Timer[str]] = TimerQueue()
-    queue.schedule(Timer("never"), inf)
+    queue: TimerQueue[TimedValue[str]] = TimerQueue()
+    queue.schedule(TimedValue("never"), inf)
     assert queue.next_deadline() is None
 
 
 def test_entries_scheduled_while_iterating_are_included() -> None:
-    queue: TimerQueue[Timer[str]] = TimerQueue()
-    queue.schedule(Timer("first"), 1)
+    queue: TimerQueue[TimedValue[str]] = TimerQueue()
+    queue.schedule(TimedValue("first"), 1)
     found = []
     for timer, deadline_ms in queue.expired(2):
         found.append(timer.value)
         if timer.value == "first":
-            queue.schedule(Timer("second"), deadline_ms + 1)
-            queue.schedule(Timer("third"), deadline_ms + 2)
+            queue.schedule(TimedValue("second"), deadline_ms + 1)
+            queue.schedule(TimedValue("third"), deadline_ms + 2)
     assert found == ["first", "second"]
 
 
 def test_canceled_entries_do_not_pile_up() -> None:
-    queue: TimerQueue[Timer[int]] = TimerQueue()
-    kept = [Timer(number) for number in range(100)]
+    queue: TimerQueue[TimedValue[int]] = TimerQueue()
+    kept = [TimedValue(number) for number in range(100)]
     for number, timer in enumerate(kept):
         queue.schedule(timer, 1000 + number)
     for _ in range(5000):
-        canceled = Timer(-1)
+        canceled = TimedValue(-1)
         queue.schedule(canceled, 2000)
         queue.cancel(canceled)
     assert len(queue._heap) < 500
@@ -80,9 +80,9 @@ steps = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["schedule", "canc
 
 @given(steps)
 def test_any_history_is_that_of_a_sorted_list(history: list[tuple[int, str, int]]) -> None:
-    queue: TimerQueue[Timer[int]] = TimerQueue()
+    queue: TimerQueue[TimedValue[int]] = TimerQueue()
     queue._sweep_size = 2
-    timers = [Timer(index) for index in range(10)]
+    timers = [TimedValue(index) for index in range(10)]
     numbers: dict[int, int] = {}  # In the order in which they were first scheduled.
     due: dict[int, int] = {}
     for index, step, time_ms in history:

@@ -16,7 +16,7 @@ from fakebroker.cluster.faults.error_responses import InjectedError, error_struc
 from fakebroker.cluster.faults.rule import Fault, check, delay_range
 from fakebroker.cluster.faults.stale_metadata import StaleMetadata
 from fakebroker.cluster.topics import Topics
-from fakebroker.coordinator.runtime.timer_queue import Timer, TimerQueue
+from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from fakebroker.protocol.schema import Message, Versions
@@ -117,7 +117,7 @@ class FaultInjector:
         self._topics = topics
         self._random = random
         self._send = send
-        self._delayed: TimerQueue[Timer[tuple[Call, Message | None]]] = TimerQueue()
+        self._delayed: TimerQueue[TimedValue[tuple[Call, Message | None]]] = TimerQueue()
 
     def add(self, fault: Fault, now_ms: float) -> ActiveFault:
         """Activate a fault.
@@ -227,7 +227,7 @@ class FaultInjector:
             self._send(call, response, now_ms)
             return
         delay_s = low_s + (high_s - low_s) * self._random() if high_s > low_s else low_s
-        self._delayed.schedule(Timer((call, response)), now_ms + delay_s * 1000)
+        self._delayed.schedule(TimedValue((call, response)), now_ms + delay_s * 1000)
 
     def tick(self, now_ms: float) -> None:
         """Send the delayed responses that are due, earliest first; ties in the order in which they were delayed."""

@@ -26,7 +26,7 @@ E = TypeVar("E", bound=TimerEntry)
 T = TypeVar("T")
 
 
-class Timer(Generic[T]):
+class TimedValue(Generic[T]):
     """An entry for a value that has no such attributes itself, or has several deadlines."""
 
     __slots__ = ("scheduled_ms", "timer_number", "value")
