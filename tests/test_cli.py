@@ -123,6 +123,11 @@ def test_a_port_in_use_is_one_sentence() -> None:
     ("arguments", "sentence"),
     [
         (["--topic", "orders"], "--topic='orders': expected NAME:PARTITIONS, such as orders:6"),
+        (
+            ["--topic", f"orders:{'9' * 5000}"],
+            f"--topic='orders:{'9' * 189}...: expected NAME:PARTITIONS, such as orders:6",
+        ),
+        (["--control", f"h:{'9' * 5000}"], f"--control='h:{'9' * 194}...: expected HOST:PORT, such as 127.0.0.1:9644"),
         (["--config", "x"], "--config='x': expected KEY=VALUE, such as group.max.size=100"),
         (["--config", "group.max.size=0"], "group.max.size=0: expected an integer from 1 to 2147483647"),
     ],

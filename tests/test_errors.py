@@ -15,6 +15,7 @@ from fakebroker.client.consumer.consumer_settings import ConsumerSettings
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.transport import addresses
 from fakebroker.cluster.journal import new_journal
+from fakebroker.cluster.seed import GroupSeed
 from fakebroker.errors import bounds, check_integer, check_number, one_of, shown
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import RELEASES, release
@@ -24,9 +25,32 @@ from tests.client.trio_runner import in_trio_with_sockets
 FINITE, AT_LEAST_0, ABOVE_0 = "a finite number", "a number >= 0", "a number > 0"
 ADVANCE_S = "a number from 0 to 1000000000"
 INT32 = "an integer from 1 to 2147483647"
+VERSION = "an integer from 0 to 32767"
+SEED = GroupSeed(group_id="g")
 TOPIC = "a topic that is not internal, one of orders"
 SERVERS = "HOST:PORT, or several with commas"
 APIS, VERSIONS = list(API_BY_NAME), list(RELEASES)
+
+GENERATOR, BROKER = (Broker() for _ in range(1)), Broker(api_versions=None)  # type: ignore[arg-type]  # wrong on purpose
+ARGUMENTS: list[tuple[str, Any, tuple[str, object, str]]] = [
+    ("partial_frame_timeout_s", "x", ("partial_frame_timeout_s", "x", AT_LEAST_0)),
+    ("partial_frame_timeout_s", None, ("partial_frame_timeout_s", None, AT_LEAST_0)),
+    ("brokers", 3.0, ("brokers", 3.0, "an integer or a list")),
+    ("brokers", "3", ("brokers", "3", "an integer or a list")),
+    ("brokers", GENERATOR, ("brokers", GENERATOR, "an integer or a list")),
+    ("brokers", [5], ("brokers[0]", 5, "a table")),
+    ("brokers", [BROKER], ("brokers[0].api_versions", None, "a table")),
+    ("api_versions", {"Fetch": 3}, ("api_versions.Fetch", 3, "a list of 2 or none")),
+    ("api_versions", {"Fetch": ("a", 1)}, ("api_versions.Fetch[0]", "a", VERSION)),
+    ("topics", ["t"], ("topics", ["t"], "a table or none")),
+    ("topics", {"t": "x"}, ("topics.t", "x", "an integer")),
+    ("config", 5, ("config", 5, "a table or none")),
+    ("seed", "x", ("seed", "x", "an integer or none")),
+    ("proposals", "batch-join", ("proposals", "batch-join", "a list")),
+    ("host", 5, ("host", 5, "a string")),
+    ("clock", 5, ("clock", 5, "one of real, manual or a table")),
+]
+"""Arguments of `FakeCluster` that are of the wrong type: name, value; and the field and value of the error."""
 
 Case = tuple[Callable[[], object], str, object, str]
 
@@ -36,19 +60,19 @@ CONSTRUCTION: list[Case] = [
     (lambda: FakeCluster([]), "brokers", 0, "an integer from 1 to 1000"),
     (lambda: FakeCluster(1, as_version="2.9"), "as_version", "2.9", one_of(VERSIONS, "2.9")),
     (lambda: FakeCluster([Broker(as_version="x")]), "as_version", "x", one_of(VERSIONS)),
-    (lambda: FakeCluster(1, as_version=3.9), "as_version", 3.9, "a string, such as '2.8'"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda: FakeCluster(1, as_version=3.9), "as_version", 3.9, "a string or none"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda: release("4"), "as_version", "4", one_of(VERSIONS)),
     (lambda: FakeCluster(1, api_versions={"Fetch": (99, 99)}), "api_versions.Fetch", (99, 99), "versions in 4-18"),
     (lambda: FakeCluster(1, proposals=["batch"]), "proposals[0]", "batch", "batch-join"),
     (lambda: FakeCluster(1, topics={"a b": 1}), "name", "a b", "1 to 249 of "),
     (lambda: FakeCluster(1, topics={"a": 0}), "partitions", 0, "an integer from 1 to 100000"),
-    (lambda: FakeCluster(1, topics={"a": True}), "partitions", True, "an integer from 1 to 100000"),
+    (lambda: FakeCluster(1, topics={"a": True}), "topics.a", True, "an integer"),
     (lambda: FakeCluster(1, config={"group.max.size": 0}), "group.max.size", 0, INT32),
     (lambda: FakeCluster(1, config={"group.max.size": 1.5}), "group.max.size", 1.5, "an integer"),
-    (lambda: FakeCluster(1, config={"group.max.size": math.nan}), "group.max.size", math.nan, "an integer"),
+    (lambda: FakeCluster(1, config={"group.max.size": math.nan}), "config.group.max.size", math.nan, FINITE),
     (lambda: FakeCluster(1, config={"num.partitions": "x"}), "num.partitions", "x", "an integer"),
     (lambda: FakeCluster(1, config={"delete.topic.enable": 2}), "delete.topic.enable", 2, "true or false"),
-    (lambda: FakeCluster(1, clock="manul"), "clock", "manul", "one of real, manual or a pace, such as Scaled(10); did"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda: FakeCluster(1, clock="manul"), "clock", "manul", "one of real, manual or a table; did"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda: Scaled(0), "factor", 0, ABOVE_0),
     (lambda: Scaled(math.inf), "factor", math.inf, FINITE),
     (lambda: FakeCluster(2, port=65535), "port", 65535, "an integer from 0 to 65534"),
@@ -57,6 +81,9 @@ CONSTRUCTION: list[Case] = [
     (lambda: new_journal("full", -1, 0), "journal_calls", -1, "an integer >= 0"),
     (lambda: FakeCluster(1, max_unsent_bytes=-1), "max_unsent_bytes", -1, "an integer >= 0"),
     (lambda: FakeCluster(1, partial_frame_timeout_s=math.nan), "partial_frame_timeout_s", math.nan, FINITE),
+    (lambda: FakeCluster(1, partial_frame_timeout_s=-1), "partial_frame_timeout_s", -1, AT_LEAST_0),
+    (lambda: FakeCluster(1, partial_frame_timeout_s=10**400), "partial_frame_timeout_s", 10**400, AT_LEAST_0),
+    *((partial(FakeCluster, **{name: given}), *error) for name, given, error in ARGUMENTS),
 ]
 
 Asked = tuple[Callable[[FakeCluster], object], str, object, str]
@@ -88,10 +115,18 @@ CALLS: list[Asked] = [
     (lambda c: c.assert_order(), "steps", (), "one or more"),
     (lambda c: c.assert_order(3), "step", 3, "the name of an API, or a pair of one and a dict of filters"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda c: c.hold("g", "Stable"), "state", "Stable", "one of PreparingRebalance, CompletingRebalance"),
-    (lambda c: c.force_rebalance("g"), "group_id", "g", "a group of its coordinator, which has none"),
+    (lambda c: c.force_rebalance("g"), "group_id", "g", "an existing group; its coordinator has none"),
     (lambda c: c.evict("seeded", "x"), "member", "x", ""),
-    (lambda c: c.fence("seeded", "i"), "instance_id", "i", "none: there are none"),
-    (lambda c: c.force_rebalance("seedde"), "group_id", "seedde", "a group of its coordinator, "),
+    (lambda c: c.fence("seeded", "i"), "instance_id", "i", "a static member; the group has none"),
+    (lambda c: c.release("zz"), "group_id", "zz", "a group that is held, but there is none"),
+    (lambda c: c.upgrade_broker(1, "2.8", {"Fetch": (-1, 2)}), "api_versions.Fetch[0]", -1, VERSION),
+    (lambda c: c.coordinator_of(b"g"), "group_id", b"g", "a string"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.add_fault({"api": "Fetch"}), "fault", {"api": "Fetch"}, "a Fault"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.remove_fault(5), "handle", 5, "a FaultHandle"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.restore(5), "snapshot", 5, "a Snapshot"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.seed_groups(None), "groups", None, "a list of GroupSeed, a table, or the path of a Parquet file"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.seed_groups(SEED), "groups", SEED, "a list of GroupSeed, a table, or the path of a Parquet file"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.force_rebalance("seedde"), "group_id", "seedde", "an existing group; its coordinator has none"),
 ]
 
 CLIENTS: list[Case] = [

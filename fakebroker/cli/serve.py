@@ -35,7 +35,7 @@ _YOUNG_COLLECTIONS = 1_000
 @click.option("--topic", "topics", metavar="NAME:PARTITIONS", multiple=True, help="A topic to start with; repeatable.")
 @click.option("--config", metavar="KEY=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--advertised-host", metavar="HOST", help="Host that clients are told to connect to.")
+@click.option("--advertised-host", metavar="HOST", help="Host in responses to clients.")
 @click.option("--seed", type=int, help="Seed for reproducible ids.")
 @click.option("--as-version", metavar="RELEASE", help="The release of Kafka to emulate, such as 2.8.")
 @click.option(
@@ -125,7 +125,7 @@ def _controlled(cluster: FakeCluster, address: tuple[str, int] | None, token: st
     from fakebroker.control.server import ControlServer  # the base install has no HTTP server
 
     with ControlServer(cluster, *address, token) as server:
-        if server.has_made_token:  # Before the address: who reads that can have the token.
+        if server.has_made_token:  # Before the address: a reader of the address can then have the token, too.
             print(f"control token={server.token}", file=sys.stderr, flush=True)
         print(f"control={server.url}", flush=True)
         yield
@@ -139,7 +139,7 @@ def _address(text: str) -> tuple[str, int]:
     """
     check_installed()
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+    if not colon or not host or not _is_number(port) or int(port) > 65535:
         raise ConfigError.of("--control", text, "HOST:PORT, such as 127.0.0.1:9644")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -168,9 +168,14 @@ def _perform(cluster: FakeCluster, event: str) -> None:
 
 def _topic(text: str) -> tuple[str, int]:
     name, colon, partitions = text.rpartition(":")
-    if not colon or not partitions.isdecimal():
+    if not colon or not _is_number(partitions):
         raise ConfigError.of("--topic", text, "NAME:PARTITIONS, such as orders:6")
     return name, int(partitions)
+
+
+def _is_number(text: str) -> bool:
+    """Return whether this is a number of at most ten digits."""
+    return text.isdecimal() and len(text) <= 10
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -240,7 +240,7 @@ class Cluster:
         """Return a topic that can be changed outside of a request, which internal topics cannot."""
         topic = self.topics.get(name)
         if topic is None or topic.is_internal:
-            known = one_of((each.name for each in self.topics if not each.is_internal), name)
+            known = one_of((each.name for each in self.topics if not each.is_internal), name, none="but there is none")
             raise ConfigError.of("name", name, f"a topic that is not internal, {known}")
         return topic
 

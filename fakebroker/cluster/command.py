@@ -17,6 +17,7 @@ from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.seed import GroupSeed, SeedOptions
+from fakebroker.errors import ConfigError
 from fakebroker.validation import convert, plain
 
 P = ParamSpec("P")
@@ -111,6 +112,22 @@ def arguments_of(function: Callable[..., Any], *without: str) -> type[Arguments]
     summary = (inspect.getdoc(function) or "").partition("\n")[0]
     struct = msgspec.defstruct(name, found, bases=(Arguments,), namespace={"__doc__": summary}, kw_only=True)
     return cast(type[Arguments], struct)
+
+
+def check_type(field: str, value: object, kind: type, expected: str) -> None:
+    """Check an argument that is an object, not plain data.
+
+    Args:
+        field: The argument.
+        value: Its value.
+        kind: Its type.
+        expected: The type in words.
+
+    Raises:
+        ConfigError: It is of another type.
+    """
+    if not isinstance(value, kind):
+        raise ConfigError.of(field, value, expected)
 
 
 class FaultHandle:

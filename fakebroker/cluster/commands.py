@@ -12,7 +12,7 @@ from typing import TypeVar, Unpack
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold, command, commands_of
+from fakebroker.cluster.command import FaultHandle, Hold, check_type, command, commands_of
 from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, EmulatedRelease, VersionCap
 from fakebroker.cluster.environment import Accept, Environment
@@ -385,6 +385,7 @@ class ClusterCommands:
         Raises:
             ConfigError: As `fail`.
         """
+        check_type("fault", fault, Fault, "a Fault")
         return self._handle(self._run(lambda: self._cluster.faults.add(fault, self._now_ms())))
 
     def faults(self) -> list[FaultHandle]:
@@ -396,6 +397,7 @@ class ClusterCommands:
 
     def remove_fault(self, handle: FaultHandle) -> None:
         """Remove a fault, if it is still in force."""
+        check_type("handle", handle, FaultHandle, "a FaultHandle")
         handle.remove()
 
     @command
@@ -451,7 +453,8 @@ class ClusterCommands:
             if group_id not in wanted or not any(each in wanted[group_id].held_states for each in states):
                 held = [f"{key!r} in {each.value}" for key, value in wanted.items() for each in value.held_states]
                 where = f" in {state}" if state else ""
-                raise ConfigError.of("group_id", group_id, f"a group that is held{where}, {one_of(held)}")
+                known = one_of(held, none="but there is none")
+                raise ConfigError.of("group_id", group_id, f"a group that is held{where}, {known}")
             self._release(group_id, states)
 
         self._run(release)
@@ -613,7 +616,7 @@ class ClusterCommands:
         Raises:
             ConfigError: The group exists already, or the arguments contradict each other.
         """
-        self.seed_groups([GroupSeed(group_id=group_id, members=members, **options)])
+        self._seed([GroupSeed(group_id=group_id, members=members, **options)])
 
     def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
         """Create many groups at once, or none if one of them cannot be created.
@@ -621,7 +624,9 @@ class ClusterCommands:
         Raises:
             ConfigError: As `seed_group`.
         """
-        seeds = convert(plain(list(groups)), list[GroupSeed])
+        self._seed(convert(plain(list(groups)), list[GroupSeed]))
+
+    def _seed(self, seeds: Sequence[GroupSeed]) -> None:
         self._run(lambda: seed_groups(self._cluster, seeds, self._now_ms()))
 
     # Snapshots
@@ -644,6 +649,7 @@ class ClusterCommands:
             ConfigError: The snapshot is another cluster's.
             ListenError: The port of a broker that has been removed since is not available.
         """
+        check_type("snapshot", snapshot, Snapshot, "a Snapshot")
         snapshots.check(self._cluster, snapshot)
 
         def restore() -> None:

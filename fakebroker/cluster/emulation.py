@@ -5,8 +5,10 @@ Depends on the protocol's tables only.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.registry import API_BY_NAME, APIS, PROPOSALS, Api
@@ -15,7 +17,9 @@ from fakebroker.protocol.schema import NO_VERSIONS, Versions
 
 MAX_BROKERS = 1000
 
-VersionCap = tuple[int, int] | None
+_Version = Annotated[int, Meta(ge=0, le=2**15 - 1)]
+
+VersionCap = tuple[_Version, _Version] | None
 """The first and the last version of an API, or None for a broker that lacks it."""
 
 

@@ -21,9 +21,9 @@ from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, 
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.persistence import replay, tombstones
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
-from fakebroker.errors import ConfigError, ErrorCode, one_of
+from fakebroker.errors import ConfigError, ErrorCode, one_of, shown
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
-from fakebroker.topic_partition import TopicPartition, parse_partition
+from fakebroker.topic_partition import MAX_INT64, TopicPartition, is_offset, parse_partition
 
 PartitionName = str | TopicPartition
 """A partition as users write it: "orders-0" or ("orders", 0)."""
@@ -39,6 +39,8 @@ Timeout = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 MAX_MEMBERS = 100_000
 """The largest number of members of a seeded group."""
 
+_MAX_STRING_BYTES = 2**15 - 1
+_UUID_LENGTH = 37  # In a generated member id, after an instance id or client id; with the hyphen before it.
 _STATES = {state.value: state for state in GroupState}
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
 _MAX_BATCH = 20
@@ -120,6 +122,8 @@ class SeedPlan:
         self._cluster = cluster
         self._seed = seed
         self.group_id = seed.group_id
+        self._check_strings("group_id", [seed.group_id])
+        self._check_strings("protocol", [seed.protocol])
         self.partition = cluster.offsets_partition_of(seed.group_id)
         self._members = _member_seeds(seed)
         self.state = self._checked_state()
@@ -134,12 +138,13 @@ class SeedPlan:
         if topics is None:
             topics = [topic for places in (*assigned.values(), self.offsets) for topic, _ in places]
         self._topics = list(dict.fromkeys(topics))
+        self._check_strings("topics", self._topics)
         self._assignments = self._assign(assigned)
 
     # Checks
 
     def _error(self, field: str, value: object, expected: str) -> ConfigError:
-        return ConfigError.of(field, value, expected, where=f"group {self.group_id!r}")
+        return ConfigError.of(field, value, expected, where=f"group {shown(self.group_id)}")
 
     def _checked_state(self) -> GroupState:
         has_members = bool(self._members)
@@ -177,7 +182,18 @@ class SeedPlan:
         if coordinator is not None and coordinator.group(self.group_id) is not None:
             raise ConfigError.of("group_id", self.group_id, "a group that does not exist yet")
 
+    def _check_strings(self, field: str, strings: Iterable[str | None], most: int = _MAX_STRING_BYTES) -> None:
+        for text in strings:
+            if text is not None and not _is_encodable(text, most):
+                raise self._error(field, text, f"at most {most} bytes of UTF-8")
+
     def _check_ids(self) -> None:
+        for member in self._members:
+            self._check_strings("members", _names_of(member))
+            self._check_strings("client_host", [member.client_host])
+            if member.member_id is None:
+                most = _MAX_STRING_BYTES - _UUID_LENGTH
+                self._check_strings("members", [member.instance_id or member.client_id], most)
         ids = [each for member in self._members for each in (member.member_id, member.instance_id) if each is not None]
         twice = [each for each, count in Counter(ids).items() if count > 1]
         if twice:
@@ -195,7 +211,12 @@ class SeedPlan:
         else:
             lags = {self._topic_partition(name): behind for name, behind in (lag or {}).items()}
         found = {place: self._behind_end(place, behind) for place, behind in lags.items()}
-        return found | {self._topic_partition(name): offset for name, offset in (self._seed.offsets or {}).items()}
+        for name, offset in (self._seed.offsets or {}).items():
+            topic, index = place = self._topic_partition(name)
+            if not is_offset(offset):
+                raise self._error(f"offsets.{topic}-{index}", offset, f"an integer from 0 to {MAX_INT64}")
+            found[place] = offset
+        return found
 
     def _behind_end(self, place: TopicPartition, lag: int) -> int:
         end = self._topic_partitions(place[0])[place[1]].log.log_end_offset
@@ -206,7 +227,8 @@ class SeedPlan:
     def _topic_partitions(self, name: str) -> list[Partition]:
         topic = self._cluster.topics.get(name)
         if topic is None:
-            raise self._error("topic", name, one_of([each.name for each in self._cluster.visible_topics()], name))
+            known = [each.name for each in self._cluster.visible_topics()]
+            raise self._error("topic", name, one_of(known, name, none="an existing topic; there is none"))
         return topic.partitions
 
     def _topic_partition(self, name: PartitionName) -> TopicPartition:
@@ -318,7 +340,7 @@ def seed_in_steps(
         for plan, _ in planned.values():
             _finish(cluster, plan, now_ms())
             yield
-    except ConfigError:
+    except Exception:
         for plan in created:
             if cluster.offsets_partition(plan.partition.index) is plan.partition:
                 _remove(cluster, plan, now_ms())
@@ -377,6 +399,13 @@ def _member_seeds(seed: GroupSeed) -> list[MemberSeed]:
         else msgspec.structs.replace(member, client_id=f"consumer-{seed.group_id}-{number}")
         for number, member in enumerate(members, 1)
     ]
+
+
+def _is_encodable(text: str, most: int) -> bool:
+    try:
+        return len(text.encode()) <= most
+    except UnicodeEncodeError:  # a surrogate
+        return False
 
 
 def _names_of(member: MemberSeed) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold
+from fakebroker.cluster.command import FaultHandle, Hold, check_type, command
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.controller import FailoverOptions
@@ -41,6 +41,7 @@ from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
 from fakebroker.server.seed_tables import Table, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
+from fakebroker.validation import Seconds
 
 T = TypeVar("T")
 
@@ -87,10 +88,12 @@ class FakeCluster(JournalExport):
         advertised_host: The host in responses.
 
     Raises:
-        ConfigError: A setting, topic, release, version, proposal or the number of brokers is out of range.
+        ConfigError: An argument is of the wrong type, or a setting, topic, release, version, proposal or the number of
+            brokers is out of range.
         ListenError: On entering: an address or port is not available.
     """
 
+    @command
     def __init__(
         self,
         brokers: int | Sequence[Broker] = 3,
@@ -109,7 +112,7 @@ class FakeCluster(JournalExport):
         journal_calls: int = 10_000,
         journal_bytes: int = 64 * 1024 * 1024,
         max_unsent_bytes: int = DEFAULT_MAX_UNSENT_BYTES,
-        partial_frame_timeout_s: float = DEFAULT_PARTIAL_FRAME_TIMEOUT_MS / 1000,
+        partial_frame_timeout_s: Seconds = DEFAULT_PARTIAL_FRAME_TIMEOUT_MS / 1000,
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
@@ -211,6 +214,7 @@ class FakeCluster(JournalExport):
         Raises:
             ConfigError: There is none now.
         """
+        check_type("group_id", group_id, str, "a string")
         broker = self.call(lambda: self.cluster.coordinator_of(group_id))
         if broker is None:
             raise ConfigError.of("group_id", group_id, "a group that has a coordinator now")

@@ -20,16 +20,16 @@ from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.schema import Field, Struct
 from fakebroker.protocol.types import BYTES, RECORDS, UUID, Primitive
-from fakebroker.validation import Count, read_json
+from fakebroker.validation import Count, convert, join, read_json
 
 S = TypeVar("S", bound=Struct)
+T = TypeVar("T")
 
 _BINARY = (BYTES, RECORDS, UUID)
 _UNKNOWN_TAGS = "unknown_tags"
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Fault)}
 _SHAPES_KEPT = 1_000
 _Convert = Callable[[Any, int], Any]
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class _Head(msgspec.Struct, forbid_unknown_fields=True):
@@ -130,8 +130,6 @@ def parse_journal(lines: Iterable[bytes | str], source: str) -> RecordedJournal:
             calls.append(_call(entry))
         except ConfigError as error:
             raise ConfigError.all_of(error.mistakes, where=where) from None
-        except _MALFORMED as error:
-            raise ConfigError(f"{where}: expected a request of a journal: {error!r}") from None
     if head is None:
         raise ConfigError(f"{source}: empty, expected a journal")
     return RecordedJournal(JournalView(calls, head.dropped, head.brokers, head.mode))
@@ -176,7 +174,7 @@ def _call(entry: _Entry) -> Call:
     if entry.fault is not None:
         call.fault = restored_fault(entry.fault)
     if entry.request is not None:
-        call.request = restored(api.request, entry.request, call.api_version)
+        call.request = restored(api.request, entry.request, call.api_version, "request")
     call.received_ms, call.answered_ms = entry.received_ms, entry.answered_ms
     call.answered_after, call.response_version = entry.answered_after, entry.response_version
     call.summary = CallSummary(
@@ -184,10 +182,10 @@ def _call(entry: _Entry) -> Call:
         group_ids=entry.groups,
         member_ids=entry.members,
         has_response=entry.has_response,
-        errors=tuple(ErrorCode[name] for name in entry.errors),
+        errors=tuple(_error_code("errors", name) for name in entry.errors),
     )
     if entry.response is not None:
-        call.response = restored(api.response, entry.response, call.response_version)
+        call.response = restored(api.response, entry.response, call.response_version, "response")
     return call
 
 
@@ -199,16 +197,36 @@ def plain_fault(fault: Fault) -> dict[str, object]:
 
 
 def restored_fault(made: dict[str, Any]) -> Fault:
-    """Return the fault that `plain_fault` converted."""
-    return msgspec.convert(made, Fault)
+    """Return the fault that `plain_fault` converted.
+
+    Raises:
+        ConfigError: It is malformed.
+    """
+    fault = _converted(made, Fault, "fault")
+    if isinstance(fault.error, str):
+        _error_code("fault.error", fault.error)
+    return fault
+
+
+def _converted(value: Any, kind: type[T], path: str) -> T:
+    try:
+        return convert(value, kind)
+    except ConfigError as error:
+        raise ConfigError.all_of([mistake.within(path) for mistake in error.mistakes]) from None
+
+
+def _error_code(field: str, name: object) -> ErrorCode:
+    if not isinstance(name, str) or name not in ErrorCode.__members__:
+        raise ConfigError.of(field, name, f"an error of Kafka, {one_of(ErrorCode.__members__, name, most=3)}")
+    return ErrorCode[name]
 
 
 def plain(value: Struct, version: int) -> dict[str, object]:
     """Convert a message, or a struct in it, to plain values: the fields that the version carries, by name."""
     made: dict[str, object] = {}
-    for name, convert in _carried(type(value), version):  # type: ignore[arg-type]  # Classes are hashable, even if their instances are not.
+    for name, convert_field in _carried(type(value), version):  # type: ignore[arg-type]  # Classes are hashable, even if their instances are not.
         held = getattr(value, name)
-        made[name] = held if convert is None or held is None else convert(held, version)
+        made[name] = held if convert_field is None or held is None else convert_field(held, version)
     if value.unknown_tags:
         made[_UNKNOWN_TAGS] = [[tag, b64encode(data).decode()] for tag, data in value.unknown_tags]
     return made
@@ -241,34 +259,51 @@ def _plain_error(value: int, version: int) -> str:
     return ErrorCode(value).name
 
 
-def restored(cls: type[S], made: dict[str, Any], version: int) -> S:
+def restored(cls: type[S], made: dict[str, Any], version: int, path: str = "message") -> S:
     """Return the message, or struct, that `plain` converted.
 
+    Args:
+        cls: Its type.
+        made: The plain values.
+        version: The version of the message.
+        path: Where it is, for errors.
+
     Raises:
-        ValueError: The fields are not those that the version carries, or the value of one is malformed.
+        ConfigError: The fields are not those that the version carries, or the value of one is malformed.
     """
+    if not isinstance(made, dict):
+        raise ConfigError.of(path, made, "a table")
     carried = {field.name: field for field in cls.FIELDS if version in field.versions}
     values = {name: value for name, value in made.items() if name != _UNKNOWN_TAGS}
     if values.keys() != carried.keys():
-        raise ValueError(f"{cls.__name__} v{version} with {', '.join(values)}: expected {', '.join(carried)}")
-    value = cls(**{name: _restored_field(carried[name], held, version) for name, held in values.items()})
-    value.unknown_tags = tuple((tag, b64decode(data)) for tag, data in made.get(_UNKNOWN_TAGS, ()))
+        expected, where = ", ".join(carried), f"{path}: {cls.__name__} v{version}"
+        raise ConfigError(f"{where} with {', '.join(values)}: expected {expected}", field=path, expected=expected)
+    value = cls(**{name: _restored_field(carried[name], held, version, path) for name, held in values.items()})
+    if _UNKNOWN_TAGS in made:
+        tags = _converted({_UNKNOWN_TAGS: made[_UNKNOWN_TAGS]}, dict[str, list[tuple[int, str]]], path)[_UNKNOWN_TAGS]
+        value.unknown_tags = tuple((tag, _bytes(data, join(path, _UNKNOWN_TAGS))) for tag, data in tags)
     return value
 
 
-def _restored_field(field: Field, held: Any, version: int) -> Any:
-    if held is None:
-        return None
-    return (
-        [_restored_value(field, item, version) for item in held]
-        if field.is_array
-        else _restored_value(field, held, version)
-    )
+def _restored_field(field: Field, held: Any, version: int, path: str) -> Any:
+    path = join(path, field.name)
+    if held is None or not field.is_array:
+        return held if held is None else _restored_value(field, held, version, path)
+    if not isinstance(held, list):
+        raise ConfigError.of(path, held, "a list")
+    return [_restored_value(field, item, version, path) for item in held]
 
 
-def _restored_value(field: Field, value: Any, version: int) -> Any:
+def _restored_value(field: Field, value: Any, version: int, path: str) -> Any:
     if not isinstance(field.type, Primitive):
-        return restored(field.type, value, version)
+        return restored(field.type, value, version, path)
     if field.type in _BINARY:
+        return _bytes(value, path)
+    return _error_code(path, value) if is_error_code(field) else value
+
+
+def _bytes(value: Any, path: str) -> bytes:
+    try:
         return b64decode(value, validate=True)
-    return ErrorCode[value] if is_error_code(field) else value
+    except (ValueError, TypeError):
+        raise ConfigError.of(path, value, "base64") from None

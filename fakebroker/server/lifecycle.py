@@ -14,7 +14,7 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.environment import NetworkConditions
-from fakebroker.errors import ListenError, check_integer, check_number
+from fakebroker.errors import ListenError, check_integer
 from fakebroker.server.clock import Clock, ManualClock
 from fakebroker.server.reactor import Reactor
 
@@ -60,7 +60,6 @@ class ClusterServer:
         brokers = len(cluster.brokers)
         check_integer("port", port, least=0, most=65536 - brokers, where=f"{brokers} brokers")
         check_integer("max_unsent_bytes", max_unsent_bytes, least=0)
-        check_number("partial_frame_timeout_s", partial_frame_timeout_ms / 1000, least=0)
         self.cluster = cluster
         self.clock = clock
         self.host, self.advertised_host, self._first_port = host, advertised_host, port

@@ -52,6 +52,8 @@ def seeds_from(source: Iterable[GroupSeed] | Table | str | PathLike[str]) -> lis
         return _seeds_of(source.to_pydict())
     if isinstance(source, PandasTable):
         return _seeds_of(source.to_dict("list"))
+    if not isinstance(source, Iterable):
+        raise ConfigError.of("groups", source, "a list of GroupSeed, a table, or the path of a Parquet file")
     return list(source)
 
 
@@ -124,7 +126,7 @@ def _whole(row: Mapping[str, Any], name: str, number: int) -> int:
     try:
         value = int(row[name])
         is_whole = value == float(row[name])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         is_whole = False
     if not is_whole:
         raise ConfigError.of(name, row[name], "an integer", where=f"row {number}")

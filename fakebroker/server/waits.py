@@ -21,7 +21,7 @@ from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout, check_integer, check_number, one_of
 from fakebroker.server.lifecycle import ClusterServer
-from fakebroker.topic_partition import parse_partition
+from fakebroker.topic_partition import format_partitions, parse_partition
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ class Waits:
             found = find()
             return f"committed: {'nothing' if found is None else found.offset}\n{self._explanation(group_id)}"
 
-        description = f"group {group_id} with at least {at_least} committed for {partition}"
+        description = f"group {group_id} with at least {at_least} committed for {format_partitions([(topic, index)])}"
         return Condition(description, evaluate, describe_state)
 
     def requested(self, api: str | None, filters: Mapping[str, object], count: int) -> Condition[list[Call]]:
@@ -255,6 +255,6 @@ class Waits:
     def _result(self, waiter: _Waiter[T], condition: Condition[T], timeout_s: float) -> T:
         if not waiter.result.done():
             raise WaitTimeout(
-                f"never came, within {timeout_s:g} s: {condition.description}\n{condition.describe_state()}"
+                f"not reached within {timeout_s:g} s: {condition.description}\n{condition.describe_state()}"
             )
         return waiter.result.result()

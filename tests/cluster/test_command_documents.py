@@ -47,10 +47,6 @@ def row(name: str, kind: Any, default: object, about: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def default_of(field: Any) -> object:
-    return field.default if field.default_factory is msgspec.NODEFAULT else "empty"
-
-
 def plain(default: object) -> str:
     if default is None:
         return "none"

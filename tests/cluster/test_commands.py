@@ -133,7 +133,7 @@ def test_a_seeded_group_is_held_and_released(commands: ClusterCommands, harness:
         group = harness.cluster.coordinator_of("g").coordinator.group("g")  # type: ignore[union-attr]
         assert group is not None
         assert group.state.value == "PreparingRebalance"
-    with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that is held, none: there are none$"):
+    with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that is held, but there is none$"):
         commands.release("g")
 
 

@@ -509,11 +509,11 @@ def test_the_bytes_of_an_answer(h: Harness) -> None:
             {"api": "Heartbeat", "drop": True, "error": "NOT_COORDINATOR"},
             "expected none with drop: they contradict each other",
         ),
-        ({"api": "Heartbeat", "silent": True, "delay_s": 1}, "delay_s=1: expected none with silent"),
+        ({"api": "Heartbeat", "silent": True, "delay_s": 1}, "delay_s=1.0: expected none with silent"),
         ({"api": "Heartbeat", "cut_bytes": 4, "twice": True}, "twice=True: expected none with cut_bytes"),
         ({"api": "Heartbeat", "drop": True, "nth": 2, "times": 3}, "times=3: expected none with nth"),
         ({"api": "Heartbeat", "delay_s": 1, "handles": False}, "handles=False: expected error, drop or silent with it"),
-        ({"api": "Heartbeat", "delay_s": (2, 1)}, "delay_s=(2, 1): expected seconds >= 0, or a range of them"),
+        ({"api": "Heartbeat", "delay_s": (2, 1)}, "delay_s=(2.0, 1.0): expected seconds >= 0, or a range of them"),
         ({"api": "Heartbeat", "delay_s": -1}, "delay_s=-1"),
         ({"api": "Heartbeat", "delay_s": (1,)}, "delay_s=[1]: expected a number or a list of 2 or none"),
         ({"api": "Heartbeat", "drop": True, "times": 0}, "times=0: expected an integer >= 1"),
@@ -538,6 +538,11 @@ def test_a_fault_that_can_do_nothing_is_refused(h: Harness, fields: dict[str, An
         h.cluster.faults.add(Fault(**fields), h.now_ms)
     assert complaint in str(caught.value)
     assert h.cluster.faults.active == []
+
+
+def test_an_error_by_its_number(h: Harness) -> None:
+    added = h.cluster.faults.add(Fault(api="OffsetCommit", error=16), h.now_ms)  # type: ignore[arg-type]  # is converted
+    assert added.fault == Fault(api="OffsetCommit", error=ErrorCode.NOT_COORDINATOR)
 
 
 def test_an_api_that_no_broker_has_is_refused() -> None:

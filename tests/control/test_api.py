@@ -262,7 +262,7 @@ def test_waiting(control: Asking) -> None:
     assert control.post("/wait/commit", {"group_id": "g", "partition": "orders-0", "at_least": 3})["offset"] == 3
     answer = control.ask("POST", f"{BASE}/wait/state", {"group_id": "g", "state": "Empty", "timeout_s": 0.0})
     assert answer.status == 408
-    assert answer.json["detail"].startswith("never came, within 0 s: group g in Empty")
+    assert answer.json["detail"].startswith("not reached within 0 s: group g in Empty")
 
 
 @pytest.mark.parametrize(

@@ -455,7 +455,7 @@ def test_names_that_say_nothing(name: str, sentence: str) -> None:
 
 def test_unknown_groups_states_and_instance_ids() -> None:
     stage = Stage()
-    with pytest.raises(ConfigError, match="group_id='g': expected a group of its coordinator, which has none"):
+    with pytest.raises(ConfigError, match="group_id='g': expected an existing group; its coordinator has none"):
         controls.group_of(stage.coordinator, "g")
     for number in range(22):
         stage.complete(1, group_id=f"g{number}")
@@ -465,7 +465,7 @@ def test_unknown_groups_states_and_instance_ids() -> None:
         controls.group_of(stage.coordinator, "h")
     with pytest.raises(ConfigError, match="state='Stable': expected one of PreparingRebalance, CompletingRebalance"):
         controls.holdable_state("Stable")
-    with pytest.raises(ConfigError, match="group 'g0': instance_id='i': expected none: there are none"):
+    with pytest.raises(ConfigError, match="group 'g0': instance_id='i': expected a static member; the group has none"):
         controls.fence(stage.coordinator, stage.group("g0"), "i", stage.now_ms)
 
 

@@ -44,7 +44,7 @@ def rehearsed(*events: Table, in_memory: bool = False) -> None:
             {"do": "delay_sync", "group_id": "g", "member": "m", "seconds": -5},
             "seconds=-5: expected a number >= 0",
         ),
-        ({"do": "release", "group_id": "g"}, "event[0].group_id='g': expected a group that is held, none"),
+        ({"do": "release", "group_id": "g"}, "event[0].group_id='g': expected a group that is held, but there is none"),
         ({"do": "advance", "seconds": 5}, "do='advance': expected an event that a replay allows"),
         ({"do": "advance_to_next_deadline"}, "do='advance_to_next_deadline': expected an event that a replay"),
     ],

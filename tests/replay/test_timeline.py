@@ -28,7 +28,7 @@ def test_events_that_are_still_to_come_in_the_end_are_told() -> None:
         {"at_s": 2, "do": "clear_faults", "done": False, "why": OVER},
         {"at_s": 3, "do": "clear_faults", "done": False, "why": OVER},
     ]
-    assert [event["why"] for event in timeline.with_outcomes([])] == ["no word from the cluster", OVER, OVER]
+    assert [event["why"] for event in timeline.with_outcomes([])] == ["no result from the cluster", OVER, OVER]
 
 
 def test_an_embedded_cluster_tells_what_came_of_events(tmp_path: Path) -> None:

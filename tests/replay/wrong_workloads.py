@@ -21,6 +21,9 @@ WRONG = {
     "cluster, groups, load, event, pacing, expect, promises; did you mean 'seed'?",
     "duration_s = 0\ntopics = { orders = 1 }\n[[groups]]": "duration_s=0: expected a number > 0 and <= 1000000",
     "duration_s = inf\ntopics = { orders = 1 }\n[[groups]]": "duration_s=inf: expected a finite number",
+    'duration_s = nan\ntopics = { orders = 1 }\n[[event]]\nat_s = 1\ndo = "reset"\n[[groups]]': (
+        "duration_s=nan: expected a finite number"
+    ),
     "duration_s = 3\ntopics = {}\n[[groups]]": "topics={}: expected at least one topic with its number of partitions",
     'duration_s = 3\ntopics = { "or ders" = 1 }\n[[groups]]': "topics='or ders': expected names other than "
     "__consumer_offsets, __transaction_state, of 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', not '.' or '..'",

@@ -195,7 +195,7 @@ def test_what_cannot_be_is_said() -> None:
     for factor in (0, -1, float("inf"), float("nan"), "fast"):
         with pytest.raises(ConfigError, match=r"^Scaled: factor=.*: expected a (finite number|number > 0)$"):
             Scaled(factor)  # type: ignore[arg-type]  # a word is none on purpose
-    with pytest.raises(ConfigError, match=r"^clock='slow': expected one of real, manual or a pace, such as"):
+    with pytest.raises(ConfigError, match=r"^clock='slow': expected one of real, manual or a table$"):
         FakeCluster(clock="slow")  # type: ignore[arg-type]  # that it is none is the point
     for seconds, expected in (
         (-1, "a number from 0 to 1000000000"),

@@ -197,6 +197,11 @@ def test_bad_arguments(arguments: dict[str, object], why: str) -> None:
         FakeCluster(**arguments)  # type: ignore[arg-type]  # that they are wrong is the point
 
 
+def test_brokers_as_tables() -> None:
+    cluster = FakeCluster([{"as_version": "2.8"}, {}])  # type: ignore[list-item]  # is converted
+    assert [str(broker.release) for broker in cluster.cluster.brokers.values()] == ["2.8", "4.2"]
+
+
 def test_a_port_in_use_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -11,7 +11,7 @@ from fakebroker import ConfigError, ErrorCode, FakeCluster
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.inspect.journal_queries import JournalQueries
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
-from fakebroker.protocol.messages.sync_group import SyncGroupRequestAssignment
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from fakebroker.protocol.schema import Message
 from fakebroker.server.journal_files import plain, read_journal, restored
 from tests.cluster.harness import carried
@@ -117,6 +117,11 @@ LINE = (
 )
 
 
+def changed(field: str, value: object) -> str:
+    """A journal whose only request has another value of a field."""
+    return f"{HEAD}{json.dumps(json.loads(LINE) | {field: value})}\n"
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -128,7 +133,18 @@ LINE = (
         ('{"format":1,"mode":"off"}\n', "mode='off': expected one of full, headers"),
         (HEAD + '{"api":"Join"}\n', "line 2: the first 10 errors"),
         (HEAD + LINE.replace("Heartbeat", "Heartbeats"), "line 2: api='Heartbeats': expected one of .*'Heartbeat'"),
-        (HEAD + LINE.replace('"errors":[]', '"errors":["X"]'), "line 2: expected a request of a journal: KeyError"),
+        (changed("errors", ["X"]), "line 2: errors='X': expected an error of Kafka, one of "),
+        (changed("fault", {"api": 5}), "line 2: fault.api=5: expected a string or none$"),
+        (changed("fault", {"api": None, "error": "X"}), "line 2: fault.error='X': expected an error of Kafka, one of "),
+        (
+            changed("request", {"group_id": "g"}),
+            "line 2: request: HeartbeatRequest v0 with group_id: expected ",
+        ),
+        (
+            changed("response", {"error_code": "X"}),
+            "line 2: response.error_code='X': expected an error of Kafka",
+        ),
+        (changed("response", {"error_code": 7}), "line 2: response.error_code=7: expected an error of Kafka, one of "),
     ],
 )
 def test_a_file_that_is_no_journal(text: str, why: str, tmp_path: Path) -> None:
@@ -145,5 +161,34 @@ def test_a_file_that_is_no_journal(text: str, why: str, tmp_path: Path) -> None:
     ],
 )
 def test_fields_that_are_not_the_version_s(made: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+    with pytest.raises(ConfigError, match=why):
+        restored(HeartbeatRequest, made, 0)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "why"),
+    [
+        ("x", r"^message\.assignments='x': expected a list$"),
+        (["x"], r"^message\.assignments='x': expected a table$"),
+        ([{"member_id": "m", "assignment": "?"}], r"^message\.assignments\.assignment='\?': expected base64$"),
+        ([{"member_id": "m", "assignment": 5}], r"^message\.assignments\.assignment=5: expected base64$"),
+    ],
+)
+def test_values_that_are_malformed(assignments: object, why: str) -> None:
+    made = {"group_id": "g", "generation_id": 1, "member_id": "m", "assignments": assignments}
+    with pytest.raises(ConfigError, match=why):
+        restored(SyncGroupRequest, made, 0)
+
+
+@pytest.mark.parametrize(
+    ("tags", "why"),
+    [
+        (5, r"^message\.unknown_tags=5: expected a list$"),
+        ([["x", ""]], r"^message\.unknown_tags\[0\]\[0\]='x': expected an integer$"),
+        ([[1, "?"]], r"^message\.unknown_tags='\?': expected base64$"),
+    ],
+)
+def test_tags_that_are_malformed(tags: object, why: str) -> None:
+    made = {"group_id": "g", "generation_id": 1, "member_id": "m", "unknown_tags": tags}
+    with pytest.raises(ConfigError, match=why):
         restored(HeartbeatRequest, made, 0)

@@ -130,7 +130,7 @@ def test_a_hold_and_its_release(fake_cluster: FakeCluster, members: list[Member]
 def test_a_hold_that_was_released_before_its_end(fake_cluster: FakeCluster) -> None:
     with fake_cluster.hold("g", "PreparingRebalance"):
         fake_cluster.release("g")
-        with pytest.raises(ConfigError, match="group_id='g': expected a group that is held, none"):
+        with pytest.raises(ConfigError, match="group_id='g': expected a group that is held, but there is none"):
             fake_cluster.release("g")
 
 
@@ -201,8 +201,8 @@ def test_a_delay_is_for_one_answer(fake_cluster: FakeCluster, members: list[Memb
 def test_what_cannot_be_done_is_refused(fake_cluster: FakeCluster) -> None:
     for refused, sentence in (
         (lambda: fake_cluster.hold("g", "Stable"), "state='Stable': expected one of PreparingRebalance, Completing"),
-        (lambda: fake_cluster.release("h"), "group_id='h': expected a group that is held, none"),
-        (lambda: fake_cluster.force_rebalance("h"), "group_id='h': expected a group of its coordinator"),
+        (lambda: fake_cluster.release("h"), "group_id='h': expected a group that is held, but there is none"),
+        (lambda: fake_cluster.force_rebalance("h"), "group_id='h': expected an existing group; its"),
         (lambda: fake_cluster.evict("g", "x"), "group 'g': member='x': expected one of app-"),
         (lambda: fake_cluster.expire("g", "x"), "group 'g': member='x'"),
         (lambda: fake_cluster.choose_leader("g", "x"), "group 'g': member='x'"),

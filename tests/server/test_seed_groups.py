@@ -240,6 +240,17 @@ def test_all_groups_or_none(fake_cluster: FakeCluster) -> None:
         ({"members": [{"client_id": 3}]}, r"^members\[0\]\.client_id=3: expected a string or none$"),
         ({"members": [MemberSeed(instance_id="i")] * 2}, "members='i': expected each member id and instance id once"),
         ({"group_id": "", "members": 1}, "group '': group_id='': expected an id that is not empty"),
+        ({"offsets": {"orders-0": 2**63}}, "offsets.orders-0=9223372036854775808: expected an integer from 0 to 92233"),
+        ({"offsets": {("orders", 0): -1}}, "offsets.orders-0=-1: expected an integer from 0 to 9223372036854775807"),
+        ({"group_id": "\ud800"}, "group_id='.ud800': expected at most 32767 bytes of UTF-8"),
+        ({"group_id": "\u00e9" * 16384}, "group_id='\u00e9.*: expected at most 32767 bytes of UTF-8"),
+        ({"protocol": "\ud800"}, "protocol='.ud800': expected at most 32767 bytes of UTF-8"),
+        ({"topics": ["\ud800"]}, "topics='.ud800': expected at most 32767 bytes of UTF-8"),
+        ({"members": ["\ud800"]}, "members='.ud800': expected at most 32767 bytes of UTF-8"),
+        ({"members": [{"instance_id": "\ud800"}]}, "members='.ud800': expected at most 32767 bytes of UTF-8"),
+        ({"members": [{"member_id": "\ud800"}]}, "members='.ud800': expected at most 32767 bytes of UTF-8"),
+        ({"members": [{"client_host": "\ud800"}]}, "client_host='.ud800': expected at most 32767 bytes of UTF-8"),
+        ({"members": ["a" * 32731]}, "members='a.*: expected at most 32730 bytes of UTF-8"),
     ],
 )
 def test_seeds_that_cannot_be(fake_cluster: FakeCluster, arguments: dict[str, Any], sentence: str) -> None:
@@ -251,6 +262,20 @@ def test_a_group_that_is_there(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g")
     with pytest.raises(ConfigError, match="group_id='g': expected a group that does not exist yet"):
         fake_cluster.seed_group("g")
+
+
+def test_the_longest_names_and_the_largest_offset(fake_cluster: FakeCluster) -> None:
+    longest = "m" * 32767
+    members = [MemberSeed(client_id=longest, member_id=longest), MemberSeed(client_id="a" * 32730)]
+    fake_cluster.seed_group("g", members, topics=["orders"], offsets={"orders-0": 2**63 - 1})
+    assert offsets(fake_cluster) == {("orders", 0): 2**63 - 1}
+
+
+def test_all_groups_or_none_after_an_internal_error(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fakebroker.cluster.seed._finish", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fake_cluster.seed_groups([GroupSeed(group_id="a", members=1, topics=["orders"])])
+    assert fake_cluster.groups() == []
 
 
 # Tables
@@ -298,6 +323,7 @@ def test_a_parquet_file(fake_cluster: FakeCluster, tmp_path: Path) -> None:
         ({"group": [None]}, "row 1: group is missing: expected a group id"),
         ({"group": ["a"], "topic": ["orders"]}, "row 1: expected topic, partition, and offset or lag, not group"),
         ({"group": ["a"], "generation": [1.5]}, "row 1: generation=1.5: expected an integer"),
+        ({"group": ["a"], "members": [float("inf")]}, "row 1: members=inf: expected an integer"),
         ({"group": ["a"], "generation": ["x"]}, "row 1: generation='x': expected an integer"),
         (
             {"group": ["a", "a"], "state": ["Dead", "Empty"]},

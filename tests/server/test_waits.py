@@ -131,7 +131,7 @@ def test_who_waits_in_vain_is_told_what_there_was(fake_cluster: FakeCluster) -> 
     with pytest.raises(WaitTimeout) as caught:
         fake_cluster.wait_for_state("g", "Stable", members=3, timeout_s=0)
     lines = str(caught.value).splitlines()
-    assert lines[0] == "never came, within 0 s: group g in Stable with 3 members"
+    assert lines[0] == "not reached within 0 s: group g in Stable with 3 members"
     assert lines[1].startswith("g has been in Stable for ")
     assert any(line.endswith("SyncGroup of the leader app") for line in lines)
     assert isinstance(caught.value, FakebrokerError)
@@ -140,6 +140,8 @@ def test_who_waits_in_vain_is_told_what_there_was(fake_cluster: FakeCluster) -> 
         fake_cluster.wait_for_request("SyncGroup", "app", count=2, timeout_s=0)
     with pytest.raises(WaitTimeout, match="rain\ngroup g, since"):
         fake_cluster.wait_until("rain", lambda cluster: None, timeout_s=0)
+    with pytest.raises(WaitTimeout, match="group g with at least 1 committed for orders-0\n"):
+        fake_cluster.wait_for_commit("g", ("orders", 0), at_least=1, timeout_s=0)  # type: ignore[arg-type]  # is taken, too
     with pytest.raises(WaitTimeout, match="group g in a generation above 1\n"):
         fake_cluster.wait_for_generation("g", above=1, timeout_s=0)
 

@@ -13,7 +13,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.faults.error_catalog import PLACES, Part, Place, TopicName, kinds_of, requested_parts
 from fakebroker.cluster.faults.error_responses import InjectedError, error_struct, merge, put_error, refusal, split
-from fakebroker.cluster.faults.rule import Fault, check, delay_range
+from fakebroker.cluster.faults.rule import Fault, checked, delay_range
 from fakebroker.cluster.faults.stale_metadata import StaleMetadata
 from fakebroker.cluster.topics import Topics
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
@@ -125,7 +125,7 @@ class FaultInjector:
         Raises:
             ConfigError: The fault can never apply to a request, or has no effect.
         """
-        check(fault, {node_id: broker.versions for node_id, broker in self._brokers.items()})
+        fault = checked(fault, {node_id: broker.versions for node_id, broker in self._brokers.items()})
         added = ActiveFault(fault, now_ms, StaleMetadata(self._brokers, self._topics) if fault.stale else None)
         self.active.append(added)
         return added

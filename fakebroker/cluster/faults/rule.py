@@ -143,8 +143,8 @@ _STALE_APIS = ("FindCoordinator", "Metadata")
 """The APIs that report leaders and coordinators."""
 
 
-def check(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]) -> None:
-    """Reject a fault that has an invalid field, can never match a request, or has no effect.
+def checked(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]) -> Fault:
+    """Return a fault with its fields converted.
 
     Args:
         fault: The fault.
@@ -152,9 +152,9 @@ def check(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]
 
     Raises:
         ConfigError: An API, broker, version, error or filter is unknown, a field is out of its range, or two fields
-            contradict each other.
+            contradict each other; the fault can never match a request, or has no effect.
     """
-    convert(plain(fault), Fault, where="fault")
+    fault = convert(plain(fault), Fault, where="fault")
     if fault.api is not None and fault.api not in API_BY_NAME:
         raise _error("api", fault.api, one_of(API_BY_NAME, fault.api))
     if fault.broker is not None and fault.broker not in versions_by_broker:
@@ -169,13 +169,14 @@ def check(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]
         for name in ("error", "versions"):
             if getattr(fault, name) is not None:
                 raise _error("api", None, f"the API that {name}={_text(getattr(fault, name))} refers to")
-        return
+        return fault
     api = API_BY_NAME[fault.api]
     brokers = versions_by_broker.values() if fault.broker is None else [versions_by_broker[fault.broker]]
     versions = _versions(fault, api, [answered[api.key] for answered in brokers if api.key in answered])
     _check_kinds(fault, api)
     if fault.error is not None:
         _check_error(fault, api, versions)
+    return fault
 
 
 def _error(field: str, value: object, expected: str) -> ConfigError:

@@ -45,8 +45,9 @@ def group_of(coordinator: Coordinator, group_id: str) -> Group:
     group = coordinator.group(group_id)
     if group is None:
         groups = (group.group_id for group in coordinator.groups())
-        known = one_of(groups, group_id, none="which has none", most=_MOST_LISTED)
-        raise ConfigError.of("group_id", group_id, f"a group of its coordinator, {known}")
+        known = one_of(groups, group_id, none="", most=_MOST_LISTED)
+        expected = f"a group of its coordinator, {known}" if known else "an existing group; its coordinator has none"
+        raise ConfigError.of("group_id", group_id, expected)
     return group
 
 
@@ -62,7 +63,8 @@ def member_of(group: Group, name: str) -> Member:
     named = [member for member in group.members.values() if member.client_id == name]
     if len(named) == 1:
         return named[0]
-    known = one_of((member.member_id for member in named or group.members.values()), name, most=_MOST_LISTED)
+    ids = (member.member_id for member in named or group.members.values())
+    known = one_of(ids, name, none="a member; the group has none", most=_MOST_LISTED)
     expected = f"the id of one of the {len(named)} members with this client id, {known}" if named else known
     raise ConfigError.of("member", name, expected, where=f"group {group.group_id!r}")
 
@@ -166,7 +168,8 @@ def fence(coordinator: Coordinator, group: Group, instance_id: str, now_ms: floa
         ConfigError: There is no static member with this instance id.
     """
     if instance_id not in group.static_members:
-        expected = one_of(group.static_members, instance_id, most=_MOST_LISTED)
+        none = "a static member; the group has none"
+        expected = one_of(group.static_members, instance_id, none=none, most=_MOST_LISTED)
         raise ConfigError.of("instance_id", instance_id, expected, where=f"group {group.group_id!r}")
     coordinator.join_group(
         group.group_id, _join_of(group.members[group.static_members[instance_id]], group), None, now_ms

@@ -41,7 +41,7 @@ class Timeline:
         Args:
             outcomes: Outcomes of the events that were performed, in their order.
         """
-        missing = ["no word from the cluster"] * (len(self.done) - len(outcomes))
+        missing = ["no result from the cluster"] * (len(self.done) - len(outcomes))
         performed = zip(self.done, [*outcomes, *missing], strict=False)
         return [
             *(event_outcome(event, at_s, why) for (at_s, event), why in performed),

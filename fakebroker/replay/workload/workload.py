@@ -4,6 +4,7 @@ A workload is TOML. It defines the number of groups and how their members behave
 from it and a seed (`replay.script`). `scenarios/workloads/README.md` has all keys.
 """
 
+import math
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -207,7 +208,9 @@ def load_workload(path: Path) -> Workload:
 def _mistakes_of_events(raw: Mapping[str, Any], known: Collection[str | None]) -> list[ConfigError]:
     """Return the mistakes in the `[[event]]` tables, except those that are known already."""
     events, duration_s = raw.get("event"), raw.get("duration_s")
-    limit_s = duration_s if isinstance(duration_s, int | float) else _MAX_DURATION_S
+    limit_s: float = _MAX_DURATION_S
+    if isinstance(duration_s, int | float) and "duration_s" not in known and math.isfinite(duration_s):
+        limit_s = duration_s
     found = check_events(events, limit_s) if isinstance(events, list) else ()
     return [mistake for mistake in found if mistake.field not in known]
 
