@@ -153,6 +153,9 @@ class ErrorCode(IntEnum):
         return self in _RETRIABLE
 
 
+MAX_MISTAKES = 10
+"""The largest number of mistakes that one error reports."""
+
 MAX_SHOWN = 200
 """The longest representation of a value in an error, in characters."""
 
@@ -209,10 +212,6 @@ class ConfigError(FakebrokerError):
         field: The setting, option or argument; None if the error is not about a single one.
         value: Its value; None if it is missing.
         expected: What was expected instead.
-
-    Attributes:
-        mistakes: All errors that were found together, each with its own attributes; the attributes of this one are
-            those of the first.
     """
 
     def __init__(
@@ -220,7 +219,12 @@ class ConfigError(FakebrokerError):
     ) -> None:
         super().__init__(sentence)
         self.field, self.value, self.expected = field, value, expected
-        self.mistakes: tuple[ConfigError, ...] = (self,)
+        self._mistakes: tuple[ConfigError, ...] = ()
+
+    @property
+    def mistakes(self) -> "tuple[ConfigError, ...]":
+        """The errors that were found together, each with its own attributes; by default this one."""
+        return self._mistakes or (self,)  # Stored, it would be a cycle that keeps the frames of tracebacks alive.
 
     @classmethod
     def of(cls, field: str, value: object, expected: str, *, where: str = "") -> "ConfigError":
@@ -257,28 +261,29 @@ class ConfigError(FakebrokerError):
 
     @classmethod
     def all_of(cls, mistakes: Sequence["ConfigError"], *, where: str = "") -> "ConfigError":
-        """Return one error for some mistakes, a line for each if there are several.
+        """Return one error for some mistakes, a line for each if there are several, with the attributes of the first.
 
         Args:
-            mistakes: At least one.
+            mistakes: At least one; of more than `MAX_MISTAKES` the first ones.
             where: What they are in, such as the name of a file.
         """
         prefix = f"{where}: " if where else ""
-        first = mistakes[0]
+        first, reported = mistakes[0], mistakes[:MAX_MISTAKES]
         if len(mistakes) == 1 and not where:
             return first
         text = prefix + str(first)
         if len(mistakes) > 1:
-            text = "\n".join([f"{prefix}{len(mistakes)} errors", *(f"  {each}" for each in mistakes)])
+            count = f"{len(mistakes)} errors" if len(mistakes) <= MAX_MISTAKES else f"the first {MAX_MISTAKES} errors"
+            text = "\n".join([prefix + count, *(f"  {each}" for each in reported)])
         error = cls(text, field=first.field, value=first.value, expected=first.expected)
-        error.mistakes = tuple(mistakes)
+        error._mistakes = tuple(reported)
         return error
 
     def within(self, path: str) -> "ConfigError":
         """Return the error with the path of the table that the field is in, such as "events[2]"."""
         if self.field is None:
             return ConfigError(f"{path}: {self}", field=path, value=self.value, expected=self.expected)
-        separator = "." if str(self).startswith(self.field) else ": "
+        separator = "." if str(self).startswith((f"{self.field}=", f"{self.field} is missing")) else ": "
         field = f"{path}.{self.field}"
         return ConfigError(f"{path}{separator}{self}", field=field, value=self.value, expected=self.expected)
 
@@ -293,7 +298,10 @@ class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # A TimeoutErro
 
 def shown(value: object) -> str:
     """Return the `repr` of a value for an error, shortened if it is long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more than 4,300 digits
+        text = f"a value of type {type(value).__name__} that is too long to show"
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
@@ -359,7 +367,7 @@ def check_number(
         ConfigError: It is not a number, NaN, infinite, or out of range.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and not math.isfinite(value):  # type: ignore[arg-type]  # mypy does not follow the variable
+    if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError.of(field, value, "a finite number", where=where)
     if not is_number or not _is_within(value, least, above, most):  # type: ignore[arg-type]  # as above
         raise ConfigError.of(field, value, f"a number{bounds(least, above, most)}", where=where)

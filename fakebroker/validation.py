@@ -6,14 +6,16 @@ dictionaries, lists, unions and literals; bounds are `msgspec.Meta` annotations.
 
 import math
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, inspect
 
-from fakebroker.errors import ConfigError, bounds, nearest, one_of
+from fakebroker.errors import MAX_MISTAKES, ConfigError, bounds, nearest, one_of
 
 T = TypeVar("T")
 
@@ -24,8 +26,8 @@ Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]
 Rate = Annotated[float, Meta(gt=0)]
 
-MAX_MISTAKES = 10
-"""The largest number of mistakes that one error reports."""
+_UNCONVERTIBLE = (OverflowError, AttributeError)
+"""msgspec raises these for an integer that no float can represent, and for objects that resemble a table."""
 
 
 def convert(value: Any, kind: type[T], *, where: str = "", strict: bool = True) -> T:
@@ -42,9 +44,9 @@ def convert(value: Any, kind: type[T], *, where: str = "", strict: bool = True) 
     """
     try:
         found = msgspec.convert(value, kind, strict=strict)
-    except (msgspec.ValidationError, ConfigError, OverflowError) as error:
+    except (msgspec.ValidationError, ConfigError, *_UNCONVERTIBLE) as error:
         raise _error_of(value, kind, where, error, strict) from None
-    infinite = _first(_not_finite(value, ""))
+    infinite = list(_not_finite(value, ""))
     if infinite:
         raise ConfigError.all_of(infinite, where=where)
     return found
@@ -64,20 +66,49 @@ def read_json(text: bytes | str, kind: type[T], *, where: str = "", name: str = 
     """
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.ValidationError, ConfigError) as error:
-        # Without the type, for errors name all the wrong values.
-        raise _error_of(msgspec.json.decode(text), kind, where, error, name=name) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _MALFORMED as error:
+        cause = error
+    try:
+        value = msgspec.json.decode(text)  # without the type, for errors name all the wrong values
+    except _MALFORMED as error:
         raise ConfigError(f"{where or name}: expected JSON: {error}", field=name, expected="JSON") from None
+    raise _error_of(value, kind, where, cause, name=name)
+
+
+_MALFORMED = (msgspec.MsgspecError, ConfigError, UnicodeError, RecursionError)
+
+
+def write_json(value: Any) -> bytes:
+    """Return a value as JSON.
+
+    Raises:
+        ConfigError: A number is not finite, a string has a surrogate, or JSON cannot represent a value.
+    """
+    infinite = list(_not_finite(value, ""))
+    if infinite:
+        raise ConfigError.all_of(infinite)
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"expected values that JSON can represent: {error}", expected="JSON") from None
 
 
 def plain(value: Any) -> Any:
-    """Return a value with its structs as tables, so that `convert` validates their fields."""
+    """Return a value as plain data, which `convert` validates: structs as tables, numbers and lists as Python's own.
+
+    Numbers and sequences of numpy and pandas are what they are in Python.
+    """
+    if value is None or isinstance(value, bool | str | bytes | int):
+        return value
     if isinstance(value, msgspec.Struct):
         return {name: plain(item) for name, item in msgspec.structs.asdict(value).items()}
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    return [plain(item) for item in value] if isinstance(value, Iterable) else value
 
 
 def accepts_none(kind: Any) -> bool:
@@ -88,16 +119,12 @@ def accepts_none(kind: Any) -> bool:
 def _error_of(
     value: Any, kind: Any, where: str, cause: Exception, strict: bool = True, name: str = "value"
 ) -> ConfigError:
-    found = _first(_mistakes(value, kind, "", strict))
-    if found and found[0].field == "":
+    found = list(islice(_mistakes(value, kind, "", strict), MAX_MISTAKES + 1))
+    if found and found[0].field is None and not where:  # about the whole of it
         found = [ConfigError.of(name, value, found[0].expected or "")]
     if not found:  # a rule of a struct about several of its fields
         found = list(cause.mistakes) if isinstance(cause, ConfigError) else [ConfigError(str(cause))]
     return ConfigError.all_of(found, where=where)
-
-
-def _first(mistakes: Iterator[ConfigError]) -> list[ConfigError]:
-    return [mistake for mistake, _ in zip(mistakes, range(MAX_MISTAKES), strict=False)]
 
 
 def _mistakes(value: Any, kind: Any, path: str, strict: bool) -> Iterator[ConfigError]:
@@ -203,7 +230,7 @@ def _generic(options: Sequence[Any], kind: type) -> tuple[Any, ...] | None:
 def _is_valid(value: Any, kind: Any, strict: bool) -> bool:
     try:
         msgspec.convert(value, kind, strict=strict)
-    except (msgspec.ValidationError, OverflowError):  # an integer that no float can represent
+    except (msgspec.ValidationError, *_UNCONVERTIBLE):
         return False
     return True
 

@@ -1,13 +1,17 @@
 """Validation of plain data: every mistake with its field, its value and what was expected."""
 
+import gc
 import math
+import pickle
+import weakref
 from typing import Literal
 
 import msgspec
+import numpy
 import pytest
 
-from fakebroker.errors import ConfigError, nearest, one_of, shown
-from fakebroker.validation import MAX_MISTAKES, Count, Positive, Share, convert, expectation, read_json
+from fakebroker.errors import MAX_MISTAKES, ConfigError, nearest, one_of, shown
+from fakebroker.validation import Count, Positive, Share, convert, expectation, plain, read_json, write_json
 
 
 class Row(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -85,7 +89,7 @@ def test_all_mistakes_of_a_file_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         convert({"rows": rows, "sze": 3}, File, where="a.toml")
     first, *rest = str(caught.value).split("\n")
-    assert first == f"a.toml: {MAX_MISTAKES} errors"
+    assert first == f"a.toml: the first {MAX_MISTAKES} errors"
     assert rest == [f"  rows[{number}].count={-number}: expected an integer >= 1" for number in range(MAX_MISTAKES)]
     assert len(caught.value.mistakes) == MAX_MISTAKES
 
@@ -112,6 +116,52 @@ def test_json() -> None:
         read_json(b"{", File, name="body")
     with pytest.raises(ConfigError, match=r"^body: expected JSON: "):
         read_json(b"\xff", File, name="body")
+
+
+def test_json_with_several_mistakes_is_one_error() -> None:
+    for text in (
+        b"[1",
+        b'{"size": 1e999}',
+        b"5 x",
+        b'{"rows": 5, "size"',
+        "[" * 2000,
+        '{"size": "\ud800"}',
+        "9" * 5000,
+    ):
+        with pytest.raises(ConfigError) as caught:
+            read_json(text, File, name="body")
+        assert str(caught.value).startswith("body"), text
+
+
+def test_what_json_cannot_represent() -> None:
+    assert write_json({"rows": [Row(name="a")]}).startswith(b'{"rows":[{"name":"a"')
+    wrong: list[object] = [{"size": math.inf}, {"size": [0.5, math.nan]}, {"name": "\ud800"}, {"size": object()}]
+    for value in wrong:
+        with pytest.raises(ConfigError):
+            write_json(value)
+
+
+def test_numbers_and_sequences_of_other_libraries() -> None:
+    row = {"name": "a", "count": numpy.int64(3), "share": numpy.float64(0.5), "span": numpy.float32(2)}
+    found = convert(plain({"rows": (each for each in [row]), "size": numpy.array([])}), File)
+    assert (found.rows[0].count, found.rows[0].share, found.rows[0].span) == (3, 0.5, 2.0)
+    assert convert(plain({"size": {"a": 1}.keys()}), File).size == ["a"]
+    for value in (numpy.bool_(True), object(), b"1", {1}, 10**400, 10**5000, Row(name="a", count=-1)):
+        with pytest.raises(ConfigError):
+            convert(plain({"rows": [{"name": "a", "share": value}]}), File)
+
+
+def test_an_error_is_no_reference_cycle() -> None:
+    error = ConfigError.of("count", 0, "an integer >= 1")
+    seen = weakref.ref(error)
+    gc.disable()
+    try:
+        del error
+        assert seen() is None
+    finally:
+        gc.enable()
+    copied = pickle.loads(pickle.dumps(ConfigError.of("count", 0, "an integer >= 1")))
+    assert (copied.field, copied.value, copied.expected) == ("count", 0, "an integer >= 1")
 
 
 def test_expectations_in_words() -> None:

@@ -40,7 +40,7 @@ def event_of(line: str) -> dict[str, Any]:
     Raises:
         ConfigError: It is not a JSON object.
     """
-    return read_json(line, dict[str, Any], where="event")
+    return read_json(line, dict[str, Any], name="event")
 
 
 def checked(event: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -49,7 +49,11 @@ def checked(event: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     Raises:
         ConfigError: As `perform`, except for errors of the command itself.
     """
-    name = event.get("do")
+    if not isinstance(event, Mapping):
+        raise ConfigError.of("event", event, "a table")
+    if "do" not in event:
+        raise ConfigError.missing("do", one_of(COMMANDS))
+    name = event["do"]
     if not isinstance(name, str) or name not in COMMANDS:
         raise ConfigError.of("do", name, one_of(COMMANDS, name))
     command = COMMANDS[name]

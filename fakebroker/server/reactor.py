@@ -32,7 +32,8 @@ logger = logging.getLogger("fakebroker")
 
 READ_BYTES = 64 * 1024
 MAX_EVENTS = 256
-MAX_TURNS = 32
+MAX_TURNS = 8
+"""Between two passes of other tasks of the loop, such as HTTP control. A turn takes a millisecond under load."""
 MAX_FRAMES_AT_ONCE = 32
 _AT_ONCE = range(MAX_FRAMES_AT_ONCE)
 MAX_QUEUED_FRAMES = 100

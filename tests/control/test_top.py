@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from fakebroker.control.top import screen
 from fakebroker.control.top.screen import watch
 from fakebroker.errors import ConfigError, FakebrokerError
 from tests.control.serving import serving
@@ -128,6 +129,18 @@ def test_keys(server: StandIn) -> None:
         assert len(server.orders) == asked
         terminal.press(" ")
         terminal.see("another name", "space pause")
+
+
+def test_a_signal_that_arrives_while_a_finalizer_runs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    with screen._signals() as received:
+        finalized = Finalized()
+        del finalized
+        assert received == [signal.SIGINT]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])

@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from fakebroker.errors import ConfigError
+from fakebroker.errors import MAX_MISTAKES, ConfigError
 from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Pacing, load_workload
-from fakebroker.validation import MAX_MISTAKES
 from tests.replay.wrong_workloads import LEAST, WRONG
 
 WORKLOADS = sorted(Path("scenarios/workloads").glob("*.toml"))

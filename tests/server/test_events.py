@@ -34,7 +34,8 @@ def test_events_do_what_their_methods_do(fake_cluster: FakeCluster) -> None:
 @pytest.mark.parametrize(
     ("event", "sentence"),
     [
-        ({}, "do=None: expected one of add_broker, "),
+        ({}, "do is missing: expected one of add_broker, "),
+        ({"do": None}, "do=None: expected one of add_broker, "),
         ({"do": "close"}, "do='close': expected one of add_broker, "),
         ({"do": "evict", "group_id": "g"}, "member is missing: expected a string"),
         ({"do": "stop_broker"}, "node_id is missing: expected an integer"),
@@ -118,5 +119,5 @@ def test_numbers_may_be_whole_where_others_are_meant() -> None:
 
 @pytest.mark.parametrize("line", ["", "{", "[]", "1"])
 def test_a_line_that_is_no_event(line: str) -> None:
-    with pytest.raises(ConfigError, match=r"^event: .*expected (a table|JSON)"):
+    with pytest.raises(ConfigError, match=r"^event(=|: ).*expected (a table|JSON)"):
         event_of(line)

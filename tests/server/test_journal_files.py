@@ -126,7 +126,7 @@ LINE = (
         ("\xff\n", "line 1: expected JSON: "),
         ('{"format":2}\n', "line 1: 4 errors\\n  format=2: expected one of 1\\n"),
         ('{"format":1,"mode":"off"}\n', "mode='off': expected one of full, headers"),
-        (HEAD + '{"api":"Join"}\n', "line 2: 10 errors"),
+        (HEAD + '{"api":"Join"}\n', "line 2: the first 10 errors"),
         (HEAD + LINE.replace("Heartbeat", "Heartbeats"), "line 2: api='Heartbeats': expected one of .*'Heartbeat'"),
         (HEAD + LINE.replace('"errors":[]', '"errors":["X"]'), "line 2: expected a request of a journal: KeyError"),
     ],

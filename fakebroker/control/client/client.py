@@ -15,9 +15,11 @@ import msgspec
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.command import Hold
+from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
+from fakebroker.cluster.events import checked
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_filters import Filters
@@ -38,6 +40,7 @@ from fakebroker.control.client.json_views import (
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
+from fakebroker.validation import convert, plain
 
 P = ParamSpec("P")
 
@@ -163,7 +166,8 @@ class Client(JournalExport):
 
     def perform(self, event: str, /, **arguments: Any) -> Any:
         """Call a method of `FakeCluster` by its name."""
-        return self.post("events", {"do": event, **arguments})["result"]
+        name, valid = checked({"do": event, **arguments})
+        return self.post("events", {"do": name, **valid})["result"]
 
     # State
 
@@ -391,10 +395,12 @@ class Client(JournalExport):
     def seed_group(
         self, group_id: str, members: int | Sequence[MemberSeed | str] = 0, **options: Unpack[SeedOptions]
     ) -> None:
-        self.seed_groups([GroupSeed(group_id=group_id, members=members, **options)])
+        given = {"group_id": group_id, "members": members, **options}
+        self.seed_groups([GroupSeed(**COMMANDS["seed_group"].checked(given))])
 
     def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
-        self.post("groups/seed", {"groups": [plain_seed(seed) for seed in groups]})
+        seeds = convert(plain(groups), list[GroupSeed])
+        self.post("groups/seed", {"groups": [plain_seed(seed) for seed in seeds]})
 
     def snapshot(self) -> str:
         """Keep what the cluster is; the id is what `restore` takes."""
@@ -410,11 +416,12 @@ class Client(JournalExport):
     # Faults
 
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> RemoteFault:
-        return self.add_fault(Fault(api=api, **options))
+        return self.add_fault(Fault(**COMMANDS["fail"].checked({"api": api, **options})))
 
     def add_fault(self, fault: Fault) -> RemoteFault:
-        made = self.post("faults", named_error(msgspec.structs.asdict(fault)))
-        return RemoteFault(self, made["id"], fault)
+        valid = convert(plain(fault), Fault, where="fault")
+        made = self.post("faults", named_error(msgspec.structs.asdict(valid)))
+        return RemoteFault(self, made["id"], valid)
 
     @property
     def faults(self) -> list[RemoteFault]:

@@ -9,13 +9,12 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
-import msgspec
-
 from fakebroker.errors import ConfigError, FakebrokerError, WaitTimeout
+from fakebroker.validation import write_json
 
 
 class Unreachable(FakebrokerError, ConnectionError):  # noqa: N818  # A ConnectionError by its name too.
-    """Nobody answers where the control server should be."""
+    """No control server answers."""
 
 
 class NotThere(ConfigError):  # noqa: N818  # a state, as its siblings are
@@ -54,7 +53,7 @@ class Http:
         Raises:
             ConfigError: It cannot be.
             WaitTimeout: It has not come in time.
-            Unreachable: Nobody answers.
+            Unreachable: No server answers.
             FakebrokerError: A token is wanted; or what answers there is something else.
         """
         text = self.text(path, method, body, timeout_s=timeout_s)
@@ -75,7 +74,7 @@ class Http:
         headers = {"content-type": "application/json"}
         if self.token is not None:
             headers["authorization"] = f"Bearer {self.token}"
-        data = None if body is None else msgspec.json.encode(body)
+        data = None if body is None else write_json(body)
         request = Request(self._url + path, data, headers, method=method)
         try:
             with self._open(request, timeout=self.timeout_s if timeout_s is None else timeout_s) as response:
@@ -109,7 +108,8 @@ class Http:
         if status == 404:
             return NotThere(sentence, **about)
         if status in (409, 422):
-            return ConfigError(sentence, **about)
+            errors = [ConfigError(each.pop("detail"), **each) for each in problem.get("errors", ())]
+            return ConfigError.all_of(errors) if errors else ConfigError(sentence, **about)
         return WaitTimeout(sentence) if status == 408 else FakebrokerError(sentence)
 
     def _stranger(self) -> FakebrokerError:

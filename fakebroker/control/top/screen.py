@@ -42,16 +42,42 @@ def watch(control: str, cluster: str, token: str | None = None, *, every_s: floa
     if once or not (console.is_terminal and sys.stdin.isatty()) or console.is_dumb_terminal:
         console.print(picture(observer.look(), Frame(console.width)))
         return
-    with contextlib.suppress(KeyboardInterrupt):
-        _live(observer, every_s, console)
+    with _signals() as received, contextlib.suppress(_Signaled):
+        _live(observer, every_s, console, received)
+    if signal.SIGTERM in received:
+        sys.exit(128 + signal.SIGTERM)
 
 
-def _live(observer: Observer, every_s: float, console: Console) -> None:
-    """Refresh and handle keys until the user quits."""
+class _Signaled(BaseException):
+    """SIGINT or SIGTERM was received."""
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Raise `_Signaled` for SIGINT and SIGTERM; yields the signals that were received.
+
+    They are also recorded, because Python discards an exception that is raised while a finalizer runs.
+    """
+    received: list[int] = []
+
+    def receive(number: int, _: object) -> None:
+        received.append(number)
+        raise _Signaled
+
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _live(observer: Observer, every_s: float, console: Console, received: list[int]) -> None:
+    """Refresh and handle keys until the user quits or a signal is received."""
     look = observer.look()  # before switching screens, so that errors do not flicker
     choice, is_paused, next_s = 0, False, time.monotonic() + every_s
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
-        while True:
+        while not received:
             frame = Frame(console.width, console.height, CHOICES[choice], _footer(every_s, CHOICES[choice], is_paused))
             live.update(picture(look, frame), refresh=True)
             match _key(every_s if is_paused else next_s - time.monotonic()):
@@ -74,8 +100,6 @@ def _footer(every_s: float, choice: str, is_paused: bool) -> str:
 def _keys() -> Iterator[None]:
     """Read keys unbuffered and without echo; restores the terminal on exit."""
     before = termios.tcgetattr(sys.stdin)
-    # The default action would end the process without restoring the terminal.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     tty.setcbreak(sys.stdin)
     try:
         yield

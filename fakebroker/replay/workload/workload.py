@@ -24,7 +24,7 @@ from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import Table
 from fakebroker.replay.workload.timeline import check_events
-from fakebroker.validation import MAX_MISTAKES, Count, Rate, convert
+from fakebroker.validation import Count, Rate, convert
 
 _MAX_DURATION_S = 1_000_000
 
@@ -201,7 +201,7 @@ def load_workload(path: Path) -> Workload:
             return _with_names_counted(workload, path.parent)
     except ConfigError as error:
         mistakes += error.mistakes
-    raise ConfigError.all_of(mistakes[:MAX_MISTAKES], where=str(path))
+    raise ConfigError.all_of(mistakes, where=str(path))
 
 
 def _mistakes_of_events(raw: Mapping[str, Any], known: Collection[str | None]) -> list[ConfigError]:
