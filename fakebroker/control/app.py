@@ -44,10 +44,8 @@ class App:
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         if scope["type"] == "http":
             await self._respond(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000, "reason": None})
         else:
-            await _start_and_stop(receive, send)
+            await send({"type": "websocket.close", "code": 1000, "reason": None})
 
     async def _respond(self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         # Everything uses the path as received. A part of it may contain an encoded slash, so it is decoded only after
@@ -66,12 +64,17 @@ class App:
             await _send(await self._dispatcher.answer(request), method, send)
             return
         reply = failure(request, Problem(503, "control over HTTP has ended"))
+        # The end of the response is sent outside the nursery: the server reports a disconnection within that call, and
+        # must not be canceled there, or it would neither close the connection nor start its idle timeout.
+        last: bytes | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
             with self._cancelable():
                 reply = await self._dispatcher.answer(request)
-            await _send(reply, method, send)
+            last = await _start(reply, method, send)
             nursery.cancel_scope.cancel()
+        if last is not None:
+            await _end(last, send)
 
     @contextmanager
     def _cancelable(self) -> Iterator[None]:
@@ -84,13 +87,6 @@ class App:
                 yield
             finally:
                 self._pending.remove(scope)
-
-
-async def _start_and_stop(receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-    """Confirm the start and the end of the server (ASGI lifespan)."""
-    while (await receive())["type"] == "lifespan.startup":
-        await send({"type": "lifespan.startup.complete"})
-    await send({"type": "lifespan.shutdown.complete"})
 
 
 def _headers(scope: HTTPScope) -> dict[str, str]:
@@ -133,6 +129,11 @@ async def _until_gone(receive: ASGIReceiveCallable, scope: trio.CancelScope) -> 
 
 
 async def _send(reply: Reply, method: str, send: ASGISendCallable) -> None:
+    await _end(await _start(reply, method, send), send)
+
+
+async def _start(reply: Reply, method: str, send: ASGISendCallable) -> bytes:
+    """Send the headers and the pieces of a body that is produced meanwhile; returns what is left to send."""
     headers = {**reply.headers}
     if reply.media_type:
         headers["content-type"] = reply.media_type
@@ -147,4 +148,8 @@ async def _send(reply: Reply, method: str, send: ASGISendCallable) -> None:
                 async for piece in body:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
         body = b""
+    return body
+
+
+async def _end(body: bytes, send: ASGISendCallable) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": False})

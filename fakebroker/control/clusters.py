@@ -58,6 +58,8 @@ class Served:
         self._rules: dict[ActiveFault, str] = {}
         self._rules_seen = 0
         self._recent = Recent()
+        self._turn = trio.Lock()
+        self._has_ended = False
         self._waits: list[trio.CancelScope] = []
         cluster.call(self.meter.catch_up)  # From here on, the meter receives changes of groups.
         cluster.watch(self.meter.look)
@@ -76,12 +78,28 @@ class Served:
         It is not canceled with its caller, because half a change would be left.
         """
         with trio.CancelScope(shield=True):
-            return await _in_pieces(steps, self.ask)
+            return await self._in_pieces(steps, self.ask)
         raise AssertionError("a shielded scope is not canceled")
 
     async def look_in_steps(self, steps: Steps[T]) -> T:
         """Run a read-only computation in the cluster's thread, with requests to the brokers between its steps."""
-        return await _in_pieces(steps, self.look)
+        return await self._in_pieces(steps, self.look)
+
+    async def look_in_turn(self, function: Callable[[], T]) -> T:
+        """Run a piece of a read-only computation in the cluster's thread, when no other piece runs."""
+        async with self._turn:
+            return await self.look(function)
+        raise AssertionError("a lock suppresses no exceptions")
+
+    async def _in_pieces(self, steps: Steps[T], run: Callable[[Callable[[], bool]], Awaitable[bool]]) -> T:
+        pieces = Pieces(steps)
+        is_complete = False
+        while not is_complete:
+            # The lock passes to the next computation in the scheduler's next round, so that the brokers wait for one
+            # piece, however many computations there are.
+            async with self._turn:
+                is_complete = await run(pieces.run)
+        return pieces.result
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -92,6 +110,8 @@ class Served:
         """
         with trio.CancelScope() as scope:
             self._waits.append(scope)
+            if self._has_ended:
+                scope.cancel()
             try:
                 yield
             finally:
@@ -100,7 +120,8 @@ class Served:
             raise not_found("cluster", self.name, "one that is not deleted meanwhile")
 
     def end_waits(self) -> None:
-        """Cancel all waits, because the cluster was deleted."""
+        """Cancel all waits, also later ones, because the cluster was deleted."""
+        self._has_ended = True
         for scope in self._waits:
             scope.cancel()
 
@@ -155,13 +176,6 @@ class Served:
 
     def _now_s(self) -> float:
         return self.cluster.clock.wire.now_ms() / 1000
-
-
-async def _in_pieces(steps: Steps[T], run: Callable[[Callable[[], bool]], Awaitable[bool]]) -> T:
-    pieces = Pieces(steps)
-    while not await run(pieces.run):
-        await trio.lowlevel.checkpoint()
-    return pieces.result
 
 
 class Clusters:

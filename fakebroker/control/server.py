@@ -1,34 +1,33 @@
 """The control server: HTTP in the cluster's own loop, between requests to its brokers."""
 
 import logging
-import socket
 import threading
 from types import TracebackType
 from typing import Self
 
 import trio
 from hypercorn.config import Config
-from hypercorn.trio import serve
 
 from fakebroker.control.app import App
 from fakebroker.control.auth import Guard, own_token
 from fakebroker.control.clusters import Clusters
+from fakebroker.control.connections import serve
 from fakebroker.control.routes.dispatch import Dispatcher
+from fakebroker.errors import FakebrokerError
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.lifecycle import bound
 
 logger = logging.getLogger("fakebroker")
 
 _BACKLOG = 1024
-_GRACE_S = 0.5
-_UNREAD_MS = 5_000
-"""A caller that does not read its response for so long is disconnected; the end of the server waits for it."""
+_IDLE_S = 5.0
+"""A connection without requests for this time is closed."""
 
 
 class ControlServer:
     """HTTP control of a running cluster, and of others created by requests. A context manager that serves meanwhile.
 
-    It runs in the cluster's loop, so its context must be left in another thread than the cluster's.
+    It runs in the cluster's loop. If its context is left in that loop's thread, it ends with the loop's next steps.
 
     Args:
         cluster: The cluster with the name `default`.
@@ -43,6 +42,7 @@ class ControlServer:
 
     Raises:
         ListenError: The address or port is not available.
+        FakebrokerError: On entering: the cluster is not running.
     """
 
     def __init__(self, cluster: FakeCluster, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
@@ -58,16 +58,19 @@ class ControlServer:
 
     def __enter__(self) -> Self:
         self._listener.listen(_BACKLOG)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Accepted sockets inherit it.
-            self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
-        self._cluster.start_task(self._serve)
+        try:
+            self._cluster.start_task(self._serve)
+        except FakebrokerError:
+            self._listener.close()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._cluster.call(self._ends.set)
-        self._has_ended.wait()
+        if not self._cluster.is_cluster_thread:
+            self._has_ended.wait()
 
     async def _serve(self) -> None:
         """Serve until `_ends`."""
@@ -81,18 +84,19 @@ class ControlServer:
                     app.end()
                     clusters.end_feeds()
 
-                await serve(app, self._config(), shutdown_trigger=until_end, mode="asgi")
+                listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener))
+                await serve(app, _config(), listener, until_end)
         except* Exception:  # An internal error stops the control, not the brokers.
             logger.exception("control over HTTP failed")
         finally:
+            self._listener.close()
             self._has_ended.set()
 
-    def _config(self) -> Config:
-        config = Config()
-        config.bind = f"fd://{self._listener.detach()}"
-        config.backlog = _BACKLOG
-        config.accesslog, config.errorlog = None, logging.getLogger("fakebroker.control")
-        config.include_server_header = False
-        config.graceful_timeout = _GRACE_S
-        config.keep_alive_max_requests = 2**62
-        return config
+
+def _config() -> Config:
+    config = Config()
+    config.accesslog, config.errorlog = None, logging.getLogger("fakebroker.control")
+    config.include_server_header = False
+    config.keep_alive_timeout = _IDLE_S
+    config.keep_alive_max_requests = 2**62
+    return config

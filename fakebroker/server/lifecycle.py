@@ -14,7 +14,7 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.environment import NetworkConditions
-from fakebroker.errors import ListenError, check_integer
+from fakebroker.errors import FakebrokerError, ListenError, check_integer
 from fakebroker.server.clock import Clock, ManualClock
 from fakebroker.server.reactor import Reactor
 
@@ -193,7 +193,13 @@ class ClusterServer:
         return future
 
     def start_task(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Start a task in the cluster's trio loop; it is canceled when the cluster stops. It must not block."""
+        """Start a task in the cluster's trio loop; it is canceled when the cluster stops. It must not block.
+
+        Raises:
+            FakebrokerError: The cluster is not running.
+        """
+        if not self.is_running:
+            raise FakebrokerError("the cluster is not running: expected one that has been entered")
         self.run(lambda: self._nursery.start_soon(task))
 
     def watch(self, watcher: Callable[[], bool]) -> None:

@@ -321,6 +321,22 @@ def test_the_document_tells_all_events_with_their_arguments(control: Asking) -> 
     assert list(document["components"]["schemas"][told["evict",]]["properties"]) == ["do", "group_id", "member"]
 
 
+def test_the_document_tells_the_type_and_the_query_of_a_stream(control: Asking) -> None:
+    stream = control.ask("GET", "/openapi.json").json["paths"]["/v1/clusters/{cluster}/stream"]["get"]
+    assert stream["responses"]["200"]["content"] == {"text/event-stream": {"schema": {"type": "string"}}}
+    assert [(each["name"], each["description"], each["schema"]) for each in stream["parameters"][1:]] == [
+        ("kinds", "Kinds of events, comma-separated; all by default.", {"type": "string"}),
+        ("group", "The id of a group whose moments are sent as `timeline` events.", {"type": "string"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/", "html"), ("/docs", "html"), ("/page/page.js", "javascript"), ("/page/style.css", "css")]
+)
+def test_files_of_text_have_their_charset(control: Asking, path: str, kind: str) -> None:
+    assert control.ask("GET", path).headers["content-type"] == f"text/{kind}; charset=utf-8"
+
+
 def test_a_journal_may_be_off() -> None:
     with asking(1, journal="off") as control:
         answer = control.ask("GET", f"{BASE}/journal")

@@ -13,13 +13,13 @@ import trio
 import trio.testing
 from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent, HTTPScope
 
-from fakebroker import FakeCluster
+from fakebroker import FakebrokerError, FakeCluster
 from fakebroker.control import server as server_module
 from fakebroker.control.app import App
 from fakebroker.control.auth import Guard
 from fakebroker.control.routes.dispatch import Dispatcher, Reply, Request
 from fakebroker.control.server import ControlServer
-from tests.client.trio_runner import in_trio
+from tests.client.trio_runner import in_trio, in_trio_with_sockets
 from tests.control.asking import BASE, TIMEOUT_S, Asking, asking, next_event
 
 END: ASGIReceiveEvent = {"type": "http.request", "body": b"", "more_body": False}
@@ -103,6 +103,32 @@ async def test_nothing_goes_on_for_a_caller_who_has_disconnected(path: str) -> N
         await caller.is_over.wait()
 
 
+class Finishing(Waiting):
+    """Handles requests at once, but not as brief ones."""
+
+    async def answer(self, request: Request) -> Reply:
+        return Reply(200, "text/plain", b"done")
+
+
+@in_trio
+async def test_a_disconnection_that_is_reported_by_the_last_send_does_not_cancel_it() -> None:
+    events, received = trio.open_memory_channel[ASGIReceiveEvent](9)
+    events.send_nowait(END)
+    completed = []
+
+    async def send(event: ASGISendEvent) -> None:
+        if event["type"] == "http.response.body" and not event["more_body"]:
+            events.send_nowait(GONE)
+            await trio.testing.wait_all_tasks_blocked()
+        completed.append(event["type"])
+
+    scope: Any = {
+        "type": "http", "method": "GET", "raw_path": b"/", "query_string": b"", "headers": [(b"host", b"localhost")],
+    }  # fmt: skip
+    await App(Finishing(), Guard("localhost"))(scope, received.receive, send)
+    assert completed == ["http.response.start", "http.response.body"]
+
+
 @in_trio
 async def test_at_the_end_requests_are_refused_also_those_that_wait() -> None:
     dispatcher = Waiting()
@@ -172,17 +198,78 @@ def test_the_end_of_the_server_is_that_of_waits_and_streams_and_not_of_the_clust
     assert caplog.records == []
 
 
-def test_a_caller_who_does_not_read_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_UNREAD_MS", 200)
-    with asking(1) as control:
-        address = urlsplit(control.server.url)
-        caller = socket.create_connection((address.hostname or "", address.port or 0), TIMEOUT_S)
+REQUEST = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+def connected(control: Asking) -> socket.socket:
+    address = urlsplit(control.server.url)
+    return socket.create_connection((address.hostname or "", address.port or 0), TIMEOUT_S)
+
+
+@pytest.mark.parametrize("ends_first", ["control", "cluster"])
+def test_a_caller_who_does_not_read_does_not_hold_up_the_end(ends_first: str) -> None:
+    with FakeCluster(1) as cluster:
+        server = ControlServer(cluster).__enter__()
+        caller = connected(Asking(cluster, server))
         caller.setblocking(False)
-        request = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
         with suppress(BlockingIOError):
             while True:  # Until the server does not read any more, because it cannot send.
-                caller.sendall(request * 100)
+                caller.sendall(REQUEST * 100)
+        if ends_first == "control":
+            server.__exit__(None, None, None)
+    server.__exit__(None, None, None)
     caller.close()
+
+
+def test_a_caller_who_pauses_gets_everything() -> None:
+    with asking(1) as control, connected(control) as caller:
+        whole = control.ask("GET", "/openapi.json").body
+        requests = 50  # Their responses are more than the sockets' buffers take.
+        caller.sendall(REQUEST * requests)
+        for _ in range(50):
+            assert control.ask("GET", "/healthz").status == 200
+        with caller.makefile("rb") as answers:
+            for _ in range(requests):
+                while answers.readline() not in (b"\r\n", b""):
+                    pass
+                assert answers.read(len(whole)) == whole
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", f"{BASE}/journal.jsonl", f"{BASE}/groups", f"{BASE}/clock"])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_connection_is_closed_after_the_response_if_it_should_be(path: str, version: str) -> None:
+    with asking(1) as control, connected(control) as caller:
+        caller.sendall(f"GET {path} HTTP/{version}\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
+        with caller.makefile("rb") as answer:
+            assert answer.read().startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("path", ["/healthz", f"{BASE}/journal.jsonl", f"{BASE}/clock"])
+def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr(server_module, "_IDLE_S", 0.01)
+    with asking(1) as control, connected(control) as caller:
+        caller.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        with caller.makefile("rb") as answer:
+            assert answer.read().startswith(b"HTTP/1.1 200 ")
+
+
+@in_trio_with_sockets
+async def test_it_is_left_in_the_loop_of_its_cluster() -> None:
+    async with FakeCluster(1) as cluster:
+        with ControlServer(cluster) as server:
+            control = Asking(cluster, server)
+            assert (await trio.to_thread.run_sync(control.ask, "GET", "/healthz")).status == 200
+    with pytest.raises(OSError, match="refused"):
+        control.ask("GET", "/healthz")
+
+
+def test_the_cluster_has_to_run() -> None:
+    cluster = FakeCluster(1)
+    server = ControlServer(cluster)
+    with pytest.raises(FakebrokerError, match=r"^the cluster is not running: expected "):
+        server.__enter__()
+    with pytest.raises(OSError, match="refused"):
+        Asking(cluster, server).ask("GET", "/healthz")
 
 
 def test_an_error_in_the_server_is_not_one_of_the_brokers(

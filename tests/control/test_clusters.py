@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 import pytest
+import trio
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.snapshot import Snapshot
+from fakebroker.control import steps as steps_module
 from fakebroker.control.clusters import MAX_SNAPSHOTS, Clusters, Served
 from fakebroker.control.problems import Problem
-from fakebroker.control.steps import run
+from fakebroker.control.steps import Steps, run
 from tests.client.trio_runner import in_trio_with_sockets
 
 
@@ -67,3 +69,45 @@ async def test_two_that_control_a_cluster_hear_of_the_same() -> None:
             assert [set(meter.changed_since(0)) for meter in both] == [{"g", "h"}, {"g"}]
             assert [run(each.get("default").census.counts()).members for each in (first, second)] == [2, 2]
         assert cluster.cluster.history.listeners == []
+
+
+class Rounds(trio.abc.Instrument):
+    """Counts the rounds of trio's scheduler."""
+
+    count = 0
+
+    def after_io_wait(self, timeout: float) -> None:
+        self.count += 1
+
+
+@in_trio_with_sockets
+async def test_there_is_one_piece_between_two_turns_of_the_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps_module, "_PIECE_S", 0.0)
+    rounds, seen = Rounds(), list[int]()
+
+    def view() -> Steps[None]:
+        for _ in range(5):
+            seen.append(rounds.count)
+            yield
+
+    async with FakeCluster(1) as cluster:
+        cluster.journal_view()
+        served = Served("s", cluster)
+        trio.lowlevel.add_instrument(rounds)
+        async with trio.open_nursery() as nursery:
+            for look in (served.look_in_steps, served.ask_in_steps):
+                for _ in range(5):
+                    nursery.start_soon(look, view())
+            for _ in range(5):
+                nursery.start_soon(served.look_in_turn, lambda: seen.append(rounds.count))
+        trio.lowlevel.remove_instrument(rounds)
+    assert len(seen) == len(set(seen)) == 55
+
+
+@in_trio_with_sockets
+async def test_nothing_waits_for_a_cluster_that_has_been_deleted() -> None:
+    async with FakeCluster(1) as cluster:
+        served = Served("s", cluster)
+        served.end_waits()
+        with pytest.raises(Problem, match="expected one that is not deleted meanwhile"), served.waiting():
+            await trio.sleep_forever()

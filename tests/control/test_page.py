@@ -103,6 +103,10 @@ def test_draws_the_life_of_a_group(browser: Browser, cluster: FakeCluster, url: 
         expect(picture.get_by_text(f"gen {generation_id + 1}")).to_be_attached()
         expect(picture.locator(".joined.open")).to_have_count(0)
         expect(page.get_by_role("row").filter(has_text="new").first).to_contain_text("orders-")
+        # The picture moves on with time, though nothing happens.
+        stable = picture.locator(".state.Stable title").last
+        expect(stable).to_have_text(re.compile(r"^Stable for [\d.]+ s: "))
+        expect(stable).not_to_have_text(stable.text_content() or "")
 
 
 def test_a_group_is_led_by_hand(browser: Browser, cluster: FakeCluster, url: str) -> None:

@@ -30,7 +30,9 @@ def mistaken(*arguments: str, **environment: str) -> "subprocess.CompletedProces
 def test_elsewhere_it_makes_a_token_and_tells_it() -> None:
     with serving("--control", "0.0.0.0:0") as served:
         served.log.seek(0)
-        (token,) = re.findall(r"^control token=(.{32,})$", served.log.read(), re.MULTILINE)
+        log = served.log.read()
+        (token,) = re.findall(r"^control token=(.{32,})$", log, re.MULTILINE)
+        assert "Running on" not in log
         port = int(served.control.rpartition(":")[2])
         with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
             for shown, status in (({}, 401), ({"authorization": f"Bearer {token}"}, 200)):

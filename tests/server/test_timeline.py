@@ -81,8 +81,8 @@ def test_a_picture_in_svg(fake_cluster: FakeCluster) -> None:
     assert texts[0] == "group g"
     assert {"app", "late", "gen 1", "gen 2", "0.000 s", "12.500 s", "91.250 s"} <= set(texts)
     titles = [title.text or "" for title in root.iter(f"{SVG}title")]
-    assert "Stable: loaded from the log" in titles
-    assert "PreparingRebalance: JoinGroup of late, a new member" in titles
+    assert "Stable for 0.000 s: loaded from the log" in titles
+    assert "PreparingRebalance for 17.500 s: JoinGroup of late, a new member" in titles
     width = float(root.attrib["width"])
     for rect in root.iter(f"{SVG}rect"):
         assert 0 <= float(rect.attrib["x"]) <= float(rect.attrib["x"]) + float(rect.attrib["width"]) <= width

@@ -80,7 +80,7 @@ def draw(
         f'viewBox="0 0 {width:.0f} {height}" data-x="{places}"><style>{_STYLE}</style>',
         _text(8, 20, f"group {group_id}", more=' font-weight="bold"'),
         *_generations(moments, edges, bottom),
-        *_states(moments, causes, edges),
+        *_states(moments, taken_ms, causes, edges),
         *_members(moments, taken_ms, names, edges),
         *_times(moments, taken_ms, edges, bottom),
         *([_text(8, bottom + 32, f"and {hidden} more members")] if hidden else []),
@@ -114,13 +114,18 @@ def _edges(moments: Sequence[Moment], taken_ms: float, left: float) -> list[floa
     return edges
 
 
-def _states(moments: Sequence[Moment], causes: Sequence[str], edges: Sequence[float]) -> Iterator[str]:
+def _states(moments: Sequence[Moment], taken_ms: float, causes: Sequence[str], edges: Sequence[float]) -> Iterator[str]:
+    times_ms = [*(moment.at_ms for moment in moments), taken_ms]
     spans = enumerate(zip(moments, causes, strict=True))
     for state, group in groupby(spans, key=lambda span: span[1][0].state_to):
         members = list(group)
-        x, end = edges[members[0][0]], edges[members[-1][0] + 1]
+        first, after = members[0][0], members[-1][0] + 1
+        x, end = edges[first], edges[after]
+        seconds = (times_ms[after] - times_ms[first]) / 1000
         told = "\n".join(cause for _, (_, cause) in members)
-        yield _rect(x, _BAND_Y, end - x, _BAND, _COLORS[state], "", f"{state}: {told}", f"state {state}")
+        yield _rect(
+            x, _BAND_Y, end - x, _BAND, _COLORS[state], "", f"{state} for {seconds:.3f} s: {told}", f"state {state}"
+        )
         room = (end - x) / _LETTER - 1
         label = next((name for name in (state, state.removesuffix("Rebalance")) if len(name) <= room), state[0])
         yield _text((x + end) / 2, _BAND_Y + 17, label, "#1f2328", ' text-anchor="middle" pointer-events="none"', "on")

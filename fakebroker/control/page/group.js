@@ -12,7 +12,6 @@ import { shown } from "./now.js";
 import { Picture } from "./picture.js";
 
 const REST_MS = 500;
-const MOMENTS = 100;
 const TOLD = 60;
 
 export const open = (root, groupId, signal) => new Group(root, groupId, signal);
@@ -45,8 +44,9 @@ class Group {
         div("", h("h3", {}, "Changes"), this.#changes),
         div("", h("h3", {}, "Committed offsets ", this.#offsetCount), this.#offsets)));
     this.#loadAll = calmly(() => this.#askAll(), REST_MS, signal);
-    // While it is not settled its words tell how much time is left, and the picture how much has passed.
-    on("overview", () => REBALANCING.includes(this.#view?.state) && this.#loadAll(), signal);
+    // The picture tells how much time has passed and, while the group rebalances, the explanation how much is left.
+    let overviews = 0;
+    on("overview", () => (REBALANCING.includes(this.#view?.state) || overviews++ % 2 === 1) && this.#loadAll(), signal);
     on("timeline", this.#loadAll, signal);
     on("groups", ({ groups }) => groups.some(({ group_id }) => group_id === groupId) && this.#loadAll(), signal);
     on("opened", this.#loadAll, signal);
@@ -55,16 +55,13 @@ class Group {
   }
 
   async #askAll() {
-    const asked = [{ limit: MOMENTS }, this.#picture.query];
-    const timelines = await Promise.all(asked.map((query) => get(`${this.#path}/timeline`, query, this.#signal)))
-      .catch((error) => {
-        if (error.status !== 404) throw error;
-        write(this.#why, error.message);
-      });
-    if (!timelines) return;
-    const [all, drawn] = timelines;
-    this.#moments = withoutZombies(all.moments);
-    this.#picture.take(drawn);
+    const timeline = await get(`${this.#path}/timeline`, this.#picture.query, this.#signal).catch((error) => {
+      if (error.status !== 404) throw error;
+      write(this.#why, error.message);
+    });
+    if (!timeline) return;
+    this.#moments = withoutZombies(timeline.moments);
+    this.#picture.take(timeline);
     await this.#ask();
   }
 

@@ -4,7 +4,7 @@ import { duration, h, s, shortNames, write } from "./dom.js";
 import { nowMs } from "./live.js";
 import { told, withoutZombies } from "./moments.js";
 
-const SHOWN = 30;
+const SHOWN = 100;
 const MAX_ROWS = 40;
 
 export class Picture {

@@ -13,7 +13,13 @@ from fakebroker.control.stats.metrics import METRICS_TYPE, exposition
 
 _CONTROL = files("fakebroker.control")
 _PAGE = {each.name: each for each in (_CONTROL / "page").iterdir() if each.is_file()}
-_KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_HTML = "text/html; charset=utf-8"
+_KINDS = {
+    "html": _HTML,
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+}
 
 
 class Health(TypedDict):
@@ -44,7 +50,7 @@ async def get_document(clusters: Clusters) -> Content:
 @operation("GET", "/docs", is_documented=False)
 async def get_docs(clusters: Clusters) -> Content:
     """Get the page that shows the OpenAPI document."""
-    return Content((_CONTROL / "docs.html").read_bytes(), "text/html")
+    return Content((_CONTROL / "docs.html").read_bytes(), _HTML)
 
 
 @operation("GET", "/", is_documented=False)

@@ -133,12 +133,12 @@ async def export_journal(served: Served) -> Content:
     """Export the journal as JSON lines, for `fakebroker.read_journal`."""
     view = await served.look(served.cluster.journal_view)
     view.check_kept()
-    return Content(_lines(view), "application/x-ndjson")
+    return Content(_lines(served, view), "application/x-ndjson")
 
 
-async def _lines(view: JournalView) -> AsyncGenerator[bytes, None]:
+async def _lines(served: Served, view: JournalView) -> AsyncGenerator[bytes, None]:
     lines = journal_lines(view)
-    while piece := next_piece(lines):
+    while piece := await served.look_in_turn(lambda: next_piece(lines)):
         yield "".join(piece).encode()
 
 

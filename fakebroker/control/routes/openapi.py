@@ -83,9 +83,17 @@ def _query_parameters(
         return []
     struct = components[schemas[_key(operation.query)]["$ref"].rpartition("/")[2]]
     return [
-        {"name": name, "in": "query", "required": False, "schema": _without_null(schema)}
+        {"name": name, "in": "query", "required": False, **_with_description(_without_null(schema))}
         for name, schema in struct["properties"].items()
     ]
+
+
+def _with_description(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a query parameter, with its description beside it."""
+    described: dict[str, Any] = {"schema": schema}
+    if "description" in schema:
+        described["description"] = schema.pop("description")
+    return described
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
@@ -102,6 +110,8 @@ def _answer(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {"description": (about or operation.summary).partition("\n")[0]}
     if operation.result not in (Content, type(None)):
         described["content"] = {"application/json": {"schema": schemas[_key(operation.result)]}}
+    elif operation.media_type:
+        described["content"] = {operation.media_type: {"schema": {"type": "string"}}}
     return described
 
 

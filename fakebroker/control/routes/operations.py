@@ -30,6 +30,7 @@ class Operation:
         query: The type of the query, if it takes one.
         body: The type of the body's JSON, if it takes one.
         result: The type of the result.
+        media_type: The media type of a result that is `Content`; empty if it is not documented.
         changes_nothing: Whether it is read-only.
         is_documented: Whether the OpenAPI document has it.
     """
@@ -42,6 +43,7 @@ class Operation:
     query: type[msgspec.Struct] | None
     body: Any
     result: Any
+    media_type: str
     changes_nothing: bool
     is_documented: bool
 
@@ -102,6 +104,7 @@ def operation(
     status: int = 200,
     body: Any = None,
     *,
+    media_type: str = "",
     is_documented: bool = True,
 ) -> Callable[[F], F]:
     """Register a function as an operation. Its parameters are path parameters, `query` and `body`.
@@ -111,6 +114,7 @@ def operation(
         path: The path.
         status: The status of success.
         body: The type of `body`, if there is one.
+        media_type: The media type of a result that is `Content`, for the OpenAPI document.
         is_documented: Whether the OpenAPI document has it.
     """
 
@@ -121,7 +125,9 @@ def operation(
         query, result, only_looks = hints.get("query"), hints["return"], method == "GET"
         if typing.get_origin(result) is Generator:
             result = typing.get_args(result)[2]
-        OPERATIONS.append(Operation(method, path, run, status, parts, query, body, result, only_looks, is_documented))
+        OPERATIONS.append(
+            Operation(method, path, run, status, parts, query, body, result, media_type, only_looks, is_documented)
+        )
         return run
 
     return note

@@ -4,9 +4,10 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 import msgspec
+from msgspec import Meta
 
 from fakebroker.control.clusters import Clusters, Served
 from fakebroker.control.problems import Problem
@@ -20,6 +21,7 @@ from fakebroker.coordinator.group.history import Moment
 
 logger = logging.getLogger("fakebroker")
 
+EVENT_STREAM = "text/event-stream"
 KINDS = ("overview", "requests", "groups")
 MAX_STREAMS = 1_000
 SHOWN = 50
@@ -49,13 +51,15 @@ class TimelineNews(TypedDict):
 
 
 class StreamQuery(msgspec.Struct, kw_only=True):
-    """`kinds` of events, comma-separated, all by default; and a `group` whose moments are sent as `timeline` events."""
+    """Which events a stream sends."""
 
-    kinds: str = ",".join(KINDS)
-    group: str | None = None
+    kinds: Annotated[str, Meta(description="Kinds of events, comma-separated; all by default.")] = ",".join(KINDS)
+    group: Annotated[str | None, Meta(description="The id of a group whose moments are sent as `timeline` events.")] = (
+        None
+    )
 
 
-@operation("GET", f"{CLUSTER}/stream")
+@operation("GET", f"{CLUSTER}/stream", media_type=EVENT_STREAM)
 async def stream(clusters: Clusters, cluster: str, query: StreamQuery) -> Content:
     """Get changes as server-sent events with JSON data: an overview once a second, others up to four times."""
     kinds = [kind for kind in query.kinds.split(",") if kind]
@@ -69,7 +73,7 @@ async def stream(clusters: Clusters, cluster: str, query: StreamQuery) -> Conten
         raise Problem(503, f"there are {MAX_STREAMS} streams already: expected {expected}", expected=expected)
     seen = await served.look(lambda: _version(served))
     events = _events(clusters, served, Stream(kinds, query.group), seen)
-    return Content(events, "text/event-stream", {"cache-control": "no-store"})
+    return Content(events, EVENT_STREAM, {"cache-control": "no-store"})
 
 
 async def _events(clusters: Clusters, served: Served, stream_: Stream, seen: str) -> AsyncGenerator[bytes, None]:
