@@ -164,6 +164,16 @@ class SeedPlan:
             raise self._error("generation", generation, f"{lowest} or more in state {self.state.value}")
         return generation
 
+    def check_again(self) -> None:
+        """Check what may have changed since the plan was made.
+
+        Raises:
+            ConfigError: The group exists, its coordinator is gone, or a topic with committed offsets is.
+        """
+        self.check_coordinator()
+        for place in self.offsets:
+            self._topic_partition(place)
+
     def check_coordinator(self) -> None:
         """Check that the group can be created now.
 
@@ -332,7 +342,7 @@ def seed_in_steps(
             for start in range(0, len(plans), max_batch):
                 batch = plans[start : start + max_batch]
                 for plan in batch:
-                    plan.check_coordinator()
+                    plan.check_again()
                 batch_records = [record for plan in batch for record in planned[plan.group_id][1]]
                 created += batch
                 _load(cluster, cluster.offsets_partition(index), batch_records, now_ms())
@@ -376,7 +386,8 @@ def _finish(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
     if plan.state in (GroupState.STABLE, GroupState.EMPTY):
         return
     broker = cluster.leader_of(plan.partition)
-    assert broker is not None, "checked by the plan"
+    if broker is None:
+        raise ConfigError.of("state", plan.state.value, "a coordinator for the group", where=f"group {plan.group_id!r}")
     coordinator = broker.coordinator
     if plan.state is GroupState.DEAD:
         coordinator.delete_group(plan.group_id, now_ms, lambda error: None)

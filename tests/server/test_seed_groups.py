@@ -403,3 +403,28 @@ def test_none_is_left_if_the_cluster_starts_over_meanwhile(fake_cluster: FakeClu
     with pytest.raises(ConfigError, match="expected one that is not reset or restored meanwhile"):
         fake_cluster.call(lambda: list(steps))
     assert created(fake_cluster) == []
+
+
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
+def test_none_is_left_if_a_coordinator_goes_away_before_the_end(fake_cluster: FakeCluster, state: str) -> None:
+    seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"], state=state) for number in range(9)]
+    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
+    while len(fake_cluster.groups()) < 9:
+        fake_cluster.call(lambda: next(steps))
+    for broker in fake_cluster.brokers:
+        fake_cluster.stop_broker(broker.node_id, elect=False)
+    with pytest.raises(ConfigError, match="expected a coordinator for the group"):
+        fake_cluster.call(lambda: list(steps))
+    for broker in fake_cluster.brokers:
+        fake_cluster.start_broker(broker.node_id)
+    assert created(fake_cluster) == []
+
+
+def test_none_is_left_if_a_topic_is_deleted_meanwhile(fake_cluster: FakeCluster) -> None:
+    seeds = [GroupSeed(group_id=f"g{number}", offsets={"news-0": 0}) for number in range(3)]
+    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
+    fake_cluster.call(lambda: next(steps))
+    fake_cluster.delete_topic("news")
+    with pytest.raises(ConfigError, match="topic='news': expected one of orders"):
+        fake_cluster.call(lambda: list(steps))
+    assert created(fake_cluster) == []
