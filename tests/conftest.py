@@ -1,6 +1,7 @@
 """What holds for every test: Hypothesis draws the same examples in each run, and no clock decides."""
 
 import gc
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +17,9 @@ settings.load_profile("fakebroker")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts background processes with SIGINT ignored, and theirs would ignore it, too; tests send it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # kafka-python reads its message definitions with them when it is imported.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
