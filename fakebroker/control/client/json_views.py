@@ -10,9 +10,10 @@ import msgspec
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
-from fakebroker.cluster.seed import GroupSeed, PartitionName
+from fakebroker.cluster.seed import GroupSeed
 from fakebroker.coordinator.group.history import Moment, Timer
 from fakebroker.errors import ErrorCode
+from fakebroker.topic_partition import format_partitions
 
 
 def group_path(group_id: str) -> str:
@@ -64,9 +65,8 @@ def plain_seed(seed: GroupSeed) -> dict[str, Any]:
     made = {name: value for name, value in msgspec.structs.asdict(seed).items() if value is not None}
     for name in ("offsets", "lag"):
         if isinstance(made.get(name), Mapping):
-            made[name] = {_place(place): number for place, number in made[name].items()}
+            made[name] = {
+                place if isinstance(place, str) else format_partitions([place]): number
+                for place, number in made[name].items()
+            }
     return made
-
-
-def _place(place: PartitionName) -> str:
-    return place if isinstance(place, str) else f"{place[0]}-{place[1]}"

@@ -5,6 +5,7 @@ from typing import TypedDict
 import msgspec
 
 from fakebroker.cluster.command import Arguments, arguments_of
+from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Topic
 from fakebroker.control.clusters import Served
@@ -65,7 +66,7 @@ def _change(name: str, method: Method, path: str) -> None:
         return _row(served, node_id)
 
     run.__name__, run.__doc__ = name, change.__doc__
-    operation(method, path, body=arguments_of(change, "node_id"))(run)
+    operation(method, path, body=arguments_of(getattr(ClusterCommands, name), "node_id"))(run)
 
 
 _change("set_broker", "PATCH", BROKER)
@@ -75,7 +76,7 @@ _change("restart_broker", "POST", f"{BROKER}/restart")
 _change("upgrade_broker", "POST", f"{BROKER}/upgrade")
 
 
-@operation("DELETE", BROKER, status=204, body=arguments_of(FakeCluster.remove_broker, "node_id"))
+@operation("DELETE", BROKER, status=204, body=arguments_of(ClusterCommands.remove_broker, "node_id"))
 def remove_broker(served: Served, node_id: int, body: Arguments) -> None:
     """Remove a broker permanently; its replicas move to others."""
     _row(served, node_id)
@@ -135,7 +136,7 @@ def list_topics(served: Served) -> TopicList:
     }
 
 
-@operation("POST", f"{CLUSTER}/topics", status=201, body=arguments_of(FakeCluster.create_topic))
+@operation("POST", f"{CLUSTER}/topics", status=201, body=arguments_of(ClusterCommands.create_topic))
 def create_topic(served: Served, body: Arguments) -> TopicDetail:
     """Create a topic."""
     served.cluster.create_topic(**body.given())
@@ -212,7 +213,7 @@ class CoordinatorList(TypedDict):
     offsets_partitions: list[CoordinatorRow]
 
 
-class Move(arguments_of(FakeCluster.move_offsets_partition, "partition")):  # type: ignore[misc]  # made of a method
+class Move(arguments_of(ClusterCommands.move_offsets_partition, "partition")):  # type: ignore[misc]  # made of a method
     """The target of a move: of a group and all others of its partition, or of a partition by number."""
 
     group_id: str | msgspec.UnsetType = msgspec.UNSET

@@ -7,6 +7,7 @@ from typing import Literal, TypedDict
 import msgspec
 
 from fakebroker.cluster.command import Arguments, arguments_of
+from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import find_group
 from fakebroker.cluster.seed import GroupSeed, seed_in_steps
@@ -197,7 +198,7 @@ def _by_hand(name: str, *, needs_group: bool = True) -> None:
         return row_of(served, group_id)
 
     run.__name__, run.__doc__ = name, method.__doc__
-    operation("POST", f"{GROUP}/{name}", body=arguments_of(method, "group_id"))(run)
+    operation("POST", f"{GROUP}/{name}", body=arguments_of(getattr(ClusterCommands, name), "group_id"))(run)
 
 
 for _name in ("choose_leader", "delay_sync", "evict", "expire", "fence", "force_rebalance", "release_sync"):
@@ -215,7 +216,7 @@ class SeedMany(Arguments):
     groups: list[GroupSeed]
 
 
-@operation("POST", f"{GROUP}/seed", status=201, body=arguments_of(FakeCluster.seed_group, "group_id"))
+@operation("POST", f"{GROUP}/seed", status=201, body=arguments_of(ClusterCommands.seed_group, "group_id"))
 def seed_group(served: Served, group_id: str, body: Arguments) -> GroupRow:
     """Create a group, as if clients had created it."""
     served.cluster.seed_group(group_id, **body.given())
