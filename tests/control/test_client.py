@@ -52,6 +52,27 @@ def test_its_methods_are_those_of_the_cluster() -> None:
             assert parameters(ours) == parameters(theirs), name
 
 
+def test_options_are_sent_with_their_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[dict[str, Any]] = []
+    client = Client("http://127.0.0.1:1")
+
+    def post(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        sent.append(body)
+        return {"result": None}
+
+    monkeypatch.setattr(client, "post", post)
+    client.stop_broker(1, elect=False, load_ms=5, zombie=True)
+    client.move_coordinator("g", to=None, lose_tail=3)
+    client.rolling_restart(stale_ms=1)
+    client.set_broker(2, accept="refuse")
+    assert sent == [
+        {"do": "stop_broker", "node_id": 1, "elect": False, "load_ms": 5, "zombie": True},
+        {"do": "move_coordinator", "group_id": "g", "to": None, "lose_tail": 3},
+        {"do": "rolling_restart", "stale_ms": 1},
+        {"do": "set_broker", "node_id": 2, "accept": "refuse"},
+    ]
+
+
 def test_views_are_those_of_the_cluster(control: Asking, client: Client) -> None:
     client.seed_group("g", ["a", MemberSeed(instance_id="i")], offsets={("orders", 1): 5}, topics=["orders"])
     cluster = control.cluster
