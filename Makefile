@@ -33,7 +33,7 @@ rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew,
 	$(BIN)/python -m tests.test_readme
 	$(BIN)/python -m tests.cluster.test_command_documents
 	$(BIN)/python -m tests.client.test_client_readme
-	$(BIN)/python -m tests.proposals.test_scale_out
+	$(BIN)/python -m tests.client.test_scale_out
 	$(BIN)/python -m tests.replay.test_workload_docs
 	$(BIN)/python -m tests.replay.test_run_schema
 

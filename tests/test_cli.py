@@ -11,7 +11,7 @@ import pytest
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.server.wire import TIMEOUT_S, Wire, find_coordinator
+from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
 
 def fakebroker(*arguments: str) -> "subprocess.Popen[str]":
@@ -37,7 +37,7 @@ def test_serve(number: signal.Signals) -> None:
         assert name == "bootstrap.servers"
         ports = [int(server.removeprefix("127.0.0.1:")) for server in servers.split(",")]
         assert len(ports) == 3
-        with Wire(BrokerView(1, "127.0.0.1", ports[0], True)) as wire:
+        with WireClient(BrokerView(1, "127.0.0.1", ports[0], True)) as wire:
             metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse)
             assert [(broker.node_id, broker.port) for broker in metadata.brokers] == list(enumerate(ports, 1))
             topics = {topic.name: len(topic.partitions) for topic in metadata.topics}
@@ -69,7 +69,7 @@ def test_serve_does_what_comes_on_stdin() -> None:
         process.stdin.close()
         while "event done" not in process.stderr.readline():
             assert process.poll() is None
-        with Wire(BrokerView(1, "127.0.0.1", int(servers[0].rpartition(":")[2]), True)) as wire:
+        with WireClient(BrokerView(1, "127.0.0.1", int(servers[0].rpartition(":")[2]), True)) as wire:
             metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse, version=9)
             assert [broker.node_id for broker in metadata.brokers] == [1]
         process.send_signal(signal.SIGTERM)

@@ -20,7 +20,7 @@ from fakebroker.errors import bounds, check_integer, check_number, one_of, shown
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import RELEASES, release
 from fakebroker.server.journal_files import parse_journal
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.trio_runner import in_trio_with_sockets
 
 FINITE, AT_LEAST_0, ABOVE_0 = "a finite number", "a number >= 0", "a number > 0"
 ADVANCE_S = "a number from 0 to 1000000000"

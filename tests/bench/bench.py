@@ -23,7 +23,7 @@ from rich.table import Table
 from fakebroker import FakeCluster
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from tests.bench.load import joined_members
-from tests.server.wire import Wire, find_coordinator
+from tests.support.wire_client import WireClient, find_coordinator
 
 CONNECTIONS = 100
 MEMBERS = 5_000
@@ -82,7 +82,7 @@ def heartbeats(name: str, seconds: float) -> dict[str, float]:
 def fake_cluster_start_s() -> float:
     started = time.perf_counter()
     with FakeCluster() as cluster:
-        with Wire(cluster.brokers[0]) as wire:
+        with WireClient(cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         return time.perf_counter() - started
 

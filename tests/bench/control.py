@@ -28,7 +28,7 @@ from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tests.bench.bench import CONNECTIONS, OURS, pin
 from tests.bench.load import Load
-from tests.server.wire import Wire
+from tests.support.wire_client import WireClient
 
 CALLS_PER_S = 20
 GROUPS = 10_000
@@ -75,7 +75,7 @@ def _seed(events: IO[str], port: int) -> None:
         events.write(json.dumps(event) + "\n")
     events.flush()
     last = DescribeGroupsRequest(groups=[f"group-{GROUPS - 1:05}"])
-    with Wire(BrokerView(1, "127.0.0.1", port, up=True)) as wire:
+    with WireClient(BrokerView(1, "127.0.0.1", port, up=True)) as wire:
         while wire.ask(last, DescribeGroupsResponse).groups[0].group_state == "Dead":
             time.sleep(0.05)
 

@@ -8,8 +8,8 @@ from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.errors import GroupError, MemberError, NoBatchJoin, UnsupportedVersion
 from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ConfigError, ErrorCode
-from tests.client.admin_harness import CLIENT_ID, administered, groups_of, talk
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.client.admin_harness import CLIENT_ID, administered, groups_of, talk
+from tests.support.trio_runner import in_trio_with_sockets
 
 PROPOSALS: dict[str, Any] = {"proposals": ["batch-join"]}
 

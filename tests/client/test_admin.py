@@ -13,9 +13,9 @@ from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.client.admin_harness import PARTITION, administered, talk
-from tests.client.trio_runner import in_trio_with_sockets
-from tests.server.wire import Wire
+from tests.support.client.admin_harness import PARTITION, administered, talk
+from tests.support.trio_runner import in_trio_with_sockets
+from tests.support.wire_client import WireClient
 
 releases = pytest.mark.parametrize("release", ["0.10.2", "1.0", "2.3", "2.8", "3.0", "3.9", "4.2", None])
 
@@ -24,7 +24,7 @@ def offsets_of(cluster: FakeCluster, group: str) -> dict[tuple[str, int], int]:
     return {partition: each.offset for partition, each in cluster.offsets(group).items()}
 
 
-def form_group(wire: Wire, group: str, protocol_type: str, assignment: bytes) -> None:
+def form_group(wire: WireClient, group: str, protocol_type: str, assignment: bytes) -> None:
     """A group of one member, which gives itself this."""
     protocols = [JoinGroupRequestProtocol(name="p", metadata=b"")]
     join = JoinGroupRequest(
@@ -157,7 +157,7 @@ async def test_what_is_no_assignment_of_a_consumer_stays_bytes() -> None:
     async with administered(1) as (cluster, admin):
         members = [("connect", b"workers"), ("consumer", b"\xff"), ("consumer", b"")]
         for number, (protocol_type, assignment) in enumerate(members):
-            with Wire(cluster.brokers[0]) as wire:
+            with WireClient(cluster.brokers[0]) as wire:
                 form_group(wire, f"g{number}", protocol_type, assignment)
         described = (await admin.describe_groups(["g0", "g1", "g2"])).all()
         told = [(each.assignment, each.assignment_data) for group in described.values() for each in group.members]

@@ -7,8 +7,8 @@ import trio.testing
 from fakebroker.client.admin.descriptions import NewTopic, PartitionDescription
 from fakebroker.client.errors import BrokerError, TopicError, UnsupportedVersion
 from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout
-from tests.client.admin_harness import administered
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.client.admin_harness import administered
+from tests.support.trio_runner import in_trio_with_sockets
 
 releases = pytest.mark.parametrize("release", ["0.10.2", "1.0", "2.3", "2.8", "3.0", "4.2", None])
 

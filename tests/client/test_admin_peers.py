@@ -6,8 +6,8 @@ from confluent_kafka.admin import AdminClient
 
 from fakebroker import FakeCluster
 from fakebroker.topic_partition import TopicPartition as Partition
-from tests.client.admin_harness import administered
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.client.admin_harness import administered
+from tests.support.trio_runner import in_trio_with_sockets
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from fakebroker.client.admin.batched_requests import MAX_KEYS_PER_REQUEST
 from fakebroker.client.errors import AdminError, NoBatchedFindCoordinators, NoBatchedOffsetFetch, UnsupportedVersion
 from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ErrorCode
-from tests.client.admin_harness import CLIENT_ID, PARTITION, administered, groups_of, talk
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.client.admin_harness import CLIENT_ID, PARTITION, administered, groups_of, talk
+from tests.support.trio_runner import in_trio_with_sockets
 
 CONVERSATION = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
 

@@ -22,8 +22,8 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from tests.client.broker import Broker, connect
-from tests.client.trio_runner import in_trio
+from tests.support.client.scripted_broker import Broker, connect
+from tests.support.trio_runner import in_trio
 
 FIND = group_handlers.find_coordinators("group")
 SENDER = RequestSender(fall_back=True, request_timeout_ms=1_000)

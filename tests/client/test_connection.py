@@ -18,8 +18,8 @@ from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from fakebroker.protocol.schema import Message
-from tests.client.broker import Broker, connect, heartbeat, ranges
-from tests.client.trio_runner import in_trio
+from tests.support.client.scripted_broker import Broker, connect, heartbeat, ranges
+from tests.support.trio_runner import in_trio
 
 
 @asynccontextmanager

@@ -23,8 +23,18 @@ from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.topic_partition import TopicPartition
-from tests.client.consuming import DEADLINE_S, P0, P1, append, committed, consumer, poll_until, produce, read
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.client.consumer_over_tcp import (
+    DEADLINE_S,
+    P0,
+    P1,
+    append,
+    committed,
+    consumer,
+    poll_until,
+    produce,
+    read,
+)
+from tests.support.trio_runner import in_trio_with_sockets
 
 RELEASES = ("0.10.2", "1.0", "2.8", "3.9", None)
 

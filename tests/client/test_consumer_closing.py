@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from fakebroker import FakeCluster
-from tests.client.consuming import DEADLINE_S, P0, committed, consumer, produce, read
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.client.consumer_over_tcp import DEADLINE_S, P0, committed, consumer, produce, read
+from tests.support.trio_runner import in_trio_with_sockets
 
 
 @pytest.mark.parametrize("by_hand", [False, True])

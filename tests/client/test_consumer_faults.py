@@ -14,8 +14,8 @@ from fakebroker.client.versions import versions_of
 from fakebroker.cluster.faults.error_catalog import PLACES
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.topic_partition import TopicPartition
-from tests.client.consuming import DEADLINE_S, P0, P1, committed, consumer, produce
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.client.consumer_over_tcp import DEADLINE_S, P0, P1, committed, consumer, produce
+from tests.support.trio_runner import in_trio_with_sockets
 
 IN_GROUPS = ("FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "OffsetFetch", "OffsetCommit")
 APIS = ("Metadata", "ListOffsets", "Fetch", *IN_GROUPS)

@@ -14,8 +14,18 @@ from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import Subscription
 from fakebroker.topic_partition import TopicPartition
-from tests.client.consuming import DEADLINE_S, P0, P1, P2, committed, consumer, poll_until, produce, read
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.client.consumer_over_tcp import (
+    DEADLINE_S,
+    P0,
+    P1,
+    P2,
+    committed,
+    consumer,
+    poll_until,
+    produce,
+    read,
+)
+from tests.support.trio_runner import in_trio_with_sockets
 
 Partitions = tuple[TopicPartition, ...]
 

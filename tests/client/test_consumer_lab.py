@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from fakebroker.client.member.assignors import ASSIGNORS
 from fakebroker.client.member.states import MemberState
-from tests.client.consumer_lab import ConsumerLab
+from tests.support.client.consumer_simulation import ConsumerSimulation
 
 SIZE = 3
 HAPPENING_MS = 20_000
@@ -30,7 +30,7 @@ happenings = st.lists(
 )
 
 
-def schedule(lab: ConsumerLab, delay_ms: float, kind: str, index: int) -> None:
+def schedule(lab: ConsumerSimulation, delay_ms: float, kind: str, index: int) -> None:
     acts: dict[str, Callable[[], None]] = {
         "start": partial(lab.start, index),
         "leave": partial(lab.leave, index),
@@ -65,7 +65,7 @@ def test_once_it_is_quiet_everything_is_consumed_for_long(
 
 
 def consume_all(assignor: str, seed: int, happenings: list[tuple[int, str, int]]) -> None:
-    lab = ConsumerLab(seed, assignor, SIZE, {"t": 4, "u": 1})
+    lab = ConsumerSimulation(seed, assignor, SIZE, {"t": 4, "u": 1})
     lab.produce()
     lab.start(0)
     for happening in happenings:

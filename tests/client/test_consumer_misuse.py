@@ -9,8 +9,8 @@ from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.errors import GroupFailed, InvalidSubscription
 from fakebroker.errors import ConfigError
-from tests.client.consuming import DEADLINE_S, P0, consumer
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.client.consumer_over_tcp import DEADLINE_S, P0, consumer
+from tests.support.trio_runner import in_trio_with_sockets
 
 
 @pytest.mark.parametrize("offset", [-1, 2**63, 1.5, "7", None])

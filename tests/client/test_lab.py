@@ -16,8 +16,8 @@ from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
-from tests.client.bench import START_MS, refusal
-from tests.client.lab import Lab
+from tests.support.client.group_simulation import GroupSimulation
+from tests.support.client.member_harness import START_MS, refusal
 
 SIZE = 4
 QUIET_MS = 40_000  # more than some rounds may take in which members have to expire first
@@ -32,7 +32,7 @@ events = st.lists(
 )
 
 
-def schedule(lab: Lab, delay_ms: float, kind: str, index: int) -> None:
+def schedule(lab: GroupSimulation, delay_ms: float, kind: str, index: int) -> None:
     def grow() -> None:
         lab.partition_counts["t"] += 1
         for member in lab.members:
@@ -49,7 +49,7 @@ def schedule(lab: Lab, delay_ms: float, kind: str, index: int) -> None:
     lab.at(delay_ms, acts[kind])
 
 
-def consume(lab: Lab) -> None:
+def consume(lab: GroupSimulation) -> None:
     """The application: every position moves on, over and over."""
     for member in lab.members:
         for owned in member.positions:
@@ -63,7 +63,7 @@ def consume(lab: Lab) -> None:
 def test_once_it_is_quiet_every_partition_has_one_owner(
     assignor: str, seed: int, happenings: list[tuple[int, str, int]]
 ) -> None:
-    lab = Lab(seed, assignor, SIZE, {"t": 5, "u": 2})
+    lab = GroupSimulation(seed, assignor, SIZE, {"t": 5, "u": 2})
     lab.start(0)
     consume(lab)
     for happening in happenings:
@@ -82,7 +82,7 @@ def test_once_it_is_quiet_every_partition_has_one_owner(
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_the_next_owner_takes_up_where_the_last_one_committed(assignor: str) -> None:
-    lab = Lab(1, assignor, 2, {"t": 2})
+    lab = GroupSimulation(1, assignor, 2, {"t": 2})
     lab.start(0)
     lab.run(10_000)
     lab.members[0].positions.update({("t", 0): 70, ("t", 1): 80})
@@ -93,7 +93,7 @@ def test_the_next_owner_takes_up_where_the_last_one_committed(assignor: str) -> 
 
 
 def test_a_static_member_that_comes_back_in_time_has_its_partitions_without_a_rebalance() -> None:
-    lab = Lab(1, "range", 3, {"t": 3})
+    lab = GroupSimulation(1, "range", 3, {"t": 3})
     for index in range(3):
         lab.start(index)
     lab.run(20_000)
@@ -108,7 +108,7 @@ def test_a_static_member_that_comes_back_in_time_has_its_partitions_without_a_re
 
 
 def test_a_cooperative_rebalance_leaves_what_does_not_move_where_it_is() -> None:
-    lab = Lab(1, "cooperative-sticky", 2, {"t": 4})
+    lab = GroupSimulation(1, "cooperative-sticky", 2, {"t": 4})
     lab.start(0)
     lab.run(10_000)
     lab.start(1)

@@ -18,13 +18,13 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.client.bench import (
+from tests.support.client.member_harness import (
     COMMIT_MS,
     HEARTBEAT_MS,
     REBALANCE_MS,
     SESSION_MS,
     START_MS,
-    Bench,
+    MemberHarness,
     fetched,
     joined,
     partitions_in,
@@ -38,7 +38,7 @@ P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)
 
 
 def test_a_member_finds_its_coordinator_joins_syncs_and_fetches_its_offsets() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     join = bench.start_joining()
     assert (join.group_id, join.member_id, join.protocol_type) == ("g", "", "consumer")
     assert (join.session_timeout_ms, join.rebalance_timeout_ms) == (SESSION_MS, REBALANCE_MS)
@@ -58,7 +58,7 @@ def test_a_member_finds_its_coordinator_joins_syncs_and_fetches_its_offsets() ->
 
 
 def test_the_leader_assigns_for_everybody_by_the_partition_counts() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     other = Subscription(member_id="n", topics=("t", "u"))
     assert bench.lead(bench.start_joining(), other).topics == ("t", "u")
     bench.member.metadata({"t": 3, "u": 1, "else": 9}, bench.now_ms)
@@ -70,7 +70,7 @@ def test_the_leader_assigns_for_everybody_by_the_partition_counts() -> None:
 
 
 def test_the_leader_assigns_nothing_of_a_topic_that_does_not_exist() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     bench.lead(bench.start_joining())
     bench.member.metadata({}, bench.now_ms)
     sync = bench.sent(SyncGroupRequest)
@@ -78,7 +78,7 @@ def test_the_leader_assigns_nothing_of_a_topic_that_does_not_exist() -> None:
 
 
 def test_a_static_leader_that_comes_back_sends_no_assignments_but_looks_after_the_partition_counts() -> None:
-    bench = Bench(instance_id="i", commit_interval_ms=0)
+    bench = MemberHarness(instance_id="i", commit_interval_ms=0)
     join = bench.start_joining()
     assert join.group_instance_id == "i"
     response = joined("m", "m")
@@ -96,13 +96,13 @@ def test_a_static_leader_that_comes_back_sends_no_assignments_but_looks_after_th
 
 def test_a_member_under_its_leaders_former_id_is_no_leader() -> None:
     """What versions 5 to 8 tell a static leader that was replaced (KIP-814)."""
-    bench = Bench(instance_id="i")
+    bench = MemberHarness(instance_id="i")
     bench.answer(bench.start_joining(), joined("i-new", "i-old"))
     assert bench.sent(SyncGroupRequest).assignments == []
 
 
 def test_offsets_are_read_from_old_versions_too() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     fetch = bench.assign(bench.follow(bench.start_joining()), P0)
     assert fetch is not None
     partition = OffsetFetchResponsePartition(partition_index=0, committed_offset=5, metadata="", error_code=0)
@@ -112,7 +112,7 @@ def test_offsets_are_read_from_old_versions_too() -> None:
 
 
 def test_a_position_that_the_application_set_first_stays() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     fetch = bench.assign(bench.follow(bench.start_joining()), P0)
     assert fetch is not None
     bench.member.positions[P0] = 99
@@ -128,7 +128,7 @@ def test_a_position_that_the_application_set_first_stays() -> None:
     ],
 )
 def test_a_group_that_is_not_ours_to_lead_is_fatal(protocol_type: str, metadata: bytes, sentence: str) -> None:
-    bench = Bench()
+    bench = MemberHarness()
     response = joined("m", "m")
     response.protocol_type = protocol_type
     response.members = [JoinGroupResponseMember(member_id="n", metadata=metadata)]
@@ -138,7 +138,7 @@ def test_a_group_that_is_not_ours_to_lead_is_fatal(protocol_type: str, metadata:
 
 def test_an_assignment_of_no_bytes_is_fatal() -> None:
     """What a leader that forgot the member leaves it with; the Java client gives up too."""
-    bench = Bench()
+    bench = MemberHarness()
     bench.answer(bench.follow(bench.start_joining()), SyncGroupResponse(assignment=b""))
     assert bench.only(Fatal).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
@@ -147,7 +147,7 @@ def test_an_assignment_of_no_bytes_is_fatal() -> None:
 
 
 def test_heartbeats_go_out_at_their_interval_whenever_they_are_looked_for() -> None:
-    bench = Bench(commit_interval_ms=0).enter(P0)
+    bench = MemberHarness(commit_interval_ms=0).enter(P0)
     joined_ms = bench.now_ms
     bench.now_ms += HEARTBEAT_MS + 1_000
     bench.member.tick(bench.now_ms)
@@ -158,7 +158,7 @@ def test_heartbeats_go_out_at_their_interval_whenever_they_are_looked_for() -> N
 
 
 def test_heartbeats_that_a_very_late_tick_missed_are_not_made_up_for() -> None:
-    bench = Bench(commit_interval_ms=0, session_timeout_ms=100_000).enter(P0)
+    bench = MemberHarness(commit_interval_ms=0, session_timeout_ms=100_000).enter(P0)
     bench.now_ms += 4.5 * HEARTBEAT_MS
     bench.member.tick(bench.now_ms)
     assert len(bench.effects()) == 1
@@ -166,14 +166,14 @@ def test_heartbeats_that_a_very_late_tick_missed_are_not_made_up_for() -> None:
 
 
 def test_a_member_heartbeats_while_it_waits_for_its_assignment() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     bench.follow(bench.start_joining())
     bench.advance(HEARTBEAT_MS)
     assert bench.sent(HeartbeatRequest).generation_id == 1
 
 
 def test_a_coordinator_that_answers_no_heartbeat_for_a_session_timeout_is_looked_for() -> None:
-    bench = Bench(commit_interval_ms=0).enter(P0)
+    bench = MemberHarness(commit_interval_ms=0).enter(P0)
     bench.advance(HEARTBEAT_MS)
     bench.answer(bench.sent(HeartbeatRequest), HeartbeatResponse())
     bench.advance(SESSION_MS - 1)
@@ -185,7 +185,7 @@ def test_a_coordinator_that_answers_no_heartbeat_for_a_session_timeout_is_looked
 
 
 def test_a_heartbeat_answered_during_a_rebalance_counts_as_a_sign_of_life() -> None:
-    bench = Bench().enter(P0)
+    bench = MemberHarness().enter(P0)
     bench.advance(HEARTBEAT_MS)
     bench.refuse(bench.sent(HeartbeatRequest), 27)
     assert bench.state() is MemberState.STOPPED
@@ -197,7 +197,7 @@ def test_a_heartbeat_answered_during_a_rebalance_counts_as_a_sign_of_life() -> N
 
 
 def test_positions_are_committed_at_their_interval() -> None:
-    bench = Bench(heartbeat_interval_ms=9_000).enter(P0, P1)
+    bench = MemberHarness(heartbeat_interval_ms=9_000).enter(P0, P1)
     bench.member.positions[P1] = 20
     bench.advance(COMMIT_MS)
     send = bench.only(Send)
@@ -208,7 +208,7 @@ def test_positions_are_committed_at_their_interval() -> None:
 
 
 def test_a_partition_without_a_position_and_one_that_is_not_owned_are_not_committed() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     bench.assign(bench.follow(bench.start_joining()), P0, P1)
     bench.member.positions.update({P1: 5, P2: 6})
     bench.member.commit(bench.now_ms)
@@ -216,7 +216,7 @@ def test_a_partition_without_a_position_and_one_that_is_not_owned_are_not_commit
 
 
 def test_a_member_without_an_interval_commits_when_it_is_told_to() -> None:
-    bench = Bench(commit_interval_ms=0).enter(P0)
+    bench = MemberHarness(commit_interval_ms=0).enter(P0)
     bench.advance(HEARTBEAT_MS)
     assert isinstance(bench.only(Send).request, HeartbeatRequest)
     bench.member.commit(bench.now_ms)
@@ -228,7 +228,7 @@ def test_a_member_without_an_interval_commits_when_it_is_told_to() -> None:
 
 
 def test_a_commit_outside_a_generation_fails_at_once() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     join = bench.start_joining()
     bench.member.commit(bench.now_ms)
     assert bench.only(CommitRejected).error is ErrorCode.REBALANCE_IN_PROGRESS
@@ -242,7 +242,7 @@ def test_a_commit_outside_a_generation_fails_at_once() -> None:
 
 
 def test_a_member_that_leaves_commits_gives_up_its_partitions_and_says_so() -> None:
-    bench = Bench().enter(P0)
+    bench = MemberHarness().enter(P0)
     bench.member.leave(bench.now_ms)
     commit, revoked, leave = bench.effects()
     assert isinstance(commit, Send)
@@ -260,25 +260,25 @@ def test_a_member_that_leaves_commits_gives_up_its_partitions_and_says_so() -> N
 def test_a_static_member_leaves_without_a_word_unless_it_is_to_be_removed(
     remove_static: bool, left: list[tuple[str, str]]
 ) -> None:
-    bench = Bench(instance_id="i", commit_interval_ms=0).enter(P0)
+    bench = MemberHarness(instance_id="i", commit_interval_ms=0).enter(P0)
     bench.member.leave(bench.now_ms, remove_static=remove_static)
     leaves = [e.request for e in bench.effects() if isinstance(e, Send) and isinstance(e.request, LeaveGroupRequest)]
     assert [(m.member_id, m.group_instance_id) for leave in leaves for m in leave.members] == left
 
 
 def test_a_member_that_has_no_id_or_no_coordinator_has_nobody_to_leave() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     bench.start_joining()
     bench.member.leave(bench.now_ms)
     assert bench.effects() == []
-    bench = Bench().enter()
+    bench = MemberHarness().enter()
     bench.member.connection_lost(bench.now_ms)
     bench.member.leave(bench.now_ms)
     assert bench.effects() == []
 
 
 def test_a_member_that_crashes_says_nothing_at_all() -> None:
-    bench = Bench().enter(P0)
+    bench = MemberHarness().enter(P0)
     bench.member.commit(bench.now_ms)
     bench.member.crash(bench.now_ms)
     assert (bench.effects(), bench.state(), bench.member.assigned) == ([], MemberState.DOWN, ())
@@ -286,7 +286,7 @@ def test_a_member_that_crashes_says_nothing_at_all() -> None:
 
 
 def test_a_member_that_is_down_can_be_started_again_as_somebody_new() -> None:
-    bench = Bench().enter(P0)
+    bench = MemberHarness().enter(P0)
     bench.member.crash(bench.now_ms)
     bench.member.leave(bench.now_ms)
     assert bench.effects() == []
@@ -309,7 +309,7 @@ def test_a_member_that_is_down_can_be_started_again_as_somebody_new() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        Bench(**settings)
+        MemberHarness(**settings)
 
 
 def test_every_state_can_be_reached_and_left() -> None:
@@ -330,6 +330,6 @@ def test_a_way_that_is_not_in_the_table_is_a_mistake_of_ours() -> None:
 
 
 def test_the_topics_of_a_group_are_asked_for_once_each() -> None:
-    bench = Bench(topics=("t", "u"))
+    bench = MemberHarness(topics=("t", "u"))
     effect = bench.lead(bench.start_joining(), Subscription(member_id="n", topics=("u", "v")))
     assert effect == FetchMetadata(("t", "u", "v"), bench.now_ms)

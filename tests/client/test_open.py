@@ -8,8 +8,8 @@ from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
-from tests.client.broker import Broker, heartbeat
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.client.scripted_broker import Broker, heartbeat
+from tests.support.trio_runner import in_trio_with_sockets
 
 
 @in_trio_with_sockets

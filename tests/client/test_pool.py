@@ -10,7 +10,7 @@ from fakebroker.client.pool import BrokerPool
 from fakebroker.client.transport import addresses
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.trio_runner import in_trio_with_sockets
 
 
 async def node_ids(connection: Connection) -> list[int]:

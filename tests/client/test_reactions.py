@@ -14,13 +14,13 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from tests.client.bench import COMMIT_MS, HEARTBEAT_MS, START_MS, Bench, fetched
+from tests.support.client.member_harness import COMMIT_MS, HEARTBEAT_MS, START_MS, MemberHarness, fetched
 
 P0, P1 = ("t", 0), ("t", 1)
 FATAL_TO_A_JOIN = [23, 24, 26, 30, 81, 82, 35, -1]
 
 
-def assert_fatal(bench: Bench, error: int) -> None:
+def assert_fatal(bench: MemberHarness, error: int) -> None:
     effects = bench.effects()
     fatal = effects[-1]
     assert isinstance(fatal, Fatal)
@@ -31,7 +31,7 @@ def assert_fatal(bench: Bench, error: int) -> None:
     assert bench.member.next_deadline() is None
 
 
-def assert_rediscovers(bench: Bench) -> None:
+def assert_rediscovers(bench: MemberHarness) -> None:
     """After the first back-off, holding on to its partitions and asking the old coordinator nothing more."""
     assert bench.state() is MemberState.REDISCOVERING
     assert bench.effects() == []
@@ -45,9 +45,9 @@ def assert_rediscovers(bench: Bench) -> None:
 # JoinGroup
 
 
-def rejoining(**settings: object) -> tuple[Bench, JoinGroupRequest]:
+def rejoining(**settings: object) -> tuple[MemberHarness, JoinGroupRequest]:
     """A JoinGroup of a member that has an id."""
-    bench = Bench(**settings)
+    bench = MemberHarness(**settings)
     bench.refuse(bench.start_joining(), 79)
     return bench, bench.sent(JoinGroupRequest)
 
@@ -84,7 +84,7 @@ def test_a_join_during_a_rebalance_is_repeated_at_once() -> None:
 
 
 def test_the_id_that_is_required_is_taken_and_joined_with() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     first = bench.start_joining()
     assert first.member_id == ""
     bench.refuse(first, 79)
@@ -102,8 +102,8 @@ def test_a_join_that_is_refused_for_good_is_fatal(error: int) -> None:
 # SyncGroup
 
 
-def syncing(**settings: object) -> tuple[Bench, SyncGroupRequest]:
-    bench = Bench(**settings)
+def syncing(**settings: object) -> tuple[MemberHarness, SyncGroupRequest]:
+    bench = MemberHarness(**settings)
     return bench, bench.follow(bench.start_joining(), generation_id=5)
 
 
@@ -135,9 +135,9 @@ def test_a_sync_that_is_refused_for_good_is_fatal(error: int) -> None:
 # Heartbeat
 
 
-def heartbeating() -> tuple[Bench, HeartbeatRequest]:
+def heartbeating() -> tuple[MemberHarness, HeartbeatRequest]:
     """Without commits, so that none comes before a JoinGroup."""
-    bench = Bench(commit_interval_ms=0).enter(P0)
+    bench = MemberHarness(commit_interval_ms=0).enter(P0)
     bench.advance(HEARTBEAT_MS)
     return bench, bench.sent(HeartbeatRequest)
 
@@ -175,7 +175,7 @@ def test_a_heartbeat_during_a_rebalance_rejoins() -> None:
 
 
 def test_a_heartbeat_during_a_rebalance_is_ignored_by_a_member_that_is_joining_or_syncing() -> None:
-    bench = Bench(commit_interval_ms=0).enter(P0)
+    bench = MemberHarness(commit_interval_ms=0).enter(P0)
     bench.advance(HEARTBEAT_MS)
     first = bench.sent(HeartbeatRequest)
     bench.advance(HEARTBEAT_MS)
@@ -220,8 +220,8 @@ def test_a_heartbeat_with_any_other_error_is_repeated_after_a_back_off(error: in
 # OffsetCommit
 
 
-def committing() -> tuple[Bench, OffsetCommitRequest]:
-    bench = Bench().enter(P0)
+def committing() -> tuple[MemberHarness, OffsetCommitRequest]:
+    bench = MemberHarness().enter(P0)
     bench.member.positions[P0] = 42
     bench.advance(COMMIT_MS)
     return bench, bench.sent(OffsetCommitRequest)
@@ -297,8 +297,8 @@ def test_a_commit_that_is_refused_for_itself_is_reported_and_nothing_else(error:
 # OffsetFetch
 
 
-def fetching() -> tuple[Bench, OffsetFetchRequest]:
-    bench = Bench()
+def fetching() -> tuple[MemberHarness, OffsetFetchRequest]:
+    bench = MemberHarness()
     fetch = bench.assign(bench.follow(bench.start_joining()), P0)
     assert fetch is not None
     return bench, fetch
@@ -348,7 +348,7 @@ def test_an_unstable_partition_is_asked_for_again() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION])
 def test_a_coordinator_that_is_not_found_is_looked_for_again_ever_later(error: ErrorCode) -> None:
-    bench = Bench()
+    bench = MemberHarness()
     bench.member.start(bench.now_ms)
     waits = []
     for _ in range(6):
@@ -364,7 +364,7 @@ def test_a_coordinator_that_is_not_found_is_looked_for_again_ever_later(error: E
 
 @pytest.mark.parametrize("error", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID])
 def test_a_coordinator_that_may_not_be_looked_for_is_fatal(error: ErrorCode) -> None:
-    bench = Bench()
+    bench = MemberHarness()
     bench.member.start(bench.now_ms)
     bench.only(Discover)
     bench.member.discovery_failed(error, bench.now_ms)

@@ -11,11 +11,11 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.topic_partition import TopicPartition
-from tests.client.bench import (
+from tests.support.client.member_harness import (
     HEARTBEAT_MS,
     REBALANCE_MS,
     SESSION_MS,
-    Bench,
+    MemberHarness,
     committed,
     partitions_in,
     positions_in,
@@ -27,9 +27,9 @@ P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)
 # Rebalances
 
 
-def rebalancing(**settings: object) -> tuple[Bench, OffsetCommitRequest]:
+def rebalancing(**settings: object) -> tuple[MemberHarness, OffsetCommitRequest]:
     """A member that was told of a rebalance, and its last commit."""
-    bench = Bench(**settings).enter(P0, P1)
+    bench = MemberHarness(**settings).enter(P0, P1)
     bench.advance(HEARTBEAT_MS)
     bench.refuse(bench.sent(HeartbeatRequest), 27)
     assert bench.state() is MemberState.STOPPED
@@ -46,7 +46,7 @@ def test_before_it_joins_again_a_member_commits_and_keeps_its_partitions_until_t
 
 
 def test_an_earlier_commit_that_is_still_out_is_waited_for_too() -> None:
-    bench = Bench().enter(P0)
+    bench = MemberHarness().enter(P0)
     bench.member.commit(bench.now_ms)
     first = bench.sent(OffsetCommitRequest)
     bench.advance(HEARTBEAT_MS)
@@ -88,7 +88,7 @@ def test_a_last_commit_that_shows_the_generation_lost_joins_without_it(error: in
 
 
 def test_a_leader_that_hears_of_other_partition_counts_rejoins() -> None:
-    bench = Bench(commit_interval_ms=0)
+    bench = MemberHarness(commit_interval_ms=0)
     bench.lead(bench.start_joining())
     bench.member.metadata({"t": 1}, bench.now_ms)
     bench.assign(bench.sent(SyncGroupRequest), P0)
@@ -100,7 +100,7 @@ def test_a_leader_that_hears_of_other_partition_counts_rejoins() -> None:
 
 
 def test_a_leader_that_hears_of_other_partition_counts_in_mid_round_rejoins_after_it() -> None:
-    bench = Bench(commit_interval_ms=0)
+    bench = MemberHarness(commit_interval_ms=0)
     bench.lead(bench.start_joining())
     bench.member.metadata({"t": 1}, bench.now_ms)
     sync = bench.sent(SyncGroupRequest)
@@ -111,7 +111,7 @@ def test_a_leader_that_hears_of_other_partition_counts_in_mid_round_rejoins_afte
 
 
 def test_a_leader_that_hears_of_other_partition_counts_without_a_coordinator_rejoins_when_it_is_found() -> None:
-    bench = Bench(commit_interval_ms=0)
+    bench = MemberHarness(commit_interval_ms=0)
     bench.lead(bench.start_joining())
     bench.member.metadata({"t": 1}, bench.now_ms)
     bench.assign(bench.sent(SyncGroupRequest), P0)
@@ -123,14 +123,14 @@ def test_a_leader_that_hears_of_other_partition_counts_without_a_coordinator_rej
 
 
 def test_a_follower_does_not_look_at_partition_counts() -> None:
-    bench = Bench().enter(P0)
+    bench = MemberHarness().enter(P0)
     bench.member.metadata({"t": 2}, bench.now_ms)
     assert bench.effects() == []
 
 
 def test_a_round_that_never_ends_loses_the_coordinator() -> None:
     """A JoinGroup may take the rebalance timeout and five seconds more, as in the Java client."""
-    bench = Bench()
+    bench = MemberHarness()
     bench.start_joining()
     bench.advance(REBALANCE_MS + 5_000 - 1)
     assert bench.state() is MemberState.JOINING
@@ -141,7 +141,7 @@ def test_a_round_that_never_ends_loses_the_coordinator() -> None:
 @pytest.mark.parametrize(("error", "member_id"), [(22, "m"), (25, "")])
 def test_a_generation_lost_while_syncing_waits_for_the_answer_to_the_sync(error: int, member_id: str) -> None:
     """One JoinGroup or SyncGroup at a time: the next goes out when this one is answered, whatever it says."""
-    bench = Bench()
+    bench = MemberHarness()
     sync = bench.follow(bench.start_joining())
     bench.advance(HEARTBEAT_MS)
     bench.refuse(bench.sent(HeartbeatRequest), error)
@@ -152,7 +152,7 @@ def test_a_generation_lost_while_syncing_waits_for_the_answer_to_the_sync(error:
 
 
 def test_a_generation_lost_while_its_leader_waits_for_partition_counts_is_left_at_once() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     bench.lead(bench.start_joining())
     bench.advance(HEARTBEAT_MS)
     bench.refuse(bench.sent(HeartbeatRequest), 22)
@@ -163,9 +163,9 @@ def test_a_generation_lost_while_its_leader_waits_for_partition_counts_is_left_a
 
 def test_sticky_tells_what_it_held_last() -> None:
     """Also after its partitions were lost: its generation says what that is worth."""
-    bench = Bench(assignor="sticky", commit_interval_ms=0)
+    bench = MemberHarness(assignor="sticky", commit_interval_ms=0)
     assert decode_subscription(bench.start_joining().protocols[0].metadata, "sticky", "", None).owned_partitions == ()
-    bench = Bench(assignor="sticky", commit_interval_ms=0).enter(P0, P1)
+    bench = MemberHarness(assignor="sticky", commit_interval_ms=0).enter(P0, P1)
     bench.advance(HEARTBEAT_MS)
     bench.refuse(bench.sent(HeartbeatRequest), 25)
     told = decode_subscription(bench.sent(JoinGroupRequest).protocols[0].metadata, "sticky", "", None)
@@ -222,7 +222,7 @@ def test_a_cooperative_member_that_owes_a_round_does_not_forget_it_when_the_coor
 
 
 def test_a_cooperative_member_that_lost_its_generation_loses_its_partitions() -> None:
-    bench = Bench(assignor="cooperative-sticky").enter(P0)
+    bench = MemberHarness(assignor="cooperative-sticky").enter(P0)
     bench.advance(HEARTBEAT_MS)
     bench.refuse(bench.sent(HeartbeatRequest), 22)
     revoked, send = bench.effects()
@@ -238,7 +238,7 @@ def assignment(*owned: TopicPartition) -> bytes:
 
 
 def test_a_lost_connection_leaves_the_partitions_and_resumes_in_the_same_generation() -> None:
-    bench = Bench().enter(P0)
+    bench = MemberHarness().enter(P0)
     bench.member.connection_lost(bench.now_ms)
     assert bench.state() is MemberState.REDISCOVERING
     bench.member.positions[P0] = 50
@@ -255,7 +255,7 @@ def test_a_lost_connection_leaves_the_partitions_and_resumes_in_the_same_generat
 
 
 def test_back_offs_grow_until_a_request_succeeds() -> None:
-    bench = Bench(commit_interval_ms=0).enter(P0)
+    bench = MemberHarness(commit_interval_ms=0).enter(P0)
     waits = []
     for _ in range(3):  # each new coordinator refuses the heartbeat
         bench.member.connection_lost(bench.now_ms)
@@ -273,7 +273,7 @@ def test_back_offs_grow_until_a_request_succeeds() -> None:
 
 
 def test_answers_from_before_the_loss_are_ignored() -> None:
-    bench = Bench(commit_interval_ms=0).enter(P0)
+    bench = MemberHarness(commit_interval_ms=0).enter(P0)
     bench.advance(HEARTBEAT_MS)
     heartbeat = bench.sent(HeartbeatRequest)
     bench.member.connection_lost(bench.now_ms)
@@ -282,7 +282,7 @@ def test_answers_from_before_the_loss_are_ignored() -> None:
 
 
 def test_a_leader_that_loses_the_coordinator_forgets_what_it_was_to_assign() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     bench.lead(bench.start_joining())
     bench.member.connection_lost(bench.now_ms)
     bench.member.metadata({"t": 1}, bench.now_ms)
@@ -294,7 +294,7 @@ def test_a_leader_that_loses_the_coordinator_forgets_what_it_was_to_assign() -> 
 
 
 def test_a_connection_that_is_lost_while_the_coordinator_is_looked_for_changes_nothing() -> None:
-    bench = Bench()
+    bench = MemberHarness()
     bench.member.start(bench.now_ms)
     bench.only(Discover)
     bench.member.connection_lost(bench.now_ms)
@@ -302,7 +302,7 @@ def test_a_connection_that_is_lost_while_the_coordinator_is_looked_for_changes_n
 
 
 def test_news_of_the_coordinator_that_nobody_asked_for_is_ignored() -> None:
-    bench = Bench().enter(P0)
+    bench = MemberHarness().enter(P0)
     bench.member.discovered(bench.now_ms)
     bench.member.discovery_failed(ErrorCode.GROUP_AUTHORIZATION_FAILED, bench.now_ms)
     assert bench.effects() == []

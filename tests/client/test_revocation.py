@@ -9,15 +9,22 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
-from tests.client.bench import HEARTBEAT_MS, REBALANCE_MS, Bench, committed, fetched, positions_in
+from tests.support.client.member_harness import (
+    HEARTBEAT_MS,
+    REBALANCE_MS,
+    MemberHarness,
+    committed,
+    fetched,
+    positions_in,
+)
 
 P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)
 ASKS = {"awaits_revocation": True, "starts_at_zero": False}
 
 
-def held(**settings: object) -> Bench:
+def held(**settings: object) -> MemberHarness:
     """A member that was told of a rebalance and asks its application."""
-    bench = Bench(**(ASKS | settings)).enter(P0, P1)
+    bench = MemberHarness(**(ASKS | settings)).enter(P0, P1)
     bench.advance(HEARTBEAT_MS)
     bench.refuse(bench.sent(HeartbeatRequest), 27)
     return bench
@@ -108,7 +115,7 @@ def test_a_cooperative_member_asks_for_what_the_new_generation_takes_from_it() -
 
 
 def test_partitions_without_a_committed_offset_are_told_of() -> None:
-    bench = Bench(**ASKS)
+    bench = MemberHarness(**ASKS)
     fetch = bench.assign(bench.follow(bench.start_joining()), P0, P1)
     assert fetch is not None
     bench.answer(fetch, fetched({P0: 7, P1: -1}))
@@ -120,14 +127,14 @@ def test_partitions_without_a_committed_offset_are_told_of() -> None:
 
 
 def test_new_topics_are_joined_with_at_once() -> None:
-    bench = Bench(commit_interval_ms=0).enter(P0)
+    bench = MemberHarness(commit_interval_ms=0).enter(P0)
     bench.member.subscribe(["t", "u"], bench.now_ms)
     join = bench.sent(JoinGroupRequest)
     assert decode_subscription(join.protocols[0].metadata, "range", "m", None).topics == ("t", "u")
 
 
 def test_new_topics_in_the_middle_of_a_round_are_joined_with_after_it() -> None:
-    bench = Bench(commit_interval_ms=0)
+    bench = MemberHarness(commit_interval_ms=0)
     sync = bench.follow(bench.start_joining())
     bench.member.subscribe(["u"], bench.now_ms)
     assert bench.effects() == []
@@ -136,7 +143,7 @@ def test_new_topics_in_the_middle_of_a_round_are_joined_with_after_it() -> None:
 
 
 def test_a_cooperative_member_asks_for_what_it_has_of_topics_that_it_leaves() -> None:
-    bench = Bench(assignor="cooperative-sticky", commit_interval_ms=0, **ASKS).enter(P0, ("u", 0))
+    bench = MemberHarness(assignor="cooperative-sticky", commit_interval_ms=0, **ASKS).enter(P0, ("u", 0))
     bench.member.subscribe(["u"], bench.now_ms)
     assert bench.only(Revoking).partitions == (P0,)
     bench.member.revoked(bench.now_ms)
@@ -148,7 +155,7 @@ def test_a_cooperative_member_asks_for_what_it_has_of_topics_that_it_leaves() ->
 
 @pytest.mark.parametrize(("instance_id", "leaves"), [(None, 1), ("i", 0)])
 def test_a_member_that_expires_loses_its_partitions_and_commits_nothing(instance_id: str | None, leaves: int) -> None:
-    bench = Bench(instance_id=instance_id).enter(P0)
+    bench = MemberHarness(instance_id=instance_id).enter(P0)
     bench.member.expire(bench.now_ms)
     revoked, *sends = bench.effects()
     assert revoked == Revoked((P0,), True, bench.now_ms)

@@ -17,22 +17,24 @@ from fakebroker.cluster.seed import GroupSeed, MemberSeed
 from fakebroker.errors import ConfigError, shown
 from fakebroker.server import seed_tables
 from fakebroker.server.fake_cluster import FakeCluster
-from tests.cluster.harness import Harness, HarnessEnvironment
+from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment
 
 
 @pytest.fixture
-def harness() -> Harness:
-    return Harness({"orders": 6}, brokers=3)
+def harness() -> ClusterHarness:
+    return ClusterHarness({"orders": 6}, brokers=3)
 
 
 @pytest.fixture
-def environment(harness: Harness) -> HarnessEnvironment:
-    return HarnessEnvironment(harness)
+def environment(harness: ClusterHarness) -> ClusterHarnessEnvironment:
+    return ClusterHarnessEnvironment(harness)
 
 
 @pytest.fixture
-def commands(harness: Harness, environment: HarnessEnvironment) -> ClusterCommands:
-    return ClusterCommands(harness.cluster, environment, new_cluster=lambda: Harness({"orders": 6}, brokers=3).cluster)
+def commands(harness: ClusterHarness, environment: ClusterHarnessEnvironment) -> ClusterCommands:
+    return ClusterCommands(
+        harness.cluster, environment, new_cluster=lambda: ClusterHarness({"orders": 6}, brokers=3).cluster
+    )
 
 
 def parameters(method: Callable[..., Any]) -> list[tuple[str, Any, Any, Any]]:
@@ -85,7 +87,7 @@ def test_every_other_method_is_a_command_with_documented_arguments() -> None:
 )
 def test_what_the_environment_has_to_do(
     commands: ClusterCommands,
-    environment: HarnessEnvironment,
+    environment: ClusterHarnessEnvironment,
     events: list[dict[str, Any]],
     calls: list[tuple[Any, ...]],
 ) -> None:
@@ -94,11 +96,11 @@ def test_what_the_environment_has_to_do(
     assert environment.calls == calls
 
 
-def test_a_listener_is_closed_before_leaders_move(commands: ClusterCommands, harness: Harness) -> None:
+def test_a_listener_is_closed_before_leaders_move(commands: ClusterCommands, harness: ClusterHarness) -> None:
     leaders: list[int] = []
     partition = harness.cluster.offsets_partition_of("g")
 
-    class Environment(HarnessEnvironment):
+    class Environment(ClusterHarnessEnvironment):
         def close_listener(self, *_: Any, **__: Any) -> None:
             leaders.append(partition.leader_id)
 
@@ -108,8 +110,8 @@ def test_a_listener_is_closed_before_leaders_move(commands: ClusterCommands, har
     assert partition.leader_id != leader_id
 
 
-def test_arguments_are_checked_before_a_step_runs(harness: Harness) -> None:
-    class Environment(HarnessEnvironment):
+def test_arguments_are_checked_before_a_step_runs(harness: ClusterHarness) -> None:
+    class Environment(ClusterHarnessEnvironment):
         def run(self, step: Callable[[], Any]) -> Any:
             raise AssertionError("a step ran")
 
@@ -125,7 +127,7 @@ def test_arguments_are_checked_before_a_step_runs(harness: Harness) -> None:
             perform(commands, event)
 
 
-def test_a_seeded_group_is_held_and_released(commands: ClusterCommands, harness: Harness) -> None:
+def test_a_seeded_group_is_held_and_released(commands: ClusterCommands, harness: ClusterHarness) -> None:
     commands.seed_group("g", ["a", "b"], topics=["orders"])
     with commands.hold("g", "PreparingRebalance"):
         commands.force_rebalance("g")
@@ -144,7 +146,7 @@ def test_a_fault_by_its_handle(commands: ClusterCommands) -> None:
     assert commands.faults() == []
 
 
-def test_time_goes_to_the_next_deadline(commands: ClusterCommands, harness: Harness) -> None:
+def test_time_goes_to_the_next_deadline(commands: ClusterCommands, harness: ClusterHarness) -> None:
     assert commands.advance_to_next_deadline() is None
     commands.seed_group("g", 1, topics=["orders"])
     deadlines = commands.advance_to_next_deadline()

@@ -14,7 +14,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages import alter_configs, incremental_alter_configs
 from fakebroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.cluster.harness import Harness, batch, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, batch, versions
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
 SET, DELETE, APPEND, SUBTRACT = Operation
@@ -30,7 +30,7 @@ Outcome = tuple[int, str | None]
 
 
 def describe(
-    harness: Harness,
+    harness: ClusterHarness,
     *resources: Resource,
     keys: list[str] | None = None,
     version: int = 4,
@@ -46,7 +46,7 @@ def describe(
     return results
 
 
-def told(harness: Harness, resource: Resource, name: str, *, version: int = 4, broker: int = 1) -> Any:
+def told(harness: ClusterHarness, resource: Resource, name: str, *, version: int = 4, broker: int = 1) -> Any:
     """One config with its synonyms."""
     (result,) = describe(harness, resource, keys=[name], version=version, broker=broker, include_synonyms=version > 0)
     assert result.error_code == ErrorCode.NONE, result.error_message
@@ -54,17 +54,17 @@ def told(harness: Harness, resource: Resource, name: str, *, version: int = 4, b
     return config
 
 
-def value(harness: Harness, resource: Resource, name: str, broker: int = 1) -> tuple[str | None, ConfigSource]:
+def value(harness: ClusterHarness, resource: Resource, name: str, broker: int = 1) -> tuple[str | None, ConfigSource]:
     config = told(harness, resource, name, broker=broker)
     return config.value, ConfigSource(config.config_source)
 
 
-def synonyms(harness: Harness, resource: Resource, name: str) -> list[tuple[str, str | None, ConfigSource]]:
+def synonyms(harness: ClusterHarness, resource: Resource, name: str) -> list[tuple[str, str | None, ConfigSource]]:
     return [(each.name, each.value, ConfigSource(each.source)) for each in told(harness, resource, name).synonyms]
 
 
 def replace(
-    harness: Harness,
+    harness: ClusterHarness,
     resource: Resource,
     configs: dict[str, str | None],
     *,
@@ -85,7 +85,7 @@ def replace(
 
 
 def change(
-    harness: Harness,
+    harness: ClusterHarness,
     resource: Resource,
     *changes: tuple[str, int, str | None],
     version: int = 1,
@@ -113,11 +113,11 @@ def changed_resource(
     )
 
 
-def set_(harness: Harness, resource: Resource, name: str, text: str, broker: int = 1) -> None:
+def set_(harness: ClusterHarness, resource: Resource, name: str, text: str, broker: int = 1) -> None:
     assert change(harness, resource, (name, SET, text), broker=broker) == (ErrorCode.NONE, None)
 
 
-def produce(harness: Harness, records: bytes, broker: int = 1) -> int:
+def produce(harness: ClusterHarness, records: bytes, broker: int = 1) -> int:
     data = TopicProduceData(name="news", partition_data=[PartitionProduceData(index=0, records=records)])
     request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1000, topic_data=[data])
     (response,) = harness.ask(request, 9, broker=broker).responses
@@ -130,7 +130,7 @@ def produce(harness: Harness, records: bytes, broker: int = 1) -> int:
 
 @pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
 def test_all_configs_of_a_topic(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     set_(harness, NEWS, "retention.ms", "1000")
     (result,) = describe(harness, NEWS, version=version)
     assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
@@ -150,7 +150,7 @@ def test_all_configs_of_a_topic(version: int) -> None:
 
 @pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
 def test_all_configs_of_a_broker(version: int) -> None:
-    harness = Harness(config={"num.partitions": 7})
+    harness = ClusterHarness(config={"num.partitions": 7})
     (result,) = describe(harness, BROKER_1, version=version)
     by_name = {config.name: config for config in result.configs}
     assert list(by_name) == sorted(BROKER_CONFIGS)
@@ -170,22 +170,22 @@ def test_all_configs_of_a_broker(version: int) -> None:
 
 @pytest.mark.parametrize("keys", [None, []])
 def test_no_keys_are_all(keys: list[str] | None) -> None:
-    (result,) = describe(Harness(), NEWS, keys=keys)
+    (result,) = describe(ClusterHarness(), NEWS, keys=keys)
     assert len(result.configs) == len(TOPIC_CONFIGS)
 
 
 def test_keys_that_are_asked_for_and_known_are_told() -> None:
-    (result,) = describe(Harness(), NEWS, keys=["segment.ms", "no.such", "preallocate"])
+    (result,) = describe(ClusterHarness(), NEWS, keys=["segment.ms", "no.such", "preallocate"])
     assert [config.name for config in result.configs] == ["preallocate", "segment.ms"]
 
 
 def test_documentation_is_told_if_asked_for() -> None:
-    (result,) = describe(Harness(), NEWS, keys=["max.message.bytes", "segment.ms"], include_documentation=True)
+    (result,) = describe(ClusterHarness(), NEWS, keys=["max.message.bytes", "segment.ms"], include_documentation=True)
     assert [config.documentation for config in result.configs] == ["Largest record batch.", ""]
 
 
 def test_synonyms_of_a_topic_config_in_their_order() -> None:
-    harness = Harness(config={"message.max.bytes": 500})
+    harness = ClusterHarness(config={"message.max.bytes": 500})
     for resource, name, text in (
         (CLUSTER, "message.max.bytes", "600"),
         (BROKER_1, "message.max.bytes", "700"),
@@ -202,7 +202,7 @@ def test_synonyms_of_a_topic_config_in_their_order() -> None:
 
 
 def test_configs_of_the_same_meaning_are_synonyms() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     assert value(harness, NEWS, "retention.ms") == ("604800000", ConfigSource.DEFAULT_CONFIG)
     assert synonyms(harness, NEWS, "retention.ms") == []
     assert synonyms(harness, BROKER_1, "log.retention.ms") == []
@@ -218,21 +218,21 @@ def test_configs_of_the_same_meaning_are_synonyms() -> None:
 
 
 def test_each_broker_tells_its_own_defaults_of_topics() -> None:
-    harness = Harness(brokers=2)
+    harness = ClusterHarness(brokers=2)
     set_(harness, (BROKER, "2"), "log.retention.bytes", "5", broker=2)
     assert value(harness, NEWS, "retention.bytes", broker=2) == ("5", ConfigSource.DYNAMIC_BROKER_CONFIG)
     assert value(harness, NEWS, "retention.bytes", broker=1) == (str(64 * 1024**2), ConfigSource.DEFAULT_CONFIG)
 
 
 def test_a_broker_of_an_older_release_tells_the_defaults_of_that_release() -> None:
-    harness = Harness(as_version="2.2")
+    harness = ClusterHarness(as_version="2.2")
     name = "group.max.session.timeout.ms"
     assert value(harness, BROKER_1, name) == ("300000", ConfigSource.DEFAULT_CONFIG)
-    assert value(Harness(), BROKER_1, name) == ("1800000", ConfigSource.DEFAULT_CONFIG)
+    assert value(ClusterHarness(), BROKER_1, name) == ("1800000", ConfigSource.DEFAULT_CONFIG)
 
 
 def test_cluster_wide_configs_are_those_that_were_altered() -> None:
-    harness = Harness(config={"message.max.bytes": 500})
+    harness = ClusterHarness(config={"message.max.bytes": 500})
     assert describe(harness, CLUSTER)[0].configs == []
     set_(harness, CLUSTER, "message.max.bytes", "600")
     assert value(harness, CLUSTER, "message.max.bytes") == ("600", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
@@ -240,14 +240,14 @@ def test_cluster_wide_configs_are_those_that_were_altered() -> None:
 
 
 def test_kafkas_own_topics_have_configs_of_their_own() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     own = (TOPIC, "__consumer_offsets")
     assert value(harness, own, "cleanup.policy") == ("compact", ConfigSource.TOPIC_CONFIG)
     assert value(harness, own, "segment.bytes") == ("104857600", ConfigSource.TOPIC_CONFIG)
 
 
 def test_values_are_told_as_kafka_writes_them() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     for name, text, expected in (
         ("preallocate", " TRUE ", "true"),
         ("segment.ms", " +60 ", "60"),
@@ -273,7 +273,7 @@ def test_values_are_told_as_kafka_writes_them() -> None:
     ],
 )
 def test_what_cannot_be_described(version: int, resource: Resource, error: ErrorCode) -> None:
-    refused, fine = describe(Harness(brokers=2), resource, NEWS, version=version)
+    refused, fine = describe(ClusterHarness(brokers=2), resource, NEWS, version=version)
     assert (refused.resource_type, refused.resource_name, refused.error_code) == (*resource, error)
     assert refused.error_message
     assert refused.configs == []
@@ -282,7 +282,7 @@ def test_what_cannot_be_described(version: int, resource: Resource, error: Error
 
 @pytest.mark.parametrize("type_", [0, 1, 99, GROUP, CLIENT_METRICS])
 def test_an_unknown_type_fails_the_whole_request(type_: int) -> None:
-    results = describe(Harness(), NEWS, (type_, "x"))
+    results = describe(ClusterHarness(), NEWS, (type_, "x"))
     assert [(each.resource_name, each.error_code) for each in results] == [
         ("news", ErrorCode.INVALID_REQUEST),
         ("x", ErrorCode.INVALID_REQUEST),
@@ -291,7 +291,7 @@ def test_an_unknown_type_fails_the_whole_request(type_: int) -> None:
 
 
 def test_brokers_have_no_loggers() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     (result,) = describe(harness, (LOGGER, "1"))
     assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
     error, message = change(harness, (LOGGER, "1"), ("root", SET, "DEBUG"))
@@ -314,7 +314,7 @@ def test_brokers_have_no_loggers() -> None:
     ],
 )
 def test_replacing_all_configs(version: int, resource: Resource, first: str, second: str) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     before = value(harness, BROKER_1 if resource == CLUSTER else resource, first)
     assert replace(harness, resource, {first: "10"}, version=version) == (ErrorCode.NONE, None)
     assert value(harness, resource, first)[0] == "10"
@@ -325,7 +325,7 @@ def test_replacing_all_configs(version: int, resource: Resource, first: str, sec
 
 @pytest.mark.parametrize("version", versions("IncrementalAlterConfigs"))
 def test_changing_single_configs(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     assert change(harness, NEWS, ("retention.ms", SET, "10"), ("segment.ms", SET, "12"), version=version)[0] == 0
     assert change(harness, NEWS, ("retention.ms", DELETE, None), version=version) == (ErrorCode.NONE, None)
     assert value(harness, NEWS, "retention.ms") == ("604800000", ConfigSource.DEFAULT_CONFIG)
@@ -336,7 +336,7 @@ def test_changing_single_configs(version: int) -> None:
     ("resource", "name"), [(NEWS, "cleanup.policy"), (BROKER_1, "log.cleanup.policy"), (CLUSTER, "log.cleanup.policy")]
 )
 def test_lists_grow_and_shrink(resource: Resource, name: str) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     assert change(harness, resource, (name, APPEND, "compact"))[0] == ErrorCode.NONE
     assert value(harness, resource, name)[0] == "delete,compact"
     assert change(harness, resource, (name, APPEND, "compact,delete"))[0] == ErrorCode.NONE
@@ -353,14 +353,14 @@ def test_lists_grow_and_shrink(resource: Resource, name: str) -> None:
     [(NEWS, "retention.ms"), (NEWS, "no.such"), (BROKER_1, "log.retention.ms"), (BROKER_1, "no.such")],
 )
 def test_only_lists_grow_and_shrink(resource: Resource, name: str, operation: Operation) -> None:
-    error, message = change(Harness(), resource, (name, operation, "1"))
+    error, message = change(ClusterHarness(), resource, (name, operation, "1"))
     assert error == ErrorCode.INVALID_CONFIG
     assert message == f"Can't {operation.name} to key {name} because its type is not LIST."
 
 
 @pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
 def test_an_unknown_operation(resource: Resource) -> None:
-    assert change(Harness(), resource, ("retention.ms", 7, "1"))[0] == ErrorCode.INVALID_REQUEST
+    assert change(ClusterHarness(), resource, ("retention.ms", 7, "1"))[0] == ErrorCode.INVALID_REQUEST
 
 
 BAD_TOPIC_VALUES = {
@@ -383,7 +383,7 @@ BAD_TOPIC_VALUES = {
 
 @pytest.mark.parametrize(("name", "text"), BAD_TOPIC_VALUES.items())
 def test_bad_topic_configs(name: str, text: str) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     for error, message in (replace(harness, NEWS, {name: text}), change(harness, NEWS, (name, SET, text))):
         assert error == ErrorCode.INVALID_CONFIG
         assert message is not None
@@ -392,7 +392,7 @@ def test_bad_topic_configs(name: str, text: str) -> None:
 
 
 def test_topic_configs_that_contradict_each_other() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     set_(harness, NEWS, "max.compaction.lag.ms", "10")
     assert change(harness, NEWS, ("min.compaction.lag.ms", SET, "11"))[0] == ErrorCode.INVALID_CONFIG
     assert change(harness, NEWS, ("min.compaction.lag.ms", SET, "10"))[0] == ErrorCode.NONE
@@ -411,7 +411,7 @@ def test_topic_configs_that_contradict_each_other() -> None:
     ],
 )
 def test_bad_broker_configs(resource: Resource, name: str, text: str, expected: str) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     for error, message in (replace(harness, resource, {name: text}), change(harness, resource, (name, SET, text))):
         assert error == ErrorCode.INVALID_REQUEST
         assert message is not None
@@ -420,11 +420,11 @@ def test_bad_broker_configs(resource: Resource, name: str, text: str, expected: 
 
 
 def test_a_read_only_config_of_a_broker_may_be_deleted_for_it_is_not_there() -> None:
-    assert change(Harness(), BROKER_1, ("num.partitions", DELETE, None)) == (ErrorCode.NONE, None)
+    assert change(ClusterHarness(), BROKER_1, ("num.partitions", DELETE, None)) == (ErrorCode.NONE, None)
 
 
 def test_broker_configs_of_plugins_are_taken_and_kept_secret() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     set_(harness, BROKER_1, "my.plugin.key", "secret")
     config = told(harness, BROKER_1, "my.plugin.key")
     assert (config.value, config.is_sensitive, config.config_type) == (None, True, ConfigType.UNKNOWN)
@@ -447,19 +447,19 @@ def test_broker_configs_of_plugins_are_taken_and_kept_secret() -> None:
     ],
 )
 def test_what_cannot_be_altered(resource: Resource, error: ErrorCode) -> None:
-    harness = Harness(brokers=2)
+    harness = ClusterHarness(brokers=2)
     for refused, message in (replace(harness, resource, {}), change(harness, resource)):
         assert refused == error
         assert message
 
 
 def test_bad_configs_come_before_a_missing_topic() -> None:
-    assert change(Harness(), (TOPIC, "gone"), ("no.such", SET, "1"))[0] == ErrorCode.INVALID_CONFIG
+    assert change(ClusterHarness(), (TOPIC, "gone"), ("no.such", SET, "1"))[0] == ErrorCode.INVALID_CONFIG
 
 
 @pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
 def test_null_values(resource: Resource) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     expected = (ErrorCode.INVALID_REQUEST, "Null value not supported for : retention.ms, segment.ms")
     assert replace(harness, resource, {"retention.ms": None, "segment.ms": None}) == expected
     assert change(harness, resource, ("retention.ms", SET, None), ("segment.ms", APPEND, None)) == expected
@@ -467,12 +467,12 @@ def test_null_values(resource: Resource) -> None:
 
 @pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
 def test_a_key_given_twice(resource: Resource) -> None:
-    error, message = change(Harness(), resource, ("segment.ms", SET, "1"), ("segment.ms", DELETE, None))
+    error, message = change(ClusterHarness(), resource, ("segment.ms", SET, "1"), ("segment.ms", DELETE, None))
     assert (error, message) == (ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
 def test_a_resource_given_twice_is_refused_twice_and_the_others_are_altered() -> None:
-    harness = Harness({"news": 1, "mail": 1})
+    harness = ClusterHarness({"news": 1, "mail": 1})
     mail = (TOPIC, "mail")
     asked = [changed_resource(each, ("segment.ms", SET, "9")) for each in (NEWS, mail, NEWS)]
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=asked, validate_only=False)
@@ -483,14 +483,14 @@ def test_a_resource_given_twice_is_refused_twice_and_the_others_are_altered() ->
 
 
 def test_one_bad_config_keeps_the_others_of_its_resource_out() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     assert change(harness, NEWS, ("segment.ms", SET, "9"), ("no.such", SET, "1"))[0] == ErrorCode.INVALID_CONFIG
     assert harness.topic().configs == {}
 
 
 @pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
 def test_validate_only(resource: Resource) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     name = "max.message.bytes" if resource == NEWS else "message.max.bytes"
     assert replace(harness, resource, {name: "9"}, validate_only=True) == (ErrorCode.NONE, None)
     assert change(harness, resource, (name, SET, "9"), validate_only=True) == (ErrorCode.NONE, None)
@@ -505,7 +505,7 @@ def test_validate_only(resource: Resource) -> None:
     ("resource", "name"), [(NEWS, "max.message.bytes"), (BROKER_1, "message.max.bytes"), (CLUSTER, "message.max.bytes")]
 )
 def test_batches_that_are_too_large_are_refused_from_then_on(resource: Resource, name: str) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     records = batch(b"a" * 200)
     assert produce(harness, records) == ErrorCode.NONE
     set_(harness, resource, name, str(len(records) - 1))
@@ -515,7 +515,7 @@ def test_batches_that_are_too_large_are_refused_from_then_on(resource: Resource,
 
 
 def test_a_broker_goes_by_its_own_limit() -> None:
-    harness = Harness(brokers=2)
+    harness = ClusterHarness(brokers=2)
     set_(harness, (BROKER, "2"), "message.max.bytes", "1", broker=2)
     assert harness.partition().leader_id == 1
     assert produce(harness, batch(b"a")) == ErrorCode.NONE
@@ -526,7 +526,7 @@ def test_a_broker_goes_by_its_own_limit() -> None:
     [(NEWS, "retention.bytes"), (BROKER_1, "log.retention.bytes"), (CLUSTER, "log.retention.bytes")],
 )
 def test_old_batches_are_dropped_at_once_and_from_then_on(resource: Resource, name: str) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     records = batch(b"a" * 100)
     for _ in range(5):
         produce(harness, records)
@@ -542,7 +542,7 @@ def test_old_batches_are_dropped_at_once_and_from_then_on(resource: Resource, na
 
 
 def test_the_offsets_topic_is_not_cut() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     log = harness.cluster.offsets_partition(0).log
     for _ in range(3):
         log.append(batch(b"a" * 100), 0)

@@ -14,8 +14,8 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.cluster.harness import Harness, response
 from tests.cluster.test_group_apis import NO_DELAY, commit_partition, join, sync
+from tests.support.cluster.cluster_harness import ClusterHarness, response
 
 OLD, NEW = 1, 2
 
@@ -24,7 +24,7 @@ class Group:
     """A group "g" with one member, at a cluster of three brokers; its coordinator is broker 1."""
 
     def __init__(self, **config: object) -> None:
-        self.h = Harness(brokers=3, config=NO_DELAY | {"offsets.topic.num.partitions": 1} | config)
+        self.h = ClusterHarness(brokers=3, config=NO_DELAY | {"offsets.topic.num.partitions": 1} | config)
         self.member_id = self.h.ask(join(), 9).member_id
         self.joined = self.h.ask(join(self.member_id), 9)
 

@@ -13,7 +13,7 @@ from fakebroker.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from fakebroker.protocol.types import ZERO_UUID
-from tests.cluster.harness import Harness, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, versions
 
 ALL_VERSIONS = versions("CreateTopics")
 
@@ -37,7 +37,9 @@ def topic(
     )
 
 
-def create(harness: Harness, *topics: CreatableTopic, version: int = 7, validate_only: bool = False) -> list[Any]:
+def create(
+    harness: ClusterHarness, *topics: CreatableTopic, version: int = 7, validate_only: bool = False
+) -> list[Any]:
     request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
     results: list[Any] = harness.ask(request, version).topics
     return results
@@ -45,7 +47,7 @@ def create(harness: Harness, *topics: CreatableTopic, version: int = 7, validate
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_creates_a_topic(version: int) -> None:
-    harness = Harness(brokers=3)
+    harness = ClusterHarness(brokers=3)
     (result,) = create(harness, topic(partitions=3, factor=2), version=version)
     made = harness.topic("fresh")
     assert [partition.replicas for partition in made.partitions] == [(1, 2), (2, 3), (3, 1)]
@@ -57,7 +59,7 @@ def test_creates_a_topic(version: int) -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_default_numbers(version: int) -> None:
-    harness = Harness(brokers=3, config={"num.partitions": 5, "default.replication.factor": 3})
+    harness = ClusterHarness(brokers=3, config={"num.partitions": 5, "default.replication.factor": 3})
     assert create(harness, topic(partitions=-1, factor=-1), version=version)[0].error_code == ErrorCode.NONE
     made = harness.topic("fresh")
     assert (len(made.partitions), len(made.partitions[0].replicas)) == (5, 3)
@@ -65,7 +67,7 @@ def test_default_numbers(version: int) -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_explicit_assignment(version: int) -> None:
-    harness = Harness(brokers=3)
+    harness = ClusterHarness(brokers=3)
     assigned = topic(partitions=-1, factor=-1, assignments={1: [3, 2], 0: [2, 1]})
     assert create(harness, assigned, version=version)[0].error_code == ErrorCode.NONE
     assert [(each.replicas, each.leader_id) for each in harness.topic("fresh").partitions] == [((2, 1), 2), ((3, 2), 3)]
@@ -73,7 +75,7 @@ def test_explicit_assignment(version: int) -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS[1:])
 def test_validate_only(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     results = create(harness, topic(), topic("news"), version=version, validate_only=True)
     assert [each.error_code for each in results] == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
     assert "fresh" not in harness.cluster.topics
@@ -109,7 +111,7 @@ def test_validate_only(version: int) -> None:
     ],
 )
 def test_what_is_refused(asked: CreatableTopic, error: ErrorCode) -> None:
-    harness = Harness({"dotted.name": 1}, brokers=3)
+    harness = ClusterHarness({"dotted.name": 1}, brokers=3)
     before = list(harness.cluster.topics)
     (result,) = create(harness, asked)
     assert (result.name, result.error_code) == (asked.name, error)
@@ -120,11 +122,11 @@ def test_what_is_refused(asked: CreatableTopic, error: ErrorCode) -> None:
 def test_one_partition_assigned_twice() -> None:
     asked = topic(partitions=-1, factor=-1, assignments={0: [1]})
     asked.assignments.append(CreatableReplicaAssignment(partition_index=0, broker_ids=[1]))
-    assert create(Harness(), asked)[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert create(ClusterHarness(), asked)[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_a_name_given_twice_is_refused_once_and_the_others_are_created() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     results = create(harness, topic("twice"), topic("once"), topic("twice"))
     assert [(each.name, each.error_code) for each in results] == [
         ("once", ErrorCode.NONE),
@@ -135,7 +137,7 @@ def test_a_name_given_twice_is_refused_once_and_the_others_are_created() -> None
 
 
 def test_configs_are_told_with_their_source() -> None:
-    harness = Harness(config={"message.max.bytes": 500})
+    harness = ClusterHarness(config={"message.max.bytes": 500})
     (result,) = create(harness, topic(retention_bytes="1000", cleanup_policy="compact"))
     told = {config.name: (config.value, config.config_source) for config in result.configs}
     assert told["retention.bytes"] == ("1000", 1)
@@ -146,7 +148,7 @@ def test_configs_are_told_with_their_source() -> None:
 
 
 def test_too_many_partitions_beside_a_negative_number() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     results = create(harness, topic("much", partitions=MAX_RECORDS_PER_USER_OP), topic("less", partitions=-(2**31)))
     assert [each.error_code for each in results] == [ErrorCode.POLICY_VIOLATION] * 2
     assert "much" not in harness.cluster.topics

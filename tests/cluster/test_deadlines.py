@@ -8,8 +8,8 @@ from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from tests.cluster.groups import Groups
-from tests.cluster.harness import START_MS
+from tests.support.cluster.cluster_harness import START_MS
+from tests.support.cluster.group_admin import Groups
 
 EXPIRY_LOOK = (600.0, "offsets_expiry", None, ())
 

@@ -12,21 +12,21 @@ from fakebroker.protocol.messages.delete_records import DeleteRecordsPartition, 
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fakebroker.protocol.records import split_batches
-from tests.cluster.harness import Harness, batch, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, batch, versions
 
 ALL_VERSIONS = versions("DeleteRecords")
 
 
-def filled(topics: dict[str, int] | None = None, brokers: int = 1) -> Harness:
+def filled(topics: dict[str, int] | None = None, brokers: int = 1) -> ClusterHarness:
     """Three batches in partition 0: offsets 0-1, 2-3 and 4."""
-    harness = Harness(topics, brokers)
+    harness = ClusterHarness(topics, brokers)
     for values in ([b"a", b"b"], [b"c", b"d"], [b"e"]):
         harness.partition().log.append(batch(*values), 0)
     return harness
 
 
 def delete(
-    harness: Harness, *asked: tuple[str, int, int], version: int = 2, broker: int = 1
+    harness: ClusterHarness, *asked: tuple[str, int, int], version: int = 2, broker: int = 1
 ) -> list[tuple[str, int, ErrorCode, int]]:
     """Delete the records of (topic, partition) before an offset; each result's error and low watermark."""
     topics = [
@@ -41,13 +41,13 @@ def delete(
     ]
 
 
-def fetch(harness: Harness, offset: int) -> Any:
+def fetch(harness: ClusterHarness, offset: int) -> Any:
     asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=2**20)
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="news", partitions=[asked])])
     return harness.ask(request, 12).responses[0].partitions[0]
 
 
-def earliest(harness: Harness) -> int:
+def earliest(harness: ClusterHarness) -> int:
     asked = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="news", partitions=[asked])])
     offset: int = harness.ask(request, 6).topics[0].partitions[0].offset
@@ -110,7 +110,7 @@ def test_refused_partitions(version: int, topic: str, index: int, error: ErrorCo
     ],
 )
 def test_a_topic_that_is_compacted_only_keeps_its_records(policy: str, error: ErrorCode) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     configs = [CreatableTopicConfig(name="cleanup.policy", value=policy)]
     topic = CreatableTopic(name="table", num_partitions=1, replication_factor=1, assignments=[], configs=configs)
     harness.ask(CreateTopicsRequest(topics=[topic]), 7)

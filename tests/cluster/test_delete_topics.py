@@ -7,7 +7,7 @@ import pytest
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fakebroker.protocol.types import ZERO_UUID
-from tests.cluster.harness import Harness, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, versions
 
 ALL_VERSIONS = versions("DeleteTopics")
 UNKNOWN_ID = b"?" * 16
@@ -30,7 +30,7 @@ def results(response: Any) -> list[tuple[str | None, bytes, ErrorCode]]:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_by_name(version: int) -> None:
-    harness = Harness({"news": 1, "sports": 1})
+    harness = ClusterHarness({"news": 1, "sports": 1})
     topic_id = harness.topic().topic_id if version >= 6 else ZERO_UUID
     response = harness.ask(by_name(version, "news", "absent"), version)
     assert results(response) == [
@@ -44,7 +44,7 @@ def test_by_name(version: int) -> None:
 
 
 def test_by_id() -> None:
-    harness = Harness({"news": 1})
+    harness = ClusterHarness({"news": 1})
     topic_id = harness.topic().topic_id
     assert results(harness.ask(states((None, topic_id), (None, UNKNOWN_ID)), 6)) == [
         ("news", topic_id, ErrorCode.NONE),
@@ -66,7 +66,7 @@ def test_by_id() -> None:
 def test_requests_that_delete_nothing(
     topics: list[tuple[str | None, int]], expected: list[tuple[str | None, int]]
 ) -> None:
-    harness = Harness({"news": 1})
+    harness = ClusterHarness({"news": 1})
     ids = (ZERO_UUID, harness.topic().topic_id)
     response = harness.ask(states(*((name, ids[which]) for name, which in topics)), 6)
     assert results(response) == [(name, ids[which], ErrorCode.INVALID_REQUEST) for name, which in expected]
@@ -75,21 +75,21 @@ def test_requests_that_delete_nothing(
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_deletion_can_be_forbidden(version: int) -> None:
-    harness = Harness({"news": 1}, config={"delete.topic.enable": False})
+    harness = ClusterHarness({"news": 1}, config={"delete.topic.enable": False})
     error = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
     assert results(harness.ask(by_name(version, "news"), version)) == [("news", ZERO_UUID, error)]
     assert "news" in harness.cluster.topics
 
 
 def test_internal_topics_stay() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     assert results(harness.ask(by_name(5, "__consumer_offsets"), 5))[0][2] == ErrorCode.INVALID_REQUEST
     assert "__consumer_offsets" in harness.cluster.topics
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 def test_without_time_left_nothing_is_done(timeout_ms: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     asked = DeleteTopicsRequest(topic_names=["news"], timeout_ms=timeout_ms)
     assert results(harness.ask(asked, 5))[0][2] == ErrorCode.REQUEST_TIMED_OUT
     assert "news" in harness.cluster.topics

@@ -8,12 +8,12 @@ from fakebroker.cluster.logs.producer_state import EXPIRATION_MS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from fakebroker.protocol.records import Record, encode_batch
-from tests.cluster.harness import START_MS, Harness
+from tests.support.cluster.cluster_harness import START_MS, ClusterHarness
 
 NOW = int(START_MS)
 
 
-def describe(harness: Harness, *topics: tuple[str, list[int]], broker: int = 1) -> list[Any]:
+def describe(harness: ClusterHarness, *topics: tuple[str, list[int]], broker: int = 1) -> list[Any]:
     """The partitions of all topics, in their order."""
     asked = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in topics]
     response = harness.ask(DescribeProducersRequest(topics=asked), 0, broker=broker)
@@ -21,7 +21,7 @@ def describe(harness: Harness, *topics: tuple[str, list[int]], broker: int = 1) 
     return [partition for topic in response.topics for partition in topic.partitions]
 
 
-def append(harness: Harness, producer_id: int, epoch: int, sequence: int, *timestamps_ms: int) -> None:
+def append(harness: ClusterHarness, producer_id: int, epoch: int, sequence: int, *timestamps_ms: int) -> None:
     records = [Record(offset, timestamp_ms, None, b"") for offset, timestamp_ms in enumerate(timestamps_ms)]
     batch = encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
     harness.partition().log.append(batch, 0)
@@ -39,7 +39,7 @@ def producers(partition: Any) -> list[tuple[int, int, int, int]]:
 
 
 def test_producers_in_the_order_in_which_they_came() -> None:
-    harness = Harness({"news": 2})
+    harness = ClusterHarness({"news": 2})
     append(harness, 9, 0, 0, NOW, NOW + 5, NOW + 3)
     append(harness, 4, 2, 2**31 - 1, NOW + 1, NOW + 2)
     append(harness, 9, 0, 3, NOW + 1)
@@ -52,7 +52,7 @@ def test_producers_in_the_order_in_which_they_came() -> None:
 
 
 def test_a_producer_is_forgotten_after_a_day() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     append(harness, 9, 0, 0, NOW)
     append(harness, 4, 0, 0, NOW + 1)
     harness.advance(EXPIRATION_MS)
@@ -60,7 +60,7 @@ def test_a_producer_is_forgotten_after_a_day() -> None:
 
 
 def test_a_follower_answers_too() -> None:
-    harness = Harness(brokers=2)
+    harness = ClusterHarness(brokers=2)
     append(harness, 9, 0, 0, NOW)
     assert producers(describe(harness, ("news", [0]), broker=2)[0]) == [(9, 0, 0, NOW)]
 
@@ -75,7 +75,7 @@ def test_a_follower_answers_too() -> None:
     ],
 )
 def test_refused_partitions(topic: str, index: int, error: ErrorCode, message: str | None) -> None:
-    harness = Harness({"news": 4}, brokers=4)
+    harness = ClusterHarness({"news": 4}, brokers=4)
     refused, other = describe(harness, (topic, [index]), ("news", [0]))
     assert (refused.partition_index, refused.error_code, refused.active_producers) == (index, error, [])
     assert refused.error_message is None if message is None else refused.error_message.startswith(message)

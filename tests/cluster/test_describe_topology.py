@@ -16,12 +16,12 @@ from fakebroker.protocol.messages.describe_topic_partitions import (
 )
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.types import ZERO_UUID
-from tests.cluster.harness import Harness, batch, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, batch, versions
 
 NOT_ASKED = -(2**31)
 
 
-def stop(harness: Harness, node_id: int) -> None:
+def stop(harness: ClusterHarness, node_id: int) -> None:
     broker = harness.cluster.brokers[node_id]
     harness.cluster.controller.stop_broker(broker, harness.now_ms, Failover())
 
@@ -32,7 +32,7 @@ def stop(harness: Harness, node_id: int) -> None:
 @pytest.mark.parametrize("version", versions("DescribeCluster"))
 @pytest.mark.parametrize("asks_operations", [True, False])
 def test_the_cluster(version: int, asks_operations: bool) -> None:
-    harness = Harness(brokers=3)
+    harness = ClusterHarness(brokers=3)
     stop(harness, 1)
     request = DescribeClusterRequest(include_cluster_authorized_operations=asks_operations)
     told = harness.ask(request, version, broker=2)
@@ -46,7 +46,7 @@ def test_the_cluster(version: int, asks_operations: bool) -> None:
 
 
 def test_fenced_brokers() -> None:
-    harness = Harness(brokers=3)
+    harness = ClusterHarness(brokers=3)
     stop(harness, 2)
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
     told = harness.ask(request, 2)
@@ -60,7 +60,7 @@ def test_fenced_brokers() -> None:
 )
 def test_other_endpoints(version: int, endpoint_type: int, error: ErrorCode) -> None:
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, endpoint_type=endpoint_type)
-    told = Harness().ask(request, version)
+    told = ClusterHarness().ask(request, version)
     assert (told.error_code, told.brokers, told.controller_id) == (error, [], -1)
     assert told.error_message == f"endpoint type {endpoint_type}: expected 1, for this is a broker"
 
@@ -68,7 +68,7 @@ def test_other_endpoints(version: int, endpoint_type: int, error: ErrorCode) -> 
 # DescribeTopicPartitions
 
 
-def describe(harness: Harness, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Any:
+def describe(harness: ClusterHarness, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Any:
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=name) for name in names],
         response_partition_limit=limit,
@@ -78,7 +78,7 @@ def describe(harness: Harness, *names: str, limit: int = 2000, cursor: tuple[str
     return harness.ask(request, 0, broker=broker)
 
 
-def pages(harness: Harness, *names: str, limit: int) -> list[list[tuple[str, list[int]]]]:
+def pages(harness: ClusterHarness, *names: str, limit: int) -> list[list[tuple[str, list[int]]]]:
     """All pages, each as its topics with the numbers of their partitions."""
     found = []
     cursor = None
@@ -91,7 +91,7 @@ def pages(harness: Harness, *names: str, limit: int) -> list[list[tuple[str, lis
 
 
 def test_a_topic_with_its_partitions() -> None:
-    harness = Harness({"news": 2}, brokers=3)
+    harness = ClusterHarness({"news": 2}, brokers=3)
     stop(harness, 1)
     told = describe(harness, "news")
     (topic,) = told.topics
@@ -104,14 +104,14 @@ def test_a_topic_with_its_partitions() -> None:
 
 
 def test_a_partition_without_leader_has_no_error() -> None:
-    harness = Harness({"news": 1}, brokers=2, config={"default.replication.factor": 1})
+    harness = ClusterHarness({"news": 1}, brokers=2, config={"default.replication.factor": 1})
     stop(harness, 1)
     (partition,) = describe(harness, "news").topics[0].partitions
     assert (partition.error_code, partition.leader_id, partition.isr_nodes) == (ErrorCode.NONE, -1, [1])
 
 
 def test_all_topics_in_order() -> None:
-    harness = Harness({"b": 1, "a": 1})
+    harness = ClusterHarness({"b": 1, "a": 1})
     assert pages(harness, limit=10) == [[("a", [0]), ("b", [0])]]
     harness.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
     told = describe(harness)
@@ -123,7 +123,7 @@ def test_all_topics_in_order() -> None:
 
 
 def test_pages() -> None:
-    harness = Harness({"a": 3, "b": 2, "c": 1})
+    harness = ClusterHarness({"a": 3, "b": 2, "c": 1})
     assert pages(harness, limit=2) == [[("a", [0, 1])], [("a", [2]), ("b", [0])], [("b", [1]), ("c", [0])]]
     assert pages(harness, limit=3) == [[("a", [0, 1, 2])], [("b", [0, 1]), ("c", [0])]]
     assert pages(harness, "c", "a", "a", limit=3) == [[("a", [0, 1, 2])], [("c", [0])]]
@@ -131,17 +131,17 @@ def test_pages() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_page_has_at_least_one_partition(limit: int) -> None:
-    assert pages(Harness({"a": 2}), limit=limit) == [[("a", [0])], [("a", [1])]]
+    assert pages(ClusterHarness({"a": 2}), limit=limit) == [[("a", [0])], [("a", [1])]]
 
 
 def test_a_page_has_at_most_so_many_partitions_as_the_broker_allows() -> None:
-    told = describe(Harness({"a": 2001}), limit=10_000)
+    told = describe(ClusterHarness({"a": 2001}), limit=10_000)
     assert len(told.topics[0].partitions) == 2000
     assert (told.next_cursor.topic_name, told.next_cursor.partition_index) == ("a", 2000)
 
 
 def test_topics_that_are_not_there() -> None:
-    told = describe(Harness({"news": 1}), "zero", "a/b", "news", "__transaction_state")
+    told = describe(ClusterHarness({"news": 1}), "zero", "a/b", "news", "__transaction_state")
     assert [(topic.name, ErrorCode(topic.error_code), topic.is_internal) for topic in told.topics] == [
         ("__transaction_state", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
         ("a/b", ErrorCode.INVALID_TOPIC_EXCEPTION, False),
@@ -152,7 +152,7 @@ def test_topics_that_are_not_there() -> None:
 
 
 def test_cursors_that_point_nowhere() -> None:
-    harness = Harness({"a": 2, "c": 1})
+    harness = ClusterHarness({"a": 2, "c": 1})
     assert [topic.name for topic in describe(harness, cursor=("b", 1)).topics] == ["c"]
     assert describe(harness, cursor=("a", 7)).topics[0].partitions == []
     for names, cursor in [(["a", "c"], ("b", 0)), (["a"], ("a", -1))]:
@@ -166,7 +166,7 @@ def test_cursors_that_point_nowhere() -> None:
 # DescribeLogDirs
 
 
-def log_dirs(harness: Harness, asked: dict[str, list[int]] | None, version: int, broker: int = 1) -> Any:
+def log_dirs(harness: ClusterHarness, asked: dict[str, list[int]] | None, version: int, broker: int = 1) -> Any:
     topics = None
     if asked is not None:
         topics = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in asked.items()]
@@ -186,7 +186,7 @@ def sizes(result: Any) -> dict[str, int]:
 
 @pytest.mark.parametrize("version", versions("DescribeLogDirs"))
 def test_the_replicas_of_the_asked_broker(version: int) -> None:
-    harness = Harness({"news": 3, "sports": 1}, brokers=3, config={"default.replication.factor": 2})
+    harness = ClusterHarness({"news": 3, "sports": 1}, brokers=3, config={"default.replication.factor": 2})
     data = batch(b"one", b"two")
     harness.partition(1).log.append(data, 0)
     result = log_dirs(harness, None, version, broker=2)
@@ -200,14 +200,14 @@ def test_the_replicas_of_the_asked_broker(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions("DescribeLogDirs"))
 def test_what_is_asked_for(version: int) -> None:
-    harness = Harness({"news": 3, "sports": 1}, brokers=3, config={"default.replication.factor": 1})
+    harness = ClusterHarness({"news": 3, "sports": 1}, brokers=3, config={"default.replication.factor": 1})
     asked = {"news": [0, 1, 9], "none": [0], "sports": []}
     assert sizes(log_dirs(harness, asked, version)) == {"news-0": 0}
     assert log_dirs(harness, {}, version).topics == []
 
 
 def test_the_offsets_topic_is_there_once_it_is_used() -> None:
-    harness = Harness({})
+    harness = ClusterHarness({})
     assert sizes(log_dirs(harness, None, 4)) == {}
     harness.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
     assert sizes(log_dirs(harness, None, 4)) == {"__consumer_offsets-0": 0, "__consumer_offsets-1": 0}

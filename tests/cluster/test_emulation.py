@@ -15,7 +15,7 @@ from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.registry import API_BY_NAME, APIS
 from fakebroker.protocol.releases import NEWEST, RELEASES, Release
 from fakebroker.protocol.schema import Message, Versions
-from tests.cluster.harness import Harness
+from tests.support.cluster.cluster_harness import ClusterHarness
 
 RANGES = {api.key: api.advertised_versions for api in APIS}
 
@@ -24,7 +24,7 @@ def spoken(broker: Broker, api: str) -> Versions | None:
     return EmulatedRelease.of(broker).versions.get(API_BY_NAME[api].key)
 
 
-def read(harness: Harness, message: Message, version: int) -> Any:
+def read(harness: ClusterHarness, message: Message, version: int) -> Any:
     (frame,) = FrameBuffer().feed(request_frame(message, version, 1, "client"))
     return read_call(harness.peer(), frame)
 
@@ -122,7 +122,7 @@ def test_there_cannot_be_so_many_brokers(brokers: Any) -> None:
 
 
 def test_versions_and_apis_that_a_broker_lacks_are_not_read() -> None:
-    harness = Harness(as_version="0.11")
+    harness = ClusterHarness(as_version="0.11")
     join = JoinGroupRequest(group_id="g", session_timeout_ms=1, member_id="", protocol_type="consumer", protocols=[])
     assert read(harness, join, 2).api.name == "JoinGroup"
     with pytest.raises(ProtocolError, match="JoinGroup version 3, expected 0-2"):
@@ -134,7 +134,7 @@ def test_versions_and_apis_that_a_broker_lacks_are_not_read() -> None:
 
 @pytest.mark.parametrize(("as_version", "are_told"), [("2.3", False), ("2.4", True), (None, True)])
 def test_an_api_versions_request_of_the_future(as_version: str | None, are_told: bool) -> None:
-    harness = Harness(as_version=as_version)
+    harness = ClusterHarness(as_version=as_version)
     last = harness.cluster.brokers[1].versions[ApiVersionsRequest.API_KEY].last
     call = Call(harness.peer(), API_BY_NAME["ApiVersions"], last + 1, 1, "client", ApiVersionsRequest(), 0)
     assert harness.cluster.handle(call, harness.now_ms)

@@ -32,24 +32,24 @@ from fakebroker.protocol.messages.offset_fetch import (
 )
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.registry import APIS
-from tests.cluster.harness import Harness, batch, carried, response
 from tests.cluster.test_fetch_sessions import Client
-from tests.strategies import filled
+from tests.support.cluster.cluster_harness import ClusterHarness, batch, carried, response
+from tests.support.strategies import filled
 
 TOPICS = {"orders": 2, "news": 2}
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 @pytest.fixture
-def h() -> Harness:
-    return Harness(topics=TOPICS, config={"group.initial.rebalance.delay.ms": 0})
+def h() -> ClusterHarness:
+    return ClusterHarness(topics=TOPICS, config={"group.initial.rebalance.delay.ms": 0})
 
 
-def fail(h: Harness, api: str | None, **options: Any) -> ActiveFault:
+def fail(h: ClusterHarness, api: str | None, **options: Any) -> ActiveFault:
     return h.cluster.faults.add(Fault(api=api, **options), h.now_ms)
 
 
-def beats(h: Harness, count: int, **how: Any) -> list[str]:
+def beats(h: ClusterHarness, count: int, **how: Any) -> list[str]:
     """What so many heartbeats of nobody are answered; UNKNOWN_MEMBER_ID is the truth."""
     return [ErrorCode(h.ask(BEAT, 4, **how).error_code).name for _ in range(count)]
 
@@ -83,7 +83,7 @@ def errors(answer: Any) -> dict[tuple[str, int], str]:
     }
 
 
-def committed(h: Harness, group_id: str = "g") -> dict[tuple[str, int], int]:
+def committed(h: ClusterHarness, group_id: str = "g") -> dict[tuple[str, int], int]:
     offsets = h.cluster.brokers[1].coordinator.fetch_offsets(group_id, None, h.now_ms)[1]
     return {(topic, index): offset.offset for topic, index, offset in offsets if offset is not None}
 
@@ -116,7 +116,7 @@ def test_every_refusal_can_be_told(api: Any) -> None:
 # What is met
 
 
-def test_the_first_so_many(h: Harness) -> None:
+def test_the_first_so_many(h: ClusterHarness) -> None:
     rule = fail(h, "Heartbeat", error="NOT_COORDINATOR", times=2)
     assert beats(h, 3) == [FALSE, FALSE, TRUE]
     assert rule.hits == 2
@@ -138,23 +138,23 @@ def test_the_first_so_many(h: Harness) -> None:
         ({"broker": 1}, "xxxx"),
     ],
 )
-def test_which_requests_are_met(h: Harness, options: dict[str, Any], met: str) -> None:
+def test_which_requests_are_met(h: ClusterHarness, options: dict[str, Any], met: str) -> None:
     rule = fail(h, "Heartbeat", error=ErrorCode.NOT_COORDINATOR, **options)
     assert "".join("x" if error == FALSE else "-" for error in beats(h, 4)) == met
     assert rule.hits == met.count("x")
 
 
 def test_another_broker_is_not_met() -> None:
-    h = Harness(brokers=2)
+    h = ClusterHarness(brokers=2)
     fail(h, "Heartbeat", error="NOT_COORDINATOR", broker=2)
     fail(h, "Heartbeat", error="COORDINATOR_NOT_AVAILABLE", broker=1)
     assert beats(h, 1, broker=2) == [FALSE]
     assert beats(h, 1, broker=1) == ["COORDINATOR_NOT_AVAILABLE"]
 
 
-def test_chance_repeats_with_its_source(h: Harness) -> None:
+def test_chance_repeats_with_its_source(h: ClusterHarness) -> None:
     runs = []
-    for harness in (h, Harness(topics=TOPICS)):
+    for harness in (h, ClusterHarness(topics=TOPICS)):
         rule = fail(harness, "Heartbeat", error="NOT_COORDINATOR", probability=0.5)
         runs.append(beats(harness, 40))
         assert rule.seen == 40
@@ -162,7 +162,7 @@ def test_chance_repeats_with_its_source(h: Harness) -> None:
     assert runs[0] == runs[1]
 
 
-def test_a_window_of_the_brokers_time(h: Harness) -> None:
+def test_a_window_of_the_brokers_time(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", error="NOT_COORDINATOR", after_s=1, for_s=2)
     found = []
     for _ in range(4):
@@ -171,27 +171,27 @@ def test_a_window_of_the_brokers_time(h: Harness) -> None:
     assert found == [TRUE, FALSE, FALSE, TRUE]
 
 
-def test_the_first_fault_that_meets_a_request_hides_the_others(h: Harness) -> None:
+def test_the_first_fault_that_meets_a_request_hides_the_others(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", error="NOT_COORDINATOR", times=1)
     second = fail(h, "Heartbeat", error="COORDINATOR_NOT_AVAILABLE", nth=1)
     assert beats(h, 3) == [FALSE, "COORDINATOR_NOT_AVAILABLE", TRUE]
     assert second.seen == 2
 
 
-def test_a_fault_that_is_removed_is_over(h: Harness) -> None:
+def test_a_fault_that_is_removed_is_over(h: ClusterHarness) -> None:
     rule = fail(h, "Heartbeat", error="NOT_COORDINATOR")
     h.cluster.faults.remove(rule)
     h.cluster.faults.remove(rule)
     assert beats(h, 1) == [TRUE]
 
 
-def test_the_call_names_its_fault(h: Harness) -> None:
+def test_the_call_names_its_fault(h: ClusterHarness) -> None:
     rule = fail(h, "Heartbeat", error="NOT_COORDINATOR", times=1)
     calls = [h.send(BEAT, 4) for _ in range(2)]
     assert [call.fault for call in calls] == [rule.fault, None]
 
 
-def test_any_api_that_names_the_group(h: Harness) -> None:
+def test_any_api_that_names_the_group(h: ClusterHarness) -> None:
     fail(h, None, group="g", throttle_time_ms=7)
     assert h.ask(BEAT, 4).throttle_time_ms == 7
     assert h.ask(commit(1, ("orders", 0)), 8).throttle_time_ms == 7
@@ -203,7 +203,7 @@ def test_any_api_that_names_the_group(h: Harness) -> None:
 # Where the error stands, and what takes effect
 
 
-def test_a_commit_that_is_refused_does_not_take_effect(h: Harness) -> None:
+def test_a_commit_that_is_refused_does_not_take_effect(h: ClusterHarness) -> None:
     fail(h, "OffsetCommit", error="COORDINATOR_LOAD_IN_PROGRESS")
     answer = h.ask(commit(5, ("orders", 0), ("news", 1)), 8)
     assert set(errors(answer).values()) == {"COORDINATOR_LOAD_IN_PROGRESS"}
@@ -211,14 +211,14 @@ def test_a_commit_that_is_refused_does_not_take_effect(h: Harness) -> None:
     assert committed(h) == {}
 
 
-def test_an_error_that_is_told_though_the_commit_took_effect(h: Harness) -> None:
+def test_an_error_that_is_told_though_the_commit_took_effect(h: ClusterHarness) -> None:
     fail(h, "OffsetCommit", error="REQUEST_TIMED_OUT", handles=True)
     assert errors(h.ask(commit(5, ("orders", 0)), 8)) == {("orders", 0): "REQUEST_TIMED_OUT"}
     assert committed(h) == {("orders", 0): 5}
 
 
 @pytest.mark.parametrize("version", [8, 10])
-def test_one_partition_of_a_commit_is_refused(h: Harness, version: int) -> None:
+def test_one_partition_of_a_commit_is_refused(h: ClusterHarness, version: int) -> None:
     fail(h, "OffsetCommit", error="UNKNOWN_TOPIC_OR_PARTITION", partition="orders-1")
     request = commit(5, ("orders", 0), ("orders", 1), ("news", 1))
     for topic in request.topics:
@@ -231,7 +231,7 @@ def test_one_partition_of_a_commit_is_refused(h: Harness, version: int) -> None:
     assert committed(h) == {("orders", 0): 5, ("news", 1): 5}
 
 
-def test_one_partition_of_a_commit_took_effect_and_tells_an_error(h: Harness) -> None:
+def test_one_partition_of_a_commit_took_effect_and_tells_an_error(h: ClusterHarness) -> None:
     fail(h, "OffsetCommit", error="UNKNOWN_TOPIC_OR_PARTITION", topic="news", handles=True)
     answer = h.ask(commit(5, ("orders", 0), ("news", 1)), 8)
     assert errors(answer) == {("orders", 0): "NONE", ("news", 1): "UNKNOWN_TOPIC_OR_PARTITION"}
@@ -239,7 +239,7 @@ def test_one_partition_of_a_commit_took_effect_and_tells_an_error(h: Harness) ->
 
 
 @pytest.mark.parametrize(("handles", "offsets"), [(True, {("orders", 0): 5}), (None, {})])
-def test_a_connection_that_is_dropped(h: Harness, handles: bool | None, offsets: dict[Any, int]) -> None:
+def test_a_connection_that_is_dropped(h: ClusterHarness, handles: bool | None, offsets: dict[Any, int]) -> None:
     fail(h, "OffsetCommit", drop=True, handles=handles)
     call = h.send(commit(5, ("orders", 0)), 8)
     assert h.cluster.answered == [call]
@@ -248,7 +248,7 @@ def test_a_connection_that_is_dropped(h: Harness, handles: bool | None, offsets:
 
 
 @pytest.mark.parametrize(("handles", "offsets"), [(True, {("orders", 0): 5}), (None, {})])
-def test_an_answer_that_never_comes(h: Harness, handles: bool | None, offsets: dict[Any, int]) -> None:
+def test_an_answer_that_never_comes(h: ClusterHarness, handles: bool | None, offsets: dict[Any, int]) -> None:
     fail(h, "OffsetCommit", silent=True, handles=handles)
     call = h.send(commit(5, ("orders", 0)), 8)
     h.advance(3_600_000)
@@ -265,7 +265,7 @@ def offset_fetch(version: int) -> OffsetFetchRequest:
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=many) for name in ("g", "h")])
 
 
-def test_the_error_of_a_group_stands_where_the_version_puts_it(h: Harness) -> None:
+def test_the_error_of_a_group_stands_where_the_version_puts_it(h: ClusterHarness) -> None:
     fail(h, "OffsetFetch", error="NOT_COORDINATOR", group="g")
     partitions = h.ask(offset_fetch(1), 1).topics[0].partitions
     assert [(each.partition_index, each.committed_offset, each.error_code) for each in partitions] == [
@@ -278,7 +278,7 @@ def test_the_error_of_a_group_stands_where_the_version_puts_it(h: Harness) -> No
     assert (second.group_id, second.error_code, len(second.topics[0].partitions)) == ("h", 0, 2)
 
 
-def test_the_error_of_a_partition_of_fetched_offsets(h: Harness) -> None:
+def test_the_error_of_a_partition_of_fetched_offsets(h: ClusterHarness) -> None:
     fail(h, "OffsetFetch", error="UNSTABLE_OFFSET_COMMIT", partition="orders-1")
     assert list(errors(h.ask(offset_fetch(7), 7)).values()) == ["NONE", "UNSTABLE_OFFSET_COMMIT"]
     everything = OffsetFetchRequest(group_id="g", topics=None)
@@ -286,7 +286,7 @@ def test_the_error_of_a_partition_of_fetched_offsets(h: Harness) -> None:
     assert list(errors(h.ask(everything, 7)).values()) == ["NONE", "UNSTABLE_OFFSET_COMMIT"]
 
 
-def test_one_key_of_a_look_up(h: Harness) -> None:
+def test_one_key_of_a_look_up(h: ClusterHarness) -> None:
     fail(h, "FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", group="g")
     old = h.ask(FindCoordinatorRequest(key="g"), 3)
     assert (old.error_code, old.node_id, old.host, old.port) == (15, -1, "", -1)
@@ -296,7 +296,7 @@ def test_one_key_of_a_look_up(h: Harness) -> None:
     assert [each.error_code for each in transactional] == [0]
 
 
-def test_metadata_keeps_its_brokers(h: Harness) -> None:
+def test_metadata_keeps_its_brokers(h: ClusterHarness) -> None:
     fail(h, "Metadata", error="LEADER_NOT_AVAILABLE", topic="orders", times=2)
     for topics in (None, [MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="news")]):
         answer = h.ask(MetadataRequest(topics=topics), 9)
@@ -305,7 +305,7 @@ def test_metadata_keeps_its_brokers(h: Harness) -> None:
         assert [broker.node_id for broker in answer.brokers] == [1]
 
 
-def test_metadata_fails_as_a_whole_or_for_a_topic(h: Harness) -> None:
+def test_metadata_fails_as_a_whole_or_for_a_topic(h: ClusterHarness) -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
     fail(h, "Metadata", error="UNKNOWN_SERVER_ERROR", topic="orders", times=1)
     fail(h, "Metadata", error="UNKNOWN_SERVER_ERROR")
@@ -314,7 +314,7 @@ def test_metadata_fails_as_a_whole_or_for_a_topic(h: Harness) -> None:
     assert told == [(0, [-1]), (-1, []), (0, [-1])]
 
 
-def test_the_metadata_of_one_partition(h: Harness) -> None:
+def test_the_metadata_of_one_partition(h: ClusterHarness) -> None:
     fail(h, "Metadata", error="LEADER_NOT_AVAILABLE", partition="orders-1")
     (topic,) = h.ask(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9).topics
     assert topic.error_code == 0
@@ -328,7 +328,7 @@ def produce(acks: int) -> ProduceRequest:
     )
 
 
-def test_one_partition_of_a_produce(h: Harness) -> None:
+def test_one_partition_of_a_produce(h: ClusterHarness) -> None:
     fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER", partition="orders-0")
     (topic,) = h.ask(produce(-1), 9).responses
     assert [(each.index, each.error_code, each.base_offset) for each in topic.partition_responses] == [
@@ -338,7 +338,7 @@ def test_one_partition_of_a_produce(h: Harness) -> None:
     assert [h.partition(index, "orders").log.log_end_offset for index in range(2)] == [0, 1]
 
 
-def test_a_produce_without_acks_cannot_be_told(h: Harness) -> None:
+def test_a_produce_without_acks_cannot_be_told(h: ClusterHarness) -> None:
     fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER")
     call = h.send(produce(0), 9)
     assert h.cluster.answered == [call]
@@ -346,7 +346,7 @@ def test_a_produce_without_acks_cannot_be_told(h: Harness) -> None:
     assert h.partition(0, "orders").log.log_end_offset == 0
 
 
-def test_one_partition_of_a_produce_without_acks(h: Harness) -> None:
+def test_one_partition_of_a_produce_without_acks(h: ClusterHarness) -> None:
     fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER", partition="orders-0")
     call = h.send(produce(0), 9)
     assert h.cluster.answered == [call]
@@ -354,7 +354,7 @@ def test_one_partition_of_a_produce_without_acks(h: Harness) -> None:
     assert [h.partition(index, "orders").log.log_end_offset for index in range(2)] == [0, 1]
 
 
-def test_a_fetch_session_tells_the_error_of_a_partition_without_news(h: Harness) -> None:
+def test_a_fetch_session_tells_the_error_of_a_partition_without_news(h: ClusterHarness) -> None:
     client = Client(h)
     client.fetch({0: 0, 1: 0})
     rule = fail(h, "Fetch", error="NOT_LEADER_OR_FOLLOWER", partition="news-1", times=1)
@@ -364,7 +364,7 @@ def test_a_fetch_session_tells_the_error_of_a_partition_without_news(h: Harness)
     assert rule.hits == 1
 
 
-def test_a_fetch_that_fails_does_not_wait(h: Harness) -> None:
+def test_a_fetch_that_fails_does_not_wait(h: ClusterHarness) -> None:
     fail(h, "Fetch", error="OFFSET_OUT_OF_RANGE")
     request = Client(h).request({0: 0})
     request.max_wait_ms = 60_000
@@ -372,7 +372,7 @@ def test_a_fetch_that_fails_does_not_wait(h: Harness) -> None:
     assert [each.error_code for each in answer.responses[0].partitions] == [1]
 
 
-def test_an_error_of_the_fetch_session(h: Harness) -> None:
+def test_an_error_of_the_fetch_session(h: ClusterHarness) -> None:
     fail(h, "Fetch", error="FETCH_SESSION_ID_NOT_FOUND", versions="7+")
     answer = h.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), 12)
     assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
@@ -391,7 +391,7 @@ def join(member_id: str) -> JoinGroupRequest:
 
 
 def test_a_parked_join_takes_effect_and_is_told_an_error() -> None:
-    h = Harness()
+    h = ClusterHarness()
     member_id = h.ask(join(""), 9).member_id
     fail(h, "JoinGroup", error="COORDINATOR_NOT_AVAILABLE", handles=True)
     call = h.send(join(member_id), 9)
@@ -404,7 +404,7 @@ def test_a_parked_join_takes_effect_and_is_told_an_error() -> None:
     assert group.generation_id == 1
 
 
-def test_one_member_that_leaves_is_refused(h: Harness) -> None:
+def test_one_member_that_leaves_is_refused(h: ClusterHarness) -> None:
     fail(h, "LeaveGroup", error="FENCED_INSTANCE_ID", instance_id="i")
     members = [MemberIdentity(member_id="m"), MemberIdentity(member_id="", group_instance_id="i")]
     answer = h.ask(LeaveGroupRequest(group_id="g", members=members), 4)
@@ -414,7 +414,7 @@ def test_one_member_that_leaves_is_refused(h: Harness) -> None:
     assert (answer.error_code, answer.members) == (ErrorCode.NOT_COORDINATOR, [])
 
 
-def test_an_unsupported_version_is_told_in_version_0(h: Harness) -> None:
+def test_an_unsupported_version_is_told_in_version_0(h: ClusterHarness) -> None:
     fail(h, "ApiVersions", error="UNSUPPORTED_VERSION")
     call = h.send(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
     assert call.response_version == 0
@@ -425,7 +425,7 @@ def test_an_unsupported_version_is_told_in_version_0(h: Harness) -> None:
 # When the answer comes, and its bytes
 
 
-def test_an_answer_is_held_back(h: Harness) -> None:
+def test_an_answer_is_held_back(h: ClusterHarness) -> None:
     fail(h, "OffsetCommit", delay_s=2)
     call = h.send(commit(5, ("orders", 0)), 8)
     assert committed(h) == {("orders", 0): 5}
@@ -438,7 +438,7 @@ def test_an_answer_is_held_back(h: Harness) -> None:
     assert call.answered_ms == h.now_ms
 
 
-def test_a_delay_is_drawn_from_a_range(h: Harness) -> None:
+def test_a_delay_is_drawn_from_a_range(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", delay_s=(1, 2))
     calls = [h.send(BEAT, 4) for _ in range(20)]
     h.advance(999)
@@ -450,16 +450,16 @@ def test_a_delay_is_drawn_from_a_range(h: Harness) -> None:
     assert len(set(waits)) > 10
 
 
-def test_an_answer_is_throttled_and_shared_answers_are_not(h: Harness) -> None:
+def test_an_answer_is_throttled_and_shared_answers_are_not(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", throttle_time_ms=300, times=1)
     assert [h.ask(BEAT, 4).throttle_time_ms for _ in range(2)] == [300, 0]
 
 
-def spoiled(h: Harness, **options: Any) -> bytes:
+def spoiled(h: ClusterHarness, **options: Any) -> bytes:
     return bytes(h.cluster.faults.corrupted(Fault(api=None, **options), bytearray(range(20))))
 
 
-def test_the_bytes_of_an_answer(h: Harness) -> None:
+def test_the_bytes_of_an_answer(h: ClusterHarness) -> None:
     frame = bytes(range(20))
     assert spoiled(h, delay_s=1) == frame
     assert spoiled(h, twice=True) == frame * 2
@@ -468,7 +468,7 @@ def test_the_bytes_of_an_answer(h: Harness) -> None:
     garbled = spoiled(h, garble_bytes=10)
     assert garbled[:8] == frame[:8]
     assert sum(one != other for one, other in zip(garbled, frame, strict=True)) == 10
-    assert spoiled(Harness(), garble_bytes=10) == garbled
+    assert spoiled(ClusterHarness(), garble_bytes=10) == garbled
     everything = spoiled(h, garble_bytes=500)
     assert all(one != other for one, other in zip(everything[8:], frame[8:], strict=True))
 
@@ -533,20 +533,20 @@ def test_the_bytes_of_an_answer(h: Harness) -> None:
         ({"api": None, "error": "NOT_COORDINATOR"}, "api=None: expected the API that error="),
     ],
 )
-def test_a_fault_that_can_do_nothing_is_refused(h: Harness, fields: dict[str, Any], complaint: str) -> None:
+def test_a_fault_that_can_do_nothing_is_refused(h: ClusterHarness, fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         h.cluster.faults.add(Fault(**fields), h.now_ms)
     assert complaint in str(caught.value)
     assert h.cluster.faults.active == []
 
 
-def test_an_error_by_its_number(h: Harness) -> None:
+def test_an_error_by_its_number(h: ClusterHarness) -> None:
     added = h.cluster.faults.add(Fault(api="OffsetCommit", error=16), h.now_ms)  # type: ignore[arg-type]  # is converted
     assert added.fault == Fault(api="OffsetCommit", error=ErrorCode.NOT_COORDINATOR)
 
 
 def test_an_api_that_no_broker_has_is_refused() -> None:
-    h = Harness(as_version="2.0")
+    h = ClusterHarness(as_version="2.0")
     with pytest.raises(ConfigError, match="api='OffsetDelete': expected an API that a broker supports"):
         fail(h, "OffsetDelete", drop=True)
 
@@ -558,19 +558,19 @@ def test_what_apis_name() -> None:
     assert named["ListGroups"] == set()
 
 
-def test_a_call_without_faults_goes_the_plain_way(h: Harness) -> None:
+def test_a_call_without_faults_goes_the_plain_way(h: ClusterHarness) -> None:
     call = h.send(BEAT, 4)
     assert call.fault is None
     assert h.cluster.answered == []
 
 
-def leader(h: Harness, version: int) -> tuple[int, int]:
+def leader(h: ClusterHarness, version: int) -> tuple[int, int]:
     (topic,) = h.ask(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), version).topics
     return topic.partitions[0].leader_id, topic.partitions[0].leader_epoch
 
 
 def test_stale_metadata() -> None:
-    h = Harness(topics=TOPICS, brokers=2)
+    h = ClusterHarness(topics=TOPICS, brokers=2)
     before = leader(h, 9)
     rule = fail(h, "Metadata", stale=True, times=2)
     h.cluster.controller.set_leader(h.partition(0, "orders"), 2, h.now_ms, Failover())
@@ -584,7 +584,7 @@ def test_stale_metadata() -> None:
 
 @pytest.mark.parametrize("version", [0, 3, 4, 6])
 def test_a_stale_coordinator(version: int) -> None:
-    h = Harness(topics=TOPICS, brokers=2)
+    h = ClusterHarness(topics=TOPICS, brokers=2)
     asked = FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest(key="g")
 
     def coordinator() -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.records import split_batches
 from fakebroker.protocol.types import ZERO_UUID
-from tests.cluster.harness import Harness, batch, response, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, batch, response, versions
 
 ALL_VERSIONS = versions("Fetch")
 ONE = batch(b"a")
@@ -24,7 +24,7 @@ def wanted(index: int = 0, offset: int = 0, *, max_bytes: int = 2**20, epoch: in
 
 
 def request(
-    harness: Harness,
+    harness: ClusterHarness,
     version: int,
     *partitions: FetchPartition,
     topic: str = "news",
@@ -48,7 +48,7 @@ def request(
     )
 
 
-def append(harness: Harness, *batches: bytes, index: int = 0) -> None:
+def append(harness: ClusterHarness, *batches: bytes, index: int = 0) -> None:
     """Produce over the wire, so that those who wait are woken."""
     for records in batches:
         data = TopicProduceData(name="news", partition_data=[PartitionProduceData(index=index, records=records)])
@@ -66,7 +66,7 @@ def offsets(records: bytes) -> list[int]:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_reads(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     append(harness, batch(b"a", b"b"), ONE)
     harness.partition().log.truncate_before(1)
     answer = harness.ask(request(harness, version, wanted(offset=1)), version)
@@ -84,7 +84,7 @@ def test_reads(version: int) -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_read_committed_is_told_of_no_aborted_transactions(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     append(harness, ONE)
     answer = harness.ask(request(harness, version, wanted(), isolation_level=1), version)
     assert partitions(answer)[0].aborted_transactions == []
@@ -93,7 +93,7 @@ def test_read_committed_is_told_of_no_aborted_transactions(version: int) -> None
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(("topic", "index"), [("absent", 0), ("news", 5)])
 def test_unknown_partitions(version: int, topic: str, index: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     (told,) = partitions(harness.ask(request(harness, version, wanted(index), topic=topic), version))
     no_id = version >= 13 and topic == "absent"
     assert told.error_code == (ErrorCode.UNKNOWN_TOPIC_ID if no_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -103,7 +103,7 @@ def test_unknown_partitions(version: int, topic: str, index: int) -> None:
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(("offset", "is_valid"), [(-1, False), (0, False), (1, True), (3, True), (4, False)])
 def test_offsets_out_of_range(version: int, offset: int, is_valid: bool) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     append(harness, ONE, ONE, ONE)
     harness.partition().log.truncate_before(1)
     asked = request(harness, version, wanted(offset=offset), max_wait_ms=0 if is_valid else 500)
@@ -113,7 +113,7 @@ def test_offsets_out_of_range(version: int, offset: int, is_valid: bool) -> None
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_who_may_answer(version: int) -> None:
-    harness = Harness(brokers=3, config={"default.replication.factor": 2})
+    harness = ClusterHarness(brokers=3, config={"default.replication.factor": 2})
     harness.partition().leader_epoch = 6
     asked = request(harness, version, wanted(), max_wait_ms=0)
     answers = [harness.ask(asked, version, broker=broker) for broker in (1, 2, 3)]
@@ -137,7 +137,7 @@ def test_who_may_answer(version: int) -> None:
     ],
 )
 def test_leader_epochs(version: int, epoch: int, error: ErrorCode) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     harness.partition().leader_epoch = 6
     (told,) = partitions(harness.ask(request(harness, version, wanted(epoch=epoch), max_wait_ms=0), version))
     assert told.error_code == error
@@ -156,7 +156,7 @@ def test_leader_epochs(version: int, epoch: int, error: ErrorCode) -> None:
     ],
 )
 def test_limits(max_bytes: int, partition_max_bytes: int, expected: list[int]) -> None:
-    harness = Harness({"news": 3})
+    harness = ClusterHarness({"news": 3})
     for index in (1, 2):
         append(harness, ONE, ONE, ONE, index=index)
     asked = [wanted(index, max_bytes=partition_max_bytes) for index in range(3)]
@@ -165,13 +165,15 @@ def test_limits(max_bytes: int, partition_max_bytes: int, expected: list[int]) -
 
 
 def test_the_broker_limits_bytes_too() -> None:
-    harness = Harness(config={"fetch.max.bytes": 1024})
+    harness = ClusterHarness(config={"fetch.max.bytes": 1024})
     append(harness, *[ONE] * 20)
     asked = request(harness, 12, wanted(), min_bytes=2000)
     assert len(partitions(harness.ask(asked, 12))[0].records) == 14 * 69
 
 
-def park(harness: Harness, *asked: FetchPartition, version: int = 12, peer: Peer | None = None, **fields: Any) -> Call:
+def park(
+    harness: ClusterHarness, *asked: FetchPartition, version: int = 12, peer: Peer | None = None, **fields: Any
+) -> Call:
     call = harness.send(request(harness, version, *asked, **fields), version, peer=peer)
     assert call.response is None
     return call
@@ -189,7 +191,7 @@ def park(harness: Harness, *asked: FetchPartition, version: int = 12, peer: Peer
     ],
 )
 def test_answered_at_once(asked: list[FetchPartition], fields: dict[str, Any]) -> None:
-    harness = Harness({"news": 2})
+    harness = ClusterHarness({"news": 2})
     append(harness, ONE)
     call = harness.send(request(harness, 12, *asked, **fields), 12)
     assert len(partitions(response(call))) == len(asked)
@@ -198,7 +200,7 @@ def test_answered_at_once(asked: list[FetchPartition], fields: dict[str, Any]) -
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_waits_for_an_append(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     call = park(harness, wanted(), version=version)
     append(harness, ONE)
     assert offsets(partitions(response(call))[0].records) == [0]
@@ -207,7 +209,7 @@ def test_waits_for_an_append(version: int) -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_waits_until_its_time_is_up(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     call = park(harness, wanted(), version=version)
     assert harness.cluster.purgatory.next_deadline() == harness.now_ms + 500
     harness.advance(499)
@@ -219,7 +221,7 @@ def test_waits_until_its_time_is_up(version: int) -> None:
 
 
 def test_an_unknown_partition_does_not_end_the_wait_for_others() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     call = park(harness, wanted(9), wanted())
     harness.advance(500)
     assert [(each.partition_index, each.error_code) for each in partitions(response(call))] == [
@@ -229,7 +231,7 @@ def test_an_unknown_partition_does_not_end_the_wait_for_others() -> None:
 
 
 def test_waits_for_min_bytes_of_all_its_partitions() -> None:
-    harness = Harness({"news": 3})
+    harness = ClusterHarness({"news": 3})
     append(harness, ONE)
     call = park(harness, wanted(0), wanted(1), min_bytes=3 * 69)
     append(harness, ONE, index=2)
@@ -240,7 +242,7 @@ def test_waits_for_min_bytes_of_all_its_partitions() -> None:
 
 
 def test_bytes_over_a_partition_limit_do_not_count() -> None:
-    harness = Harness({"news": 2})
+    harness = ClusterHarness({"news": 2})
     call = park(harness, wanted(0, max_bytes=69), wanted(1, max_bytes=69), min_bytes=2 * 69)
     append(harness, ONE, ONE, ONE)
     assert call.response is None
@@ -249,14 +251,14 @@ def test_bytes_over_a_partition_limit_do_not_count() -> None:
 
 
 def test_min_bytes_over_the_response_limit_can_be_met() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     call = park(harness, wanted(), min_bytes=1000, max_bytes=69)
     append(harness, ONE)
     assert len(partitions(response(call))[0].records) == 69
 
 
 def test_batches_that_do_not_fit_count_for_min_bytes() -> None:
-    harness = Harness({"news": 2})
+    harness = ClusterHarness({"news": 2})
     append(harness, ONE, ONE)
     append(harness, ONE, index=1)
     asked = request(harness, 12, wanted(0, max_bytes=100), wanted(1), min_bytes=169, max_bytes=169)
@@ -265,14 +267,14 @@ def test_batches_that_do_not_fit_count_for_min_bytes() -> None:
 
 
 def test_retention_can_end_a_wait() -> None:
-    harness = Harness(config={"log.retention.bytes": 69})
+    harness = ClusterHarness(config={"log.retention.bytes": 69})
     call = park(harness, wanted(), min_bytes=2 * 69)
     append(harness, ONE, ONE)
     assert partitions(response(call))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_those_who_wait_are_answered_in_order() -> None:
-    harness = Harness({"news": 2})
+    harness = ClusterHarness({"news": 2})
     late = park(harness, wanted(1), max_wait_ms=900)
     first, second = park(harness, wanted()), park(harness, wanted())
     early = park(harness, wanted(1), max_wait_ms=100)
@@ -285,7 +287,7 @@ def test_those_who_wait_are_answered_in_order() -> None:
 
 
 def test_a_closed_connection_waits_no_longer() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     peer = harness.peer()
     call = park(harness, wanted(), peer=peer)
     harness.cluster.purgatory.discard(peer)
@@ -297,7 +299,7 @@ def test_a_closed_connection_waits_no_longer() -> None:
 
 
 def test_the_end_of_a_topic_ends_the_wait() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     call = park(harness, wanted(), version=18)
     harness.cluster.delete_topic(harness.topic())
     assert (harness.cluster.purgatory.next_deadline() or 0) <= harness.now_ms
@@ -306,7 +308,7 @@ def test_the_end_of_a_topic_ends_the_wait() -> None:
 
 
 def test_answered_requests_do_not_pile_up() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     for offset in range(300):
         call = park(harness, wanted(offset=offset), max_wait_ms=2**31 - 1)
         append(harness, ONE)

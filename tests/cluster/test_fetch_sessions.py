@@ -8,7 +8,7 @@ from fakebroker.cluster.logs.fetch_sessions import EVICTION_MS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from fakebroker.protocol.types import ZERO_UUID
-from tests.cluster.harness import Harness, batch
+from tests.support.cluster.cluster_harness import ClusterHarness, batch
 
 VERSIONS = range(7, 19)
 ONE = batch(b"a")
@@ -17,7 +17,7 @@ ONE = batch(b"a")
 class Client:
     """One consumer and its session."""
 
-    def __init__(self, harness: Harness, version: int = 12) -> None:
+    def __init__(self, harness: ClusterHarness, version: int = 12) -> None:
         self.harness = harness
         self.version = version
         self.session_id = 0
@@ -57,14 +57,14 @@ def told(answer: Any) -> dict[int, int]:
     return {each.partition_index: len(each.records) for topic in answer.responses for each in topic.partitions}
 
 
-def append(harness: Harness, index: int, times: int = 1) -> None:
+def append(harness: ClusterHarness, index: int, times: int = 1) -> None:
     for _ in range(times):
         harness.partition(index).log.append(ONE, 0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_session_tells_of_news_alone(version: int) -> None:
-    harness = Harness({"news": 3})
+    harness = ClusterHarness({"news": 3})
     client = Client(harness, version)
     assert told(client.fetch({0: 0, 1: 0, 2: 0})) == {0: 0, 1: 0, 2: 0}
     assert client.session_id == 1
@@ -77,7 +77,7 @@ def test_a_session_tells_of_news_alone(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_partitions_come_and_go(version: int) -> None:
-    harness = Harness({"news": 3})
+    harness = ClusterHarness({"news": 3})
     client = Client(harness, version)
     client.fetch({0: 0, 1: 0})
     for index in range(3):
@@ -86,7 +86,7 @@ def test_partitions_come_and_go(version: int) -> None:
 
 
 def test_a_moved_log_start_and_an_error_are_news() -> None:
-    harness = Harness(brokers=2)
+    harness = ClusterHarness(brokers=2)
     append(harness, 0, times=2)
     client = Client(harness)
     client.fetch({0: 2})
@@ -103,7 +103,7 @@ def test_a_moved_log_start_and_an_error_are_news() -> None:
 
 
 def test_partitions_with_records_go_to_the_end() -> None:
-    harness = Harness({"news": 3})
+    harness = ClusterHarness({"news": 3})
     client = Client(harness)
     client.fetch({0: 0, 1: 0, 2: 0})
     for index in range(3):
@@ -123,7 +123,7 @@ def test_partitions_with_records_go_to_the_end() -> None:
     ],
 )
 def test_a_request_must_fit_its_session(version: int, session_id: int, epoch: int, error: ErrorCode) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     client = Client(harness, version)
     client.fetch({0: 0})
     client.session_id, client.epoch = session_id, epoch
@@ -134,14 +134,14 @@ def test_a_request_must_fit_its_session(version: int, session_id: int, epoch: in
 
 @pytest.mark.parametrize(("before", "after"), [(12, 13), (13, 12)])
 def test_a_session_is_by_name_or_by_id(before: int, after: int) -> None:
-    client = Client(Harness(), before)
+    client = Client(ClusterHarness(), before)
     client.fetch({0: 0})
     client.version = after
     assert client.fetch().error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
 def test_the_final_epoch_ends_a_session() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     client = Client(harness)
     client.fetch({0: 0})
     sessions = harness.cluster.brokers[1].fetch_sessions
@@ -153,7 +153,7 @@ def test_the_final_epoch_ends_a_session() -> None:
 
 
 def test_a_full_request_replaces_its_session() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     client = Client(harness)
     client.fetch({0: 0})
     client.epoch = 0
@@ -162,7 +162,7 @@ def test_a_full_request_replaces_its_session() -> None:
 
 
 def test_a_session_without_partitions_ends() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     client = Client(harness)
     client.fetch({0: 0})
     assert client.fetch(forget=[0]).session_id == 0
@@ -170,7 +170,7 @@ def test_a_session_without_partitions_ends() -> None:
 
 
 def test_epochs_start_over_at_1() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     client = Client(harness)
     client.fetch({0: 0})
     sessions = harness.cluster.brokers[1].fetch_sessions
@@ -181,7 +181,7 @@ def test_epochs_start_over_at_1() -> None:
 
 
 def test_a_request_that_waited_while_its_session_went_on() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     client = Client(harness)
     client.fetch({0: 0})
     request = client.request()
@@ -194,7 +194,7 @@ def test_a_request_that_waited_while_its_session_went_on() -> None:
 
 
 def test_no_slots_no_sessions() -> None:
-    client = Client(Harness(config={"max.incremental.fetch.session.cache.slots": 0}))
+    client = Client(ClusterHarness(config={"max.incremental.fetch.session.cache.slots": 0}))
     assert client.fetch({0: 0}).session_id == 0
 
 
@@ -209,7 +209,7 @@ def test_no_slots_no_sessions() -> None:
     ],
 )
 def test_full_cache(old_size: int, touched_after_ms: int, asked_after_ms: int, new_size: int, is_evicted: bool) -> None:
-    harness = Harness({"news": 2}, config={"max.incremental.fetch.session.cache.slots": 1})
+    harness = ClusterHarness({"news": 2}, config={"max.incremental.fetch.session.cache.slots": 1})
     old, new = Client(harness), Client(harness)
     old.fetch(dict.fromkeys(range(old_size), 0))
     harness.advance(touched_after_ms)

@@ -11,9 +11,9 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.describe_groups import DescribedGroup
 from fakebroker.protocol.releases import Release
-from tests.cluster.groups import BEFORE_4_0, NONE, Groups
-from tests.cluster.harness import versions
-from tests.coordinator.driver import result_of
+from tests.support.cluster.cluster_harness import versions
+from tests.support.cluster.group_admin import BEFORE_4_0, NONE, Groups
+from tests.support.coordinator.coordinator_harness import result_of
 
 NOT_ASKED = -(2**31)
 RELEASES = pytest.mark.parametrize("release", [BEFORE_4_0, Release(4, 0)], ids=str)

@@ -27,13 +27,13 @@ from fakebroker.protocol.messages.offset_fetch import (
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from fakebroker.protocol.schema import Message
 from fakebroker.protocol.types import ZERO_UUID
-from tests.cluster.harness import Harness, response, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, response, versions
 
 NO_DELAY: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
 
 
-def harness(**config: object) -> Harness:
-    return Harness(config=NO_DELAY | {name.replace("_", "."): value for name, value in config.items()})
+def harness(**config: object) -> ClusterHarness:
+    return ClusterHarness(config=NO_DELAY | {name.replace("_", "."): value for name, value in config.items()})
 
 
 def join(member_id: str = "", *, group_id: str = "g", **fields: Any) -> JoinGroupRequest:
@@ -46,7 +46,7 @@ def join(member_id: str = "", *, group_id: str = "g", **fields: Any) -> JoinGrou
     return JoinGroupRequest(group_id=group_id, member_id=member_id, **values | fields)
 
 
-def joined(h: Harness, version: int = 9, group_id: str = "g", **fields: Any) -> Any:
+def joined(h: ClusterHarness, version: int = 9, group_id: str = "g", **fields: Any) -> Any:
     """A member in a generation of its own: the answer to its join."""
     version_fields = {} if version else {"rebalance_timeout_ms": -1}
     first = h.ask(join(group_id=group_id, **version_fields | fields), version)
@@ -69,7 +69,7 @@ def sync(answer: Any, version: int, **fields: Any) -> SyncGroupRequest:
 
 @pytest.mark.parametrize("version", versions("FindCoordinator"))
 def test_find_coordinator(version: int) -> None:
-    h = Harness(brokers=3)
+    h = ClusterHarness(brokers=3)
     keys = ["a", "my-group", "", "a"]
     for key in keys if version < 4 else [keys]:
         request = FindCoordinatorRequest(key=key) if version < 4 else FindCoordinatorRequest(coordinator_keys=keys)  # type: ignore[arg-type]  # a key, or all of them
@@ -87,13 +87,13 @@ def test_find_coordinator(version: int) -> None:
 
 
 def test_find_coordinator_for_no_key() -> None:
-    assert Harness().ask(FindCoordinatorRequest(coordinator_keys=[]), 4).coordinators == []
+    assert ClusterHarness().ask(FindCoordinatorRequest(coordinator_keys=[]), 4).coordinators == []
 
 
 @pytest.mark.parametrize("version", range(1, 7))
 @pytest.mark.parametrize(("key_type", "error"), [(1, 0), (2, 42), (3, 42), (-1, 42)])
 def test_key_types(version: int, key_type: int, error: int) -> None:
-    h = Harness()
+    h = ClusterHarness()
     if version < 4:
         found = h.ask(FindCoordinatorRequest(key="k", key_type=key_type), version)
     else:
@@ -104,7 +104,7 @@ def test_key_types(version: int, key_type: int, error: int) -> None:
 
 
 def test_one_key_can_fail_while_others_succeed() -> None:
-    h = Harness(brokers=2)
+    h = ClusterHarness(brokers=2)
     h.cluster.brokers[1].up = False
     keys = [f"group-{number}" for number in range(20)]
     found = h.ask(FindCoordinatorRequest(coordinator_keys=keys), 6, broker=2).coordinators
@@ -242,7 +242,7 @@ def test_a_parked_join_is_answered_when_its_time_has_come() -> None:
 
 
 def test_a_broker_that_is_not_the_coordinator_says_so() -> None:
-    h = Harness(brokers=2, topics={"t": 1})
+    h = ClusterHarness(brokers=2, topics={"t": 1})
     home = partition_for("g", 2) % 2 + 1
     other = 3 - home
     topics = [OffsetCommitRequestTopic(name="t", partitions=[commit_partition(0)])]
@@ -274,7 +274,7 @@ def commit_partition(index: int, offset: int = 7, **fields: Any) -> OffsetCommit
 
 
 def commit(
-    h: Harness, version: int, *partitions: OffsetCommitRequestPartition, name: str = "news", **fields: Any
+    h: ClusterHarness, version: int, *partitions: OffsetCommitRequestPartition, name: str = "news", **fields: Any
 ) -> Any:
     """Commit without a generation; gives the error codes."""
     topic_id = h.topic(name).topic_id if version >= 10 and name in h.cluster.topics else b"\x01" * 16
@@ -291,7 +291,7 @@ def commit(
 
 @pytest.mark.parametrize("version", versions("OffsetCommit"))
 def test_commit_in_every_version(version: int) -> None:
-    h = Harness(topics={"news": 2})
+    h = ClusterHarness(topics={"news": 2})
     assert commit(h, version, commit_partition(0), commit_partition(1, 8, committed_metadata=None)) == (
         [0, 0] if version else [35, 35]
     )
@@ -304,7 +304,7 @@ def test_commit_in_every_version(version: int) -> None:
 
 
 def test_commit_refuses_unknown_topics_one_by_one() -> None:
-    h = Harness(topics={"news": 1})
+    h = ClusterHarness(topics={"news": 1})
     assert commit(h, 9, commit_partition(0), name="other") == [3]
     assert commit(h, 9, commit_partition(5), commit_partition(0)) == [3, 0]
     assert commit(h, 10, commit_partition(0), name="other") == [100]
@@ -313,7 +313,7 @@ def test_commit_refuses_unknown_topics_one_by_one() -> None:
 
 
 def test_commit_with_nothing_left_does_not_look_at_the_group() -> None:
-    h = Harness()
+    h = ClusterHarness()
     assert commit(h, 9, commit_partition(0), name="other", member_id="m", generation_id_or_member_epoch=5) == [3]
     assert h.cluster.brokers[1].coordinator.group("g") is None
 
@@ -321,17 +321,17 @@ def test_commit_with_nothing_left_does_not_look_at_the_group() -> None:
 @pytest.mark.parametrize(("version", "error"), [(8, 22), (9, 69), (10, 69)])
 def test_commit_of_a_generation_to_no_group(version: int, error: int) -> None:
     fields: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": 1}
-    assert commit(Harness(), version, commit_partition(0), **fields) == [error]
+    assert commit(ClusterHarness(), version, commit_partition(0), **fields) == [error]
 
 
 def test_commit_metadata_has_a_limit() -> None:
-    h = Harness()
+    h = ClusterHarness()
     assert commit(h, 9, commit_partition(0, committed_metadata="x" * 4096)) == [0]
     assert commit(h, 9, commit_partition(0, committed_metadata="x" * 4097)) == [12]
 
 
 def test_commit_timestamp_and_retention_of_old_versions() -> None:
-    h = Harness()
+    h = ClusterHarness()
 
     def committed() -> tuple[int, int | None]:
         (_, _, offset), = h.cluster.brokers[1].coordinator.fetch_offsets("g", None, h.now_ms)[1]  # fmt: skip
@@ -349,7 +349,7 @@ def test_commit_timestamp_and_retention_of_old_versions() -> None:
 # OffsetFetch
 
 
-def fetch_one(h: Harness, version: int, topics: list[tuple[str, list[int]]] | None, group_id: str = "g") -> Any:
+def fetch_one(h: ClusterHarness, version: int, topics: list[tuple[str, list[int]]] | None, group_id: str = "g") -> Any:
     """The answer for one group, in the shape of the versions for many."""
     if version >= 8:
         wanted = (
@@ -372,7 +372,7 @@ def fetch_one(h: Harness, version: int, topics: list[tuple[str, list[int]]] | No
 
 @pytest.mark.parametrize("version", versions("OffsetFetch"))
 def test_fetch_in_every_version(version: int) -> None:
-    h = Harness(topics={"news": 3})
+    h = ClusterHarness(topics={"news": 3})
     commit(h, 9, commit_partition(1, 42, committed_leader_epoch=3))
     answer = fetch_one(h, version, [("news", [1, 2])])
     assert answer.error_code == 0
@@ -388,7 +388,7 @@ def test_fetch_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_a_group_that_is_not_has_no_offsets(version: int) -> None:
-    h = Harness()
+    h = ClusterHarness()
     answer = fetch_one(h, version, [("news", [0])], "nobody")
     assert answer.error_code == 0
     (one,) = answer.topics[0].partitions
@@ -400,7 +400,7 @@ def test_a_group_that_is_not_has_no_offsets(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_null_topics_are_all_and_no_topics_are_none(version: int) -> None:
-    h = Harness(topics={"news": 2, "more": 1})
+    h = ClusterHarness(topics={"news": 2, "more": 1})
     commit(h, 9, commit_partition(0, 1), commit_partition(1, 2))
     commit(h, 9, commit_partition(0, 3), name="more")
     topics = fetch_one(h, version, None).topics
@@ -415,7 +415,7 @@ def test_null_topics_are_all_and_no_topics_are_none(version: int) -> None:
 
 
 def test_many_groups_each_with_its_own_result() -> None:
-    h = Harness(brokers=2, topics={"news": 1})
+    h = ClusterHarness(brokers=2, topics={"news": 1})
     groups = [f"group-{number}" for number in range(10)]
     for number, group_id in enumerate(groups):
         topic = OffsetCommitRequestTopic(name="news", partitions=[commit_partition(0, number)])
@@ -436,7 +436,7 @@ def test_many_groups_each_with_its_own_result() -> None:
 
 
 def test_version_1_cannot_tell_an_error_of_the_group() -> None:
-    h = Harness(brokers=2)
+    h = ClusterHarness(brokers=2)
     other = 2 - partition_for("g", 2) % 2
     old = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="news", partition_indexes=[0])])
     assert h.ask(old, 1, broker=other).topics == []
@@ -444,7 +444,7 @@ def test_version_1_cannot_tell_an_error_of_the_group() -> None:
 
 
 def test_fetch_by_an_unknown_topic_id() -> None:
-    h = Harness()
+    h = ClusterHarness()
     wanted = OffsetFetchRequestTopics(topic_id=b"\x09" * 16, partition_indexes=[0, 1])
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[wanted])])
     (topic,) = h.ask(request, 10).groups[0].topics

@@ -4,7 +4,7 @@ import pytest
 
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
-from tests.cluster.harness import Harness, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, versions
 
 
 def request(transactional_id: str | None = None, producer_id: int = -1, epoch: int = -1) -> InitProducerIdRequest:
@@ -18,7 +18,7 @@ def request(transactional_id: str | None = None, producer_id: int = -1, epoch: i
 
 @pytest.mark.parametrize("version", versions("InitProducerId"))
 def test_each_producer_gets_an_id_of_its_own(version: int) -> None:
-    harness = Harness(brokers=2)
+    harness = ClusterHarness(brokers=2)
     answers = [harness.ask(request(), version, broker=broker) for broker in (1, 2, 1)]
     assert [(each.error_code, each.producer_id, each.producer_epoch) for each in answers] == [
         (0, 0, 0),
@@ -29,7 +29,7 @@ def test_each_producer_gets_an_id_of_its_own(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions("InitProducerId"))
 def test_transactional_ids_are_refused(version: int) -> None:
-    answer = Harness().ask(request("payments"), version)
+    answer = ClusterHarness().ask(request("payments"), version)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
 
 
@@ -43,4 +43,4 @@ def test_transactional_ids_are_refused(version: int) -> None:
     ],
 )
 def test_id_and_epoch_come_together(asked: InitProducerIdRequest, error: ErrorCode) -> None:
-    assert Harness().ask(asked, 6).error_code == error
+    assert ClusterHarness().ask(asked, 6).error_code == error

@@ -25,7 +25,7 @@ from fakebroker.protocol.messages.leave_group import (
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message
-from tests.cluster.harness import Harness
+from tests.support.cluster.cluster_harness import ClusterHarness
 
 BODY_BYTES = 100
 
@@ -47,13 +47,15 @@ def join(member_id: str = "") -> JoinGroupRequest:
 
 def call_of(request: Message, response: Message | None = None, version: int | None = None) -> Call:
     api = api_of(request)
-    call = Call(Harness().peer(), api, api.versions.last if version is None else version, 1, "app", request, BODY_BYTES)
+    call = Call(
+        ClusterHarness().peer(), api, api.versions.last if version is None else version, 1, "app", request, BODY_BYTES
+    )
     call.response = response
     return call
 
 
-def harness(mode: str, max_calls: int = 100, **config: Any) -> Harness:
-    made = Harness(config=config)
+def harness(mode: str, max_calls: int = 100, **config: Any) -> ClusterHarness:
+    made = ClusterHarness(config=config)
     made.cluster.journal = new_journal(mode, max_calls, 10_000)
     return made
 

@@ -14,7 +14,7 @@ from fakebroker.cluster.handlers.list_offsets import (
 )
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.cluster.harness import Harness, batch, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, batch, versions
 
 ALL_VERSIONS = versions("ListOffsets")
 UNKNOWN = (ErrorCode.NONE, -1, -1, -1)
@@ -28,16 +28,16 @@ def request(
     return ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
 
 
-def ask(harness: Harness, version: int, asked: ListOffsetsRequest, broker: int = 1) -> tuple[int, int, int, int]:
+def ask(harness: ClusterHarness, version: int, asked: ListOffsetsRequest, broker: int = 1) -> tuple[int, int, int, int]:
     """The error, timestamp, offset and leader epoch."""
     (topic,) = harness.ask(asked, version, broker=broker).topics
     (found,) = topic.partitions
     return found.error_code, found.timestamp, found.offset, found.leader_epoch
 
 
-def filled() -> Harness:
+def filled() -> ClusterHarness:
     """Offsets 1 to 4 left; epoch 2 from 0, epoch 3 from 3 on; the newest timestamp, 5001, at offset 2."""
-    harness = Harness()
+    harness = ClusterHarness()
     log = harness.partition().log
     log.append(batch(b"a", timestamp_ms=1000), 2)
     log.append(batch(b"b", b"c", timestamp_ms=5000), 2)
@@ -75,7 +75,7 @@ def test_where(version: int, timestamp: int, since: int, expected: tuple[int, in
     [(LATEST, (0, -1, 0, 4)), (EARLIEST, (0, -1, 0, 4)), (MAX_TIMESTAMP, UNKNOWN), (0, UNKNOWN)],
 )
 def test_an_empty_log(timestamp: int, expected: tuple[int, int, int, int]) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     harness.partition().leader_epoch = 4
     assert ask(harness, 11, request(timestamp)) == expected
 
@@ -84,7 +84,7 @@ def test_an_empty_log(timestamp: int, expected: tuple[int, int, int, int]) -> No
 @pytest.mark.parametrize(("topic", "index"), [("absent", 0), ("news", 1)])
 def test_unknown_partitions(version: int, topic: str, index: int) -> None:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert ask(Harness(), version, request(LATEST, topic=topic, index=index)) == (error, -1, -1, -1)
+    assert ask(ClusterHarness(), version, request(LATEST, topic=topic, index=index)) == (error, -1, -1, -1)
 
 
 @pytest.mark.parametrize("version", range(4, 12))
@@ -103,7 +103,7 @@ def test_leader_epochs(version: int, epoch: int, error: ErrorCode) -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_only_the_leader_answers_but_for_debugging(version: int) -> None:
-    harness = Harness(brokers=3, config={"default.replication.factor": 2})
+    harness = ClusterHarness(brokers=3, config={"default.replication.factor": 2})
     asked = {replica_id: request(LATEST, replica_id=replica_id) for replica_id in (-1, -2)}
     errors = [[ask(harness, version, asked[who], broker)[0] for broker in (1, 2, 3)] for who in (-1, -2)]
     refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -112,7 +112,7 @@ def test_only_the_leader_answers_but_for_debugging(version: int) -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_a_partition_asked_for_twice(version: int) -> None:
-    harness = Harness({"news": 2})
+    harness = ClusterHarness({"news": 2})
     asked = request(LATEST)
     asked.topics += request(EARLIEST).topics + request(LATEST, index=1).topics
     topics: list[Any] = harness.ask(asked, version).topics

@@ -8,7 +8,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from fakebroker.protocol.types import ZERO_UUID
-from tests.cluster.harness import Harness, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, versions
 
 NOT_ASKED = -(2**31)
 ALL_VERSIONS = versions("Metadata")
@@ -28,7 +28,7 @@ def named(response: Any) -> dict[str | None, ErrorCode]:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_tells_of_brokers_and_leaders(version: int) -> None:
-    harness = Harness({"news": 3}, brokers=3)
+    harness = ClusterHarness({"news": 3}, brokers=3)
     harness.partition(1).leader_epoch = 4
     response = harness.ask(request("news"), version)
     assert [(broker.node_id, broker.host, broker.port) for broker in response.brokers] == [
@@ -48,7 +48,7 @@ def test_tells_of_brokers_and_leaders(version: int) -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_all_topics(version: int) -> None:
-    harness = Harness({"news": 1, "sports": 1})
+    harness = ClusterHarness({"news": 1, "sports": 1})
     response = harness.ask(everything(version), version)
     assert [topic.name for topic in response.topics] == ["news", "sports"], "no group has been looked up yet"
     harness.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
@@ -62,12 +62,12 @@ def test_all_topics(version: int) -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS[1:])
 def test_no_topics(version: int) -> None:
-    assert Harness().ask(request(), version).topics == []
+    assert ClusterHarness().ask(request(), version).topics == []
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_an_unknown_topic_is_created_and_told_of_at_once(version: int) -> None:
-    harness = Harness(config={"num.partitions": 4})
+    harness = ClusterHarness(config={"num.partitions": 4})
     (topic,) = harness.ask(request("fresh", "fresh"), version).topics
     assert (topic.error_code, topic.name, len(topic.partitions)) == (ErrorCode.NONE, "fresh", 4)
     assert "fresh" in harness.cluster.topics
@@ -86,7 +86,7 @@ def test_an_unknown_topic_is_created_and_told_of_at_once(version: int) -> None:
     ],
 )
 def test_a_topic_that_is_not_created(setting: bool, allowed: bool, name: str, error: ErrorCode) -> None:
-    harness = Harness({"a_b": 1}, config={"auto.create.topics.enable": setting})
+    harness = ClusterHarness({"a_b": 1}, config={"auto.create.topics.enable": setting})
     response = harness.ask(request(name, allow_auto_topic_creation=allowed), 13)
     assert named(response) == {name: error}
     assert response.topics[0].is_internal == (name == "__transaction_state")
@@ -94,13 +94,13 @@ def test_a_topic_that_is_not_created(setting: bool, allowed: bool, name: str, er
 
 
 def test_the_transactions_topic_is_created_in_its_own_size() -> None:
-    (topic,) = Harness().ask(request("__transaction_state"), 13).topics
+    (topic,) = ClusterHarness().ask(request("__transaction_state"), 13).topics
     assert (topic.is_internal, len(topic.partitions)) == (True, 50)
 
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_topics_by_id(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     wanted = [
         MetadataRequestTopic(name=None, topic_id=harness.topic().topic_id),
         MetadataRequestTopic(name=None, topic_id=b"?" * 16),
@@ -114,13 +114,13 @@ def test_topics_by_id(version: int) -> None:
 
 
 def test_neither_name_nor_id() -> None:
-    assert named(Harness().ask(request(None), 12)) == {None: ErrorCode.UNKNOWN_TOPIC_ID}
+    assert named(ClusterHarness().ask(request(None), 12)) == {None: ErrorCode.UNKNOWN_TOPIC_ID}
 
 
 @pytest.mark.parametrize("version", [10, 11])
 @pytest.mark.parametrize(("name", "topic_id"), [(None, ZERO_UUID), ("news", b"1" * 16)])
 def test_versions_that_carry_ids_and_do_not_use_them(version: int, name: str | None, topic_id: bytes) -> None:
-    (topic,) = Harness().ask(request(name, topic_id=topic_id), version).topics
+    (topic,) = ClusterHarness().ask(request(name, topic_id=topic_id), version).topics
     assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.INVALID_REQUEST, name or "", topic_id)
 
 
@@ -128,14 +128,14 @@ def test_versions_that_carry_ids_and_do_not_use_them(version: int, name: str | N
 def test_authorized_operations(version: int) -> None:
     has_cluster = version <= 10
     asked = request("news", include_topic_authorized_operations=True, include_cluster_authorized_operations=has_cluster)
-    response = Harness().ask(asked, version)
+    response = ClusterHarness().ask(asked, version)
     assert response.topics[0].topic_authorized_operations == 3576
     assert response.cluster_authorized_operations == (8096 if has_cluster else NOT_ASKED)
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_brokers_that_are_down(version: int) -> None:
-    harness = Harness({"news": 2}, brokers=2, config={"default.replication.factor": 2})
+    harness = ClusterHarness({"news": 2}, brokers=2, config={"default.replication.factor": 2})
     harness.cluster.brokers[1].up = False
     response = harness.ask(request("news"), version, broker=2)
     assert [broker.node_id for broker in response.brokers] == [2]

@@ -6,7 +6,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.join_group import JoinGroupRequestProtocol
 from fakebroker.protocol.releases import Release
-from tests.cluster.groups import BEFORE_4_0, NONE, Groups
+from tests.support.cluster.group_admin import BEFORE_4_0, NONE, Groups
 
 RELEASES = pytest.mark.parametrize("release", [BEFORE_4_0, Release(4, 0)], ids=str)
 

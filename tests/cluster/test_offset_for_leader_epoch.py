@@ -9,7 +9,7 @@ from fakebroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.cluster.harness import Harness, batch
+from tests.support.cluster.cluster_harness import ClusterHarness, batch
 
 ALL_VERSIONS = [int(version) for version in OffsetForLeaderEpochRequest.VERSIONS]
 UNDEFINED = (-1, -1)
@@ -25,7 +25,7 @@ def request(
 
 
 def ask(
-    harness: Harness, asked: OffsetForLeaderEpochRequest, version: int = 4, broker: int = 1
+    harness: ClusterHarness, asked: OffsetForLeaderEpochRequest, version: int = 4, broker: int = 1
 ) -> tuple[ErrorCode, int, int]:
     """The error, the leader epoch and its end offset."""
     (topic,) = harness.ask(asked, version, broker=broker).topics
@@ -34,9 +34,9 @@ def ask(
     return ErrorCode(found.error_code), found.leader_epoch, found.end_offset
 
 
-def filled() -> Harness:
+def filled() -> ClusterHarness:
     """Epoch 2 has the offsets 0 to 2, epoch 4 the offsets 3 and 4, and epoch 5 begins."""
-    harness = Harness(brokers=2)
+    harness = ClusterHarness(brokers=2)
     log = harness.partition().log
     log.append(batch(b"a"), 2)
     log.append(batch(b"b", b"c"), 2)
@@ -73,7 +73,7 @@ def test_the_current_epoch_goes_on() -> None:
 
 
 def test_an_empty_log() -> None:
-    assert ask(Harness(), request(0)) == (ErrorCode.NONE, 0, 0)
+    assert ask(ClusterHarness(), request(0)) == (ErrorCode.NONE, 0, 0)
 
 
 def test_a_new_leader() -> None:

@@ -12,15 +12,15 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.records import Record, TimestampType, decode_records, split_batches
-from tests.cluster.harness import Harness, batch, response
+from tests.support.cluster.cluster_harness import ClusterHarness, batch, response
 
 RELEASES = ["0.10.0", "0.10.2", "0.11", "2.8", "3.9"]
 NOT_ZSTD = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 
 
-def old(as_version: str = "0.10.2", topics: dict[str, int] | None = None, **config: object) -> Harness:
+def old(as_version: str = "0.10.2", topics: dict[str, int] | None = None, **config: object) -> ClusterHarness:
     named = {name.replace("_", "."): value for name, value in config.items()}
-    return Harness(topics, config=named, as_version=as_version)
+    return ClusterHarness(topics, config=named, as_version=as_version)
 
 
 def message_set(*values: bytes, magic: int = 1, timestamp_ms: int = 1000) -> bytes:
@@ -34,17 +34,17 @@ def wrapped(*values: bytes, magic: int = 1, codec: Compression = Compression.GZI
     return encode_message(Record(len(values) - 1, 1000, None, inner), magic, compression=codec)
 
 
-def send(harness: Harness, version: int, records: bytes | None, *, index: int = 0, acks: int = -1) -> Call:
+def send(harness: ClusterHarness, version: int, records: bytes | None, *, index: int = 0, acks: int = -1) -> Call:
     data = TopicProduceData(name="news", partition_data=[PartitionProduceData(index=index, records=records)])
     return harness.send(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data]), version)
 
 
-def produce(harness: Harness, version: int, records: bytes | None, *, index: int = 0) -> Any:
+def produce(harness: ClusterHarness, version: int, records: bytes | None, *, index: int = 0) -> Any:
     """The response for the one partition."""
     return response(send(harness, version, records, index=index)).responses[0].partition_responses[0]
 
 
-def stored(harness: Harness) -> list[Record]:
+def stored(harness: ClusterHarness) -> list[Record]:
     return [record for each in split_batches(harness.partition().log.read(0, 2**31)) for record in decode_records(each)]
 
 
@@ -79,7 +79,7 @@ def test_appends_wrappers(magic: int, codec: Compression) -> None:
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_message_sets_are_refused_since_4_0(version: int) -> None:
     for as_version in ("4.0", "4.2", None):
-        harness = Harness(as_version=as_version)
+        harness = ClusterHarness(as_version=as_version)
 
         assert produce(harness, version, message_set(b"a")).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert stored(harness) == []
@@ -141,7 +141,7 @@ def test_what_is_refused(as_version: str, records: bytes, before_2_4: ErrorCode,
 
 
 def test_where_nothing_may_be_written() -> None:
-    harness = Harness({"news": 2}, brokers=2, as_version="0.10.2")
+    harness = ClusterHarness({"news": 2}, brokers=2, as_version="0.10.2")
     # The second partition is the other broker's; what is wrong with the bytes is not looked at.
     codes = [produce(harness, 2, b"?" * 40, index=index).error_code for index in (1, 2)]
 
@@ -160,12 +160,12 @@ def fetch_request(offset: int = 0, *, index: int = 0, max_bytes: int = 2**20, mi
     return FetchRequest(max_wait_ms=500, min_bytes=min_bytes, topics=[FetchTopic(topic="news", partitions=[asked])])
 
 
-def fetch(harness: Harness, version: int, offset: int = 0, *, max_bytes: int = 2**20) -> Any:
+def fetch(harness: ClusterHarness, version: int, offset: int = 0, *, max_bytes: int = 2**20) -> Any:
     """The one partition of the response."""
     return harness.ask(fetch_request(offset, max_bytes=max_bytes), version).responses[0].partitions[0]
 
 
-def filled(*batches: bytes, as_version: str = "0.10.2") -> Harness:
+def filled(*batches: bytes, as_version: str = "0.10.2") -> ClusterHarness:
     harness = old(as_version)
     for each in batches:
         harness.partition().log.append(each, 0)
@@ -288,7 +288,7 @@ def test_no_sessions(version: int) -> None:
 
 
 def offsets_before(
-    harness: Harness, timestamp: int, count: int = 9, *, index: int = 0, broker: int = 1
+    harness: ClusterHarness, timestamp: int, count: int = 9, *, index: int = 0, broker: int = 1
 ) -> tuple[int, list[int]]:
     """What ListOffsets says in version 0."""
     asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp, max_num_offsets=count)
@@ -333,7 +333,7 @@ def test_records_from_the_future() -> None:
 
 
 def test_offsets_before_that_are_refused() -> None:
-    harness = Harness({"news": 2}, brokers=2, as_version="0.10.2", config={"default.replication.factor": 1})
+    harness = ClusterHarness({"news": 2}, brokers=2, as_version="0.10.2", config={"default.replication.factor": 1})
 
     assert offsets_before(harness, -3) == (ErrorCode.UNSUPPORTED_VERSION, [])
     assert offsets_before(harness, -1, index=2) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])

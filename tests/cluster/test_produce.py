@@ -11,14 +11,14 @@ from fakebroker.protocol.messages.create_topics import CreatableTopic, Creatable
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.records import decode_records, split_batches
 from fakebroker.protocol.types import ZERO_UUID
-from tests.cluster.harness import Harness, batch, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, batch, versions
 
 ALL_VERSIONS = versions("Produce")
 ACKS = -1
 
 
 def request(
-    harness: Harness,
+    harness: ClusterHarness,
     version: int,
     records: bytes | None,
     *,
@@ -36,13 +36,13 @@ def request(
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
 
 
-def produce(harness: Harness, version: int, records: bytes | None, *, broker: int = 1, **fields: Any) -> Any:
+def produce(harness: ClusterHarness, version: int, records: bytes | None, *, broker: int = 1, **fields: Any) -> Any:
     """The response for the one partition."""
     response = harness.ask(request(harness, version, records, **fields), version, broker=broker)
     return response.responses[0].partition_responses[0]
 
 
-def values(harness: Harness) -> list[tuple[int, bytes | None]]:
+def values(harness: ClusterHarness) -> list[tuple[int, bytes | None]]:
     log = harness.partition().log
     stored = split_batches(log.read(log.log_start_offset, 2**31))
     return [(record.offset, record.value) for each in stored for record in decode_records(each)]
@@ -51,7 +51,7 @@ def values(harness: Harness) -> list[tuple[int, bytes | None]]:
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize("acks", [-1, 1])
 def test_appends(version: int, acks: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     harness.partition().leader_epoch = 3
     first = produce(harness, version, batch(b"a", b"b"), acks=acks)
     second = produce(harness, version, batch(b"c"), acks=acks)
@@ -64,7 +64,7 @@ def test_appends(version: int, acks: int) -> None:
 
 
 def test_several_partitions_have_each_their_own_answer() -> None:
-    harness = Harness({"news": 2})
+    harness = ClusterHarness({"news": 2})
     asked = request(harness, 9, batch(b"a"))
     asked.topic_data[0].partition_data.append(PartitionProduceData(index=7, records=batch(b"b")))
     asked.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch(b"c")))
@@ -78,7 +78,7 @@ def test_several_partitions_have_each_their_own_answer() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_versions_before_record_batches_are_refused(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     refused = produce(harness, version, batch(b"a"))
     assert (refused.error_code, refused.base_offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
     assert values(harness) == []
@@ -87,7 +87,7 @@ def test_versions_before_record_batches_are_refused(version: int) -> None:
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(("topic", "index"), [("absent", 0), ("news", 1), ("news", -1)])
 def test_unknown_partitions(version: int, topic: str, index: int) -> None:
-    refused = produce(Harness(), version, batch(b"a"), topic=topic, index=index)
+    refused = produce(ClusterHarness(), version, batch(b"a"), topic=topic, index=index)
     no_id = version >= 13 and topic == "absent"
     assert refused.error_code == (ErrorCode.UNKNOWN_TOPIC_ID if no_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -111,21 +111,21 @@ GOOD = batch(b"a")
     ],
 )
 def test_records_that_are_refused(version: int, records: bytes | None, error: ErrorCode) -> None:
-    harness = Harness(config={"message.max.bytes": 1000})
+    harness = ClusterHarness(config={"message.max.bytes": 1000})
     refused = produce(harness, version, records)
     assert (refused.error_code, refused.base_offset) == (error, -1)
     assert values(harness) == []
 
 
 def test_a_refused_batch_is_told_why() -> None:
-    refused = produce(Harness(), 8, GOOD[:-1] + b"?")
+    refused = produce(ClusterHarness(), 8, GOOD[:-1] + b"?")
     assert "CRC" in refused.error_message
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize("compression", list(Compression))
 def test_compression(version: int, compression: Compression) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     answer = produce(harness, version, batch(b"a", compression=compression))
     is_refused = compression is Compression.ZSTD and version < 7
     assert answer.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_refused else ErrorCode.NONE)
@@ -135,7 +135,7 @@ def test_compression(version: int, compression: Compression) -> None:
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize("acks", [-2, 2])
 def test_required_acks(version: int, acks: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     assert produce(harness, version, GOOD, acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
     assert values(harness) == []
 
@@ -144,7 +144,7 @@ def test_required_acks(version: int, acks: int) -> None:
     ("client_id", "error"), [("client", ErrorCode.INVALID_TOPIC_EXCEPTION), ("__admin_client", ErrorCode.NONE)]
 )
 def test_internal_topics(client_id: str, error: ErrorCode) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     asked = request(harness, 9, GOOD, topic="__consumer_offsets")
     (topic,) = harness.ask(asked, 9, client_id=client_id).responses
     assert topic.partition_responses[0].error_code == error
@@ -152,7 +152,7 @@ def test_internal_topics(client_id: str, error: ErrorCode) -> None:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_a_broker_that_does_not_lead_says_who_does(version: int) -> None:
-    harness = Harness({"news": 3}, brokers=3)
+    harness = ClusterHarness({"news": 3}, brokers=3)
     harness.partition(1).leader_epoch = 5
     response = harness.ask(request(harness, version, GOOD, index=1), version, broker=3)
     (refused,) = response.responses[0].partition_responses
@@ -165,7 +165,7 @@ def test_a_broker_that_does_not_lead_says_who_does(version: int) -> None:
 @pytest.mark.parametrize("version", [*range(3), *ALL_VERSIONS])
 @pytest.mark.parametrize(("records", "is_valid"), [(GOOD, True), (GOOD[:-1], False)])
 def test_acks_0_has_no_answer_but_a_closed_connection(version: int, records: bytes, is_valid: bool) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     call: Call = harness.send(request(harness, version, records, acks=0), version)
     is_appended = is_valid and version >= 3
     assert call.response is None
@@ -175,7 +175,7 @@ def test_acks_0_has_no_answer_but_a_closed_connection(version: int, records: byt
     assert len(values(harness)) == is_appended
 
 
-def create(harness: Harness, **configs: str) -> None:
+def create(harness: ClusterHarness, **configs: str) -> None:
     told = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
     topic = CreatableTopic(name="small", num_partitions=1, replication_factor=1, assignments=[], configs=told)
     assert harness.ask(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == ErrorCode.NONE
@@ -183,7 +183,7 @@ def create(harness: Harness, **configs: str) -> None:
 
 @pytest.mark.parametrize(("limit", "error"), [("67", ErrorCode.MESSAGE_TOO_LARGE), ("1000", ErrorCode.NONE)])
 def test_max_message_bytes_of_a_topic(limit: str, error: ErrorCode) -> None:
-    harness = Harness(config={"message.max.bytes": 10 if error is ErrorCode.NONE else 1000})
+    harness = ClusterHarness(config={"message.max.bytes": 10 if error is ErrorCode.NONE else 1000})
     create(harness, max_message_bytes=limit)
     assert len(GOOD) == 69
     assert produce(harness, 9, GOOD, topic="small").error_code == error
@@ -191,7 +191,7 @@ def test_max_message_bytes_of_a_topic(limit: str, error: ErrorCode) -> None:
 
 @pytest.mark.parametrize("of_topic", [True, False])
 def test_retention_by_bytes(of_topic: bool) -> None:
-    harness = Harness(config={} if of_topic else {"log.retention.bytes": 150})
+    harness = ClusterHarness(config={} if of_topic else {"log.retention.bytes": 150})
     create(harness, **({"retention_bytes": "150"} if of_topic else {}))
     starts = [produce(harness, 9, GOOD, topic="small").log_start_offset for _ in range(4)]
     assert starts == [0, 0, 1, 2]

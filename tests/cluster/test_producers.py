@@ -15,7 +15,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.records import Record, decode_records, encode_batch, split_batches
 from fakebroker.protocol.releases import NEWEST, Release
-from tests.cluster.harness import START_MS, Harness, versions
+from tests.support.cluster.cluster_harness import START_MS, ClusterHarness, versions
 
 IDEMPOTENT_VERSIONS = [version for version in versions("Produce") if version >= 3]
 LAST_SEQUENCE = 2**31 - 1
@@ -31,7 +31,7 @@ def a_batch(
 
 
 def send(
-    harness: Harness, records: bytes, version: int = 9, *, index: int = 0, broker: int = 1, acks: int = -1
+    harness: ClusterHarness, records: bytes, version: int = 9, *, index: int = 0, broker: int = 1, acks: int = -1
 ) -> Call:
     topic = harness.topic()
     data = TopicProduceData(
@@ -41,18 +41,18 @@ def send(
     return harness.send(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data]), version, broker=broker)
 
 
-def produce(harness: Harness, records: bytes, version: int = 9, **where: int) -> Any:
+def produce(harness: ClusterHarness, records: bytes, version: int = 9, **where: int) -> Any:
     """The response for the one partition."""
     return send(harness, records, version, **where).response.responses[0].partition_responses[0]
 
 
-def result(harness: Harness, records: bytes, version: int = 9, **where: int) -> tuple[ErrorCode, int]:
+def result(harness: ClusterHarness, records: bytes, version: int = 9, **where: int) -> tuple[ErrorCode, int]:
     """The error and the base offset that a batch is answered with."""
     answer = produce(harness, records, version, **where)
     return ErrorCode(answer.error_code), answer.base_offset
 
 
-def end_offset(harness: Harness, index: int = 0) -> int:
+def end_offset(harness: ClusterHarness, index: int = 0) -> int:
     return harness.partition(index).log.log_end_offset
 
 
@@ -63,7 +63,7 @@ FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
 @pytest.mark.parametrize("version", IDEMPOTENT_VERSIONS)
 def test_a_duplicate_is_told_its_first_offset_and_its_timestamp(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     produce(harness, a_batch(0, count=3))
     first = produce(harness, a_batch(3, count=2), version)
     assert (first.error_code, first.base_offset, first.log_append_time_ms) == (0, 3, -1)
@@ -74,7 +74,7 @@ def test_a_duplicate_is_told_its_first_offset_and_its_timestamp(version: int) ->
 
 
 def test_five_batches_are_known_again() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     for sequence in range(7):
         assert result(harness, a_batch(sequence)) == (APPENDED, sequence)
     assert [result(harness, a_batch(sequence)) for sequence in range(7)] == [
@@ -96,7 +96,7 @@ def test_five_batches_are_known_again() -> None:
     ],
 )
 def test_out_of_order(version: int, sequence: int, count: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     produce(harness, a_batch(0, count=3))
     produce(harness, a_batch(3, count=2))
     harness.partition().log.truncate_before(2)
@@ -109,7 +109,7 @@ def test_out_of_order(version: int, sequence: int, count: int) -> None:
 
 @pytest.mark.parametrize("version", IDEMPOTENT_VERSIONS)
 def test_epochs(version: int) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     assert result(harness, a_batch(0, epoch=3), version) == (APPENDED, 0)
     assert result(harness, a_batch(1, epoch=2), version) == FENCED
     assert result(harness, a_batch(0, epoch=2), version) == FENCED
@@ -122,7 +122,7 @@ def test_epochs(version: int) -> None:
 
 
 def test_an_old_epoch_is_told_which_one_is_expected() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     produce(harness, a_batch(0, epoch=3))
     answer = produce(harness, a_batch(1, epoch=2))
     assert answer.error_message == "producer 7 in epoch 2: expected epoch 3 or later"
@@ -139,7 +139,7 @@ def test_an_old_epoch_is_told_which_one_is_expected() -> None:
     ],
 )
 def test_an_unknown_producer_that_has_sent_before(release: Release, error: ErrorCode) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     harness.cluster.brokers[1].release = release
     answer = produce(harness, a_batch(4))
     assert answer.error_code == error
@@ -150,7 +150,7 @@ def test_an_unknown_producer_that_has_sent_before(release: Release, error: Error
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_sequence_numbers_wrap_around(count: int) -> None:
     """With 2 records a batch ends at the last number, with 3 it goes on from 0."""
-    harness = Harness()
+    harness = ClusterHarness()
     batches = [a_batch(LAST_SEQUENCE - 1, count=count), a_batch((LAST_SEQUENCE - 1 + count) % 2**31, count=count)]
     for _ in range(2):
         assert [result(harness, each) for each in batches] == [(APPENDED, 0), (APPENDED, count)]
@@ -158,13 +158,13 @@ def test_sequence_numbers_wrap_around(count: int) -> None:
 
 
 def test_batches_without_a_producer_id_are_all_appended() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     for offset in range(3):
         assert result(harness, a_batch(-1, producer_id=-1, epoch=-1)) == (APPENDED, offset)
 
 
 def test_producers_and_partitions_have_nothing_to_do_with_each_other() -> None:
-    harness = Harness({"news": 2})
+    harness = ClusterHarness({"news": 2})
     assert result(harness, a_batch(0)) == (APPENDED, 0)
     assert result(harness, a_batch(0, producer_id=8)) == (APPENDED, 1)
     assert result(harness, a_batch(0), index=1) == (APPENDED, 0)
@@ -174,14 +174,14 @@ def test_producers_and_partitions_have_nothing_to_do_with_each_other() -> None:
 
 
 def test_acks_0() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     sent = [send(harness, a_batch(sequence), acks=0) for sequence in (0, 0, 2)]
     assert [call.closes_connection for call in sent] == [False, False, True]
     assert end_offset(harness) == 1
 
 
 def test_a_duplicate_wakes_nobody_and_changes_nothing() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     produce(harness, a_batch(0, b"a"))
     log = harness.partition().log
     before = (log.read(0, 2**31), log.size_bytes)
@@ -190,7 +190,7 @@ def test_a_duplicate_wakes_nobody_and_changes_nothing() -> None:
 
 
 def test_the_next_leader_knows_the_producers() -> None:
-    harness = Harness(brokers=2)
+    harness = ClusterHarness(brokers=2)
     controller, home = harness.cluster.controller, harness.cluster.brokers[1]
     produce(harness, a_batch(0))
     controller.set_leader(harness.partition(), 2, harness.now_ms, Failover())
@@ -209,7 +209,7 @@ def test_the_next_leader_knows_the_producers() -> None:
     [(Release(2, 3), (ErrorCode.UNKNOWN_PRODUCER_ID, -1)), (Release(2, 4), REFUSED), (NEWEST, REFUSED)],
 )
 def test_whether_producers_outlive_their_records(release: Release, expected: tuple[ErrorCode, int]) -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     harness.cluster.brokers[1].release = release
     produce(harness, a_batch(0, count=2))
     harness.partition().log.truncate_before(1)
@@ -220,7 +220,7 @@ def test_whether_producers_outlive_their_records(release: Release, expected: tup
 
 
 def test_a_forgotten_producer_starts_again() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     harness.cluster.brokers[1].release = Release(2, 3)
     produce(harness, a_batch(0))
     harness.partition().log.truncate_before(1)
@@ -229,14 +229,14 @@ def test_a_forgotten_producer_starts_again() -> None:
 
 
 def test_retention_forgets_no_producer() -> None:
-    harness = Harness(config={"log.retention.bytes": 150})
+    harness = ClusterHarness(config={"log.retention.bytes": 150})
     assert [result(harness, a_batch(sequence)) for sequence in range(5)] == [(APPENDED, offset) for offset in range(5)]
     assert harness.partition().log.log_start_offset == 3
     assert result(harness, a_batch(0)) == (APPENDED, 0)
 
 
 def test_a_producer_is_forgotten_a_day_after_its_last_batch() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     produce(harness, a_batch(0))
     harness.advance(EXPIRATION_MS - 1)
     assert result(harness, a_batch(5)) == REFUSED
@@ -247,7 +247,7 @@ def test_a_producer_is_forgotten_a_day_after_its_last_batch() -> None:
 
 
 def test_a_batch_by_a_clock_that_is_a_day_behind_is_known_until_somebody_looks() -> None:
-    harness = Harness()
+    harness = ClusterHarness()
     old_ms = NOW - EXPIRATION_MS
     for _ in range(2):
         assert result(harness, a_batch(0, timestamp_ms=old_ms)) == (APPENDED, 0)
@@ -306,7 +306,7 @@ class LossyWire(RuleBasedStateMachine):
 
     @initialize(starts=st.lists(st.sampled_from([0, 1, LAST_SEQUENCE - 2]), min_size=1, max_size=3))
     def start(self, starts: list[int]) -> None:
-        self.harness = Harness(brokers=2)
+        self.harness = ClusterHarness(brokers=2)
         self.log: list[bytes] = []
         self.count = 0
         self.producers = [ModelProducer(producer_id, sequence) for producer_id, sequence in enumerate(starts)]

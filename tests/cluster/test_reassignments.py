@@ -15,13 +15,13 @@ from fakebroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from tests.cluster.harness import Harness, versions
 from tests.cluster.test_controller import Group
 from tests.cluster.test_topology import TWO, described, leaders, replicas, start, stop
+from tests.support.cluster.cluster_harness import ClusterHarness, versions
 
 
 def reassign(
-    harness: Harness,
+    harness: ClusterHarness,
     target: list[int] | None,
     *,
     name: str = "news",
@@ -45,7 +45,7 @@ def reassign(
     return ErrorCode(told.error_code), told.error_message
 
 
-def ongoing(harness: Harness, asked: dict[str, list[int]] | None = None) -> list[tuple[Any, ...]]:
+def ongoing(harness: ClusterHarness, asked: dict[str, list[int]] | None = None) -> list[tuple[Any, ...]]:
     topics = None
     if asked is not None:
         topics = [ListPartitionReassignmentsTopics(name=name, partition_indexes=each) for name, each in asked.items()]
@@ -60,7 +60,7 @@ def ongoing(harness: Harness, asked: dict[str, list[int]] | None = None) -> list
 
 @pytest.mark.parametrize("version", versions("AlterPartitionReassignments"))
 def test_a_partition_goes_to_other_brokers(version: int) -> None:
-    harness = Harness({"news": 1}, brokers=4, config=TWO)
+    harness = ClusterHarness({"news": 1}, brokers=4, config=TWO)
     epoch = harness.partition().leader_epoch
     assert reassign(harness, [4, 3], version=version) == (ErrorCode.NONE, None)
     assert (replicas(harness), leaders(harness)) == ([(4, 3)], [4])
@@ -71,7 +71,7 @@ def test_a_partition_goes_to_other_brokers(version: int) -> None:
 
 
 def test_a_leader_that_stays_goes_on_leading() -> None:
-    harness = Harness({"news": 1}, brokers=3, config=TWO)
+    harness = ClusterHarness({"news": 1}, brokers=3, config=TWO)
     epoch = harness.partition().leader_epoch
     reassign(harness, [2, 1])
     assert (replicas(harness), leaders(harness), harness.partition().leader_epoch) == ([(2, 1)], [1], epoch)
@@ -82,7 +82,7 @@ def test_a_leader_that_stays_goes_on_leading() -> None:
 
 
 def test_a_reassignment_waits_for_a_broker_that_is_down() -> None:
-    harness = Harness({"news": 1, "sports": 1}, brokers=4, config=TWO)
+    harness = ClusterHarness({"news": 1, "sports": 1}, brokers=4, config=TWO)
     stop(harness, 4)
     assert reassign(harness, [4, 2]) == (ErrorCode.NONE, None)
     waiting = ("news", 0, [4, 2, 1], [4], [1])
@@ -95,7 +95,7 @@ def test_a_reassignment_waits_for_a_broker_that_is_down() -> None:
 
 
 def test_a_reassignment_is_replaced_by_another() -> None:
-    harness = Harness({"news": 1}, brokers=4, config=TWO)
+    harness = ClusterHarness({"news": 1}, brokers=4, config=TWO)
     stop(harness, 3, 4)
     reassign(harness, [4, 2])
     reassign(harness, [4, 3])
@@ -105,7 +105,7 @@ def test_a_reassignment_is_replaced_by_another() -> None:
 
 
 def test_a_reassignment_is_cancelled() -> None:
-    harness = Harness({"news": 1}, brokers=4, config=TWO)
+    harness = ClusterHarness({"news": 1}, brokers=4, config=TWO)
     assert reassign(harness, None) == (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "news-0 is not being reassigned")
     stop(harness, 4)
     reassign(harness, [4, 3])
@@ -114,7 +114,7 @@ def test_a_reassignment_is_cancelled() -> None:
 
 
 def test_a_reassignment_that_cannot_go_back() -> None:
-    harness = Harness({"news": 1}, brokers=4, config=TWO)
+    harness = ClusterHarness({"news": 1}, brokers=4, config=TWO)
     stop(harness, 4)
     reassign(harness, [4, 3])
     stop(harness, 1, 2)
@@ -125,7 +125,7 @@ def test_a_reassignment_that_cannot_go_back() -> None:
 
 
 def test_a_broker_that_is_removed_ends_a_reassignment_to_it() -> None:
-    harness = Harness({"news": 1}, brokers=4, config=TWO)
+    harness = ClusterHarness({"news": 1}, brokers=4, config=TWO)
     stop(harness, 4)
     reassign(harness, [4, 2])
     harness.cluster.remove_broker(harness.cluster.brokers[4], harness.now_ms, Failover())
@@ -149,7 +149,7 @@ def test_a_broker_that_is_removed_ends_a_reassignment_to_it() -> None:
     ],
 )
 def test_reassignments_that_are_refused(asked: dict[str, Any], error: ErrorCode, message: str) -> None:
-    harness = Harness({"news": 1}, brokers=3, config=TWO)
+    harness = ClusterHarness({"news": 1}, brokers=3, config=TWO)
     told, why = reassign(harness, **asked)
     assert told == error
     assert why is not None
@@ -158,13 +158,13 @@ def test_reassignments_that_are_refused(asked: dict[str, Any], error: ErrorCode,
 
 
 def test_the_same_replication_factor_is_always_allowed() -> None:
-    harness = Harness({"news": 1}, brokers=3, config=TWO)
+    harness = ClusterHarness({"news": 1}, brokers=3, config=TWO)
     assert reassign(harness, [2, 3], allow=False) == (ErrorCode.NONE, None)
     assert replicas(harness) == [(2, 3)]
 
 
 def test_reassignments_are_not_listed_without_time() -> None:
-    told = Harness().ask(ListPartitionReassignmentsRequest(timeout_ms=-5), 0)
+    told = ClusterHarness().ask(ListPartitionReassignmentsRequest(timeout_ms=-5), 0)
     assert (told.error_code, told.error_message, told.topics) == (
         ErrorCode.REQUEST_TIMED_OUT,
         "timeout_ms=-5: expected 1 or more",
@@ -181,7 +181,7 @@ def test_a_coordinator_moves_with_its_partition() -> None:
 
 
 def test_a_leader_from_elsewhere_ends_a_reassignment() -> None:
-    harness = Harness({"news": 1}, brokers=4, config=TWO)
+    harness = ClusterHarness({"news": 1}, brokers=4, config=TWO)
     stop(harness, 4)
     reassign(harness, [4, 2])
     harness.cluster.controller.set_leader(harness.partition(), 3, harness.now_ms, Failover())

@@ -16,34 +16,34 @@ from fakebroker.protocol.messages.create_partitions import (
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from fakebroker.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.cluster.harness import Harness, response, versions
 from tests.cluster.test_controller import Group
 from tests.cluster.test_create_topics import create, topic
 from tests.cluster.test_group_apis import join
+from tests.support.cluster.cluster_harness import ClusterHarness, response, versions
 
 PREFERRED, UNCLEAN = 0, 1
 TWO: dict[str, object] = {"default.replication.factor": 2}
 
 
-def leaders(harness: Harness, name: str = "news") -> list[int]:
+def leaders(harness: ClusterHarness, name: str = "news") -> list[int]:
     return [partition.leader_id for partition in harness.topic(name).partitions]
 
 
-def replicas(harness: Harness, name: str = "news") -> list[tuple[int, ...]]:
+def replicas(harness: ClusterHarness, name: str = "news") -> list[tuple[int, ...]]:
     return [partition.replicas for partition in harness.topic(name).partitions]
 
 
-def stop(harness: Harness, *node_ids: int, elect: bool = True) -> None:
+def stop(harness: ClusterHarness, *node_ids: int, elect: bool = True) -> None:
     for node_id in node_ids:
         broker = harness.cluster.brokers[node_id]
         harness.cluster.controller.stop_broker(broker, harness.now_ms, Failover(), elect=elect)
 
 
-def start(harness: Harness, node_id: int) -> None:
+def start(harness: ClusterHarness, node_id: int) -> None:
     harness.cluster.controller.start_broker(harness.cluster.brokers[node_id], harness.now_ms, Failover())
 
 
-def described(harness: Harness, broker: int = 1) -> Any:
+def described(harness: ClusterHarness, broker: int = 1) -> Any:
     """What Metadata tells of the only partition of "news"."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name="news")])
     (partition,) = harness.ask(request, 12, broker=broker).topics[0].partitions
@@ -54,7 +54,7 @@ def described(harness: Harness, broker: int = 1) -> Any:
 
 
 def test_each_topic_begins_at_another_broker() -> None:
-    harness = Harness({}, brokers=3)
+    harness = ClusterHarness({}, brokers=3)
     for name in ("a", "b", "c", "d"):
         create(harness, topic(name, partitions=4, factor=2))
     assert [leaders(harness, name) for name in ("a", "b", "c", "d")] == [
@@ -67,21 +67,21 @@ def test_each_topic_begins_at_another_broker() -> None:
 
 
 def test_topics_named_at_the_start_begin_at_the_first_broker() -> None:
-    harness = Harness({"news": 3, "sports": 2}, brokers=3)
+    harness = ClusterHarness({"news": 3, "sports": 2}, brokers=3)
     assert (leaders(harness), leaders(harness, "sports")) == ([1, 2, 3], [1, 2])
     harness.cluster.create_new_topic("more", 2)
     assert leaders(harness, "more") == [1, 2]
 
 
 def test_topics_that_metadata_creates_take_turns_with_the_others() -> None:
-    harness = Harness({}, brokers=3)
+    harness = ClusterHarness({}, brokers=3)
     create(harness, topic("a", partitions=1))
     harness.ask(MetadataRequest(topics=[MetadataRequestTopic(name="b")]), 12)
     assert (leaders(harness, "a"), leaders(harness, "b")) == ([1], [2])
 
 
 def test_brokers_that_are_down_get_replicas_only_if_others_are_too_few() -> None:
-    harness = Harness({}, brokers=4)
+    harness = ClusterHarness({}, brokers=4)
     stop(harness, 2, 3)
     create(harness, topic("a", partitions=2, factor=2))
     assert replicas(harness, "a") == [(1, 4), (4, 1)]
@@ -91,7 +91,7 @@ def test_brokers_that_are_down_get_replicas_only_if_others_are_too_few() -> None
 
 
 def test_an_assignment_is_led_by_the_first_that_is_up() -> None:
-    harness = Harness({}, brokers=3)
+    harness = ClusterHarness({}, brokers=3)
     stop(harness, 2)
     create(harness, topic("a", partitions=-1, factor=-1, assignments={0: [2, 3]}))
     assert (replicas(harness, "a"), leaders(harness, "a")) == ([(2, 3)], [3])
@@ -103,7 +103,7 @@ def test_an_assignment_is_led_by_the_first_that_is_up() -> None:
 @pytest.mark.parametrize("version", versions("CreateTopics"))
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 def test_no_topics_without_time(version: int, timeout_ms: int) -> None:
-    harness = Harness({})
+    harness = ClusterHarness({})
     asked = CreatableTopic(name="a", num_partitions=1, replication_factor=1, assignments=[], configs=[])
     (result,) = harness.ask(CreateTopicsRequest(topics=[asked], timeout_ms=timeout_ms), version).topics
     assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -118,7 +118,7 @@ def test_spread_when_nothing_is_down() -> None:
 
 
 def test_brokers_leave_the_in_sync_replicas_and_come_back() -> None:
-    harness = Harness(brokers=3)
+    harness = ClusterHarness(brokers=3)
     stop(harness, 1)
     told = described(harness, 2)
     assert (told.leader_id, told.replica_nodes, told.isr_nodes, told.offline_replicas) == (2, [1, 2, 3], [2, 3], [1])
@@ -128,7 +128,7 @@ def test_brokers_leave_the_in_sync_replicas_and_come_back() -> None:
 
 
 def test_the_last_leader_stays_in_sync() -> None:
-    harness = Harness({"news": 1}, brokers=4)
+    harness = ClusterHarness({"news": 1}, brokers=4)
     stop(harness, 3, 1, 2)
     told = described(harness, 4)
     assert (told.error_code, told.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
@@ -141,7 +141,7 @@ def test_the_last_leader_stays_in_sync() -> None:
 
 
 def grow(
-    harness: Harness,
+    harness: ClusterHarness,
     *asked: tuple[str, int] | tuple[str, int, list[list[int]]],
     version: int = 3,
     timeout_ms: int = 60_000,
@@ -158,7 +158,7 @@ def grow(
 
 @pytest.mark.parametrize("version", versions("CreatePartitions"))
 def test_more_partitions(version: int) -> None:
-    harness = Harness({"news": 2}, brokers=3, config=TWO)
+    harness = ClusterHarness({"news": 2}, brokers=3, config=TWO)
     (result,) = grow(harness, ("news", 4), version=version)
     assert (result.name, result.error_code, result.error_message) == ("news", ErrorCode.NONE, None)
     assert replicas(harness) == [(1, 2), (2, 3), (3, 1), (1, 2)]
@@ -168,7 +168,7 @@ def test_more_partitions(version: int) -> None:
 
 
 def test_more_partitions_while_a_broker_is_down() -> None:
-    harness = Harness({"news": 2}, brokers=3, config=TWO)
+    harness = ClusterHarness({"news": 2}, brokers=3, config=TWO)
     stop(harness, 3)
     grow(harness, ("news", 4))
     assert replicas(harness)[2:] == [(1, 2), (2, 1)]
@@ -176,7 +176,7 @@ def test_more_partitions_while_a_broker_is_down() -> None:
 
 @pytest.mark.parametrize("version", versions("CreatePartitions"))
 def test_partitions_that_are_only_validated(version: int) -> None:
-    harness = Harness({"news": 1})
+    harness = ClusterHarness({"news": 1})
     results = grow(harness, ("news", 3), ("none", 3), version=version, validate_only=True)
     assert [each.error_code for each in results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert len(replicas(harness)) == 1
@@ -207,7 +207,7 @@ def test_partitions_that_are_only_validated(version: int) -> None:
     ],
 )
 def test_partitions_that_are_refused(asked: Any, error: ErrorCode, message: str) -> None:
-    harness = Harness({"news": 2}, brokers=3, config=TWO)
+    harness = ClusterHarness({"news": 2}, brokers=3, config=TWO)
     stop(harness, 2, 3)
     (result,) = grow(harness, asked)
     assert (result.name, result.error_code) == (asked[0], error)
@@ -216,7 +216,7 @@ def test_partitions_that_are_refused(asked: Any, error: ErrorCode, message: str)
 
 
 def test_a_topic_twice_in_one_request_does_not_grow_and_the_others_do() -> None:
-    harness = Harness({"news": 1, "sports": 1})
+    harness = ClusterHarness({"news": 1, "sports": 1})
     results = grow(harness, ("news", 2), ("sports", 2), ("news", 3))
     assert [(each.name, each.error_code) for each in results] == [
         ("news", ErrorCode.INVALID_REQUEST),
@@ -228,7 +228,7 @@ def test_a_topic_twice_in_one_request_does_not_grow_and_the_others_do() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
 def test_no_partitions_without_time(timeout_ms: int) -> None:
-    harness = Harness({"news": 1})
+    harness = ClusterHarness({"news": 1})
     (result,) = grow(harness, ("news", 2), timeout_ms=timeout_ms)
     assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert result.error_message == f"timeout_ms={timeout_ms}: expected 1 or more"
@@ -238,14 +238,14 @@ def test_no_partitions_without_time(timeout_ms: int) -> None:
 
 def test_the_offsets_topic_does_not_grow() -> None:
     with pytest.raises(ConfigError, match="name='__consumer_offsets': expected a topic that is not internal"):
-        Harness().cluster.create_partitions("__consumer_offsets", 100)
+        ClusterHarness().cluster.create_partitions("__consumer_offsets", 100)
 
 
 # ElectLeaders
 
 
 def elect(
-    harness: Harness,
+    harness: ClusterHarness,
     asked: dict[str, list[int]] | None,
     election_type: int = PREFERRED,
     *,
@@ -270,7 +270,7 @@ def outcome(elected: Any) -> dict[str, ErrorCode]:
 
 @pytest.mark.parametrize("version", versions("ElectLeaders"))
 def test_the_preferred_leader_is_elected(version: int) -> None:
-    harness = Harness({"news": 2}, brokers=2)
+    harness = ClusterHarness({"news": 2}, brokers=2)
     stop(harness, 1)
     start(harness, 1)
     assert leaders(harness) == [2, 2]
@@ -297,7 +297,7 @@ def test_the_preferred_leader_is_elected(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions("ElectLeaders"))
 def test_all_partitions_tell_only_of_elections(version: int) -> None:
-    harness = Harness({"news": 2, "sports": 1}, brokers=2)
+    harness = ClusterHarness({"news": 2, "sports": 1}, brokers=2)
     stop(harness, 2)
     start(harness, 2)
     elected = elect(harness, None, version=version)
@@ -307,7 +307,7 @@ def test_all_partitions_tell_only_of_elections(version: int) -> None:
 
 
 def test_a_preferred_leader_that_is_down() -> None:
-    harness = Harness({"news": 1}, brokers=2)
+    harness = ClusterHarness({"news": 1}, brokers=2)
     stop(harness, 1)
     elected = elect(harness, {"news": [0]}, broker=2)
     assert outcome(elected) == {"news-0": ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
@@ -316,7 +316,7 @@ def test_a_preferred_leader_that_is_down() -> None:
 
 
 def test_a_preferred_election_without_leader_takes_any() -> None:
-    harness = Harness({"news": 1}, brokers=3, config=TWO)
+    harness = ClusterHarness({"news": 1}, brokers=3, config=TWO)
     stop(harness, 1, elect=False)
     assert leaders(harness) == [NO_LEADER]
     assert outcome(elect(harness, {"news": [0]}, broker=2)) == {"news-0": ErrorCode.NONE}
@@ -328,7 +328,7 @@ def test_a_preferred_election_without_leader_takes_any() -> None:
 
 @pytest.mark.parametrize("version", versions("ElectLeaders")[1:])
 def test_an_unclean_election(version: int) -> None:
-    harness = Harness({"news": 3}, brokers=4, config=TWO)
+    harness = ClusterHarness({"news": 3}, brokers=4, config=TWO)
     stop(harness, 1, elect=False)
     elected = elect(harness, {"news": [0, 1]}, UNCLEAN, version=version, broker=4)
     assert outcome(elected) == {"news-0": ErrorCode.NONE, "news-1": ErrorCode.ELECTION_NOT_NEEDED}
@@ -345,7 +345,7 @@ def test_an_unclean_election(version: int) -> None:
     [({"election_type": 2}, ErrorCode.INVALID_REQUEST), ({"timeout_ms": 0}, ErrorCode.REQUEST_TIMED_OUT)],
 )
 def test_elections_that_are_refused(how: dict[str, int], error: ErrorCode) -> None:
-    harness = Harness(brokers=2)
+    harness = ClusterHarness(brokers=2)
     elected = elect(harness, {"news": [0]}, **how)
     assert (elected.error_code, outcome(elected)) == (error, {"news-0": error})
     elected = elect(harness, None, **how)

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser
 
 from fakebroker import FakeCluster
 from fakebroker.control.server import ControlServer
-from tests.control.browsing import chromium
+from tests.support.control.browser import chromium
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.server.journal_files import parse_journal
-from tests.control.asking import BASE, TIMEOUT_S, Asking, asking
-from tests.server.wire import Wire, find_coordinator
+from tests.support.control.control_server import BASE, TIMEOUT_S, Asking, asking
+from tests.support.wire_client import WireClient, find_coordinator
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_health(control: Asking) -> None:
 
 def test_overview(control: Asking) -> None:
     control.post("/groups/g/seed", {"members": 2, "topics": ["orders"]}, 201)
-    with Wire(control.cluster.brokers[0]) as wire:
+    with WireClient(control.cluster.brokers[0]) as wire:
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         found = control.get()
     assert found["name"] == "default"
@@ -111,7 +111,7 @@ def test_groups_are_listed_searched_and_sorted(control: Asking) -> None:
     assert [row["group_id"] for row in control.get("/groups?sort=name&offset=3")["groups"]] == ["g3"]
     assert [row["group_id"] for row in control.get("/groups?search=G1")["groups"]] == ["g1"]
     assert [row["group_id"] for row in control.get("/groups?state=Empty")["groups"]] == ["g0"]
-    with Wire(control.cluster.brokers[0]) as wire:
+    with WireClient(control.cluster.brokers[0]) as wire:
         wire.ask(HeartbeatRequest(group_id="g1", generation_id=1, member_id="x"), HeartbeatResponse)
     assert [row["group_id"] for row in control.get("/groups?sort=busy")["groups"]][:2] == ["g1", "g3"]
 
@@ -204,7 +204,7 @@ def test_a_group_may_be_called_as_a_word_of_an_address(control: Asking) -> None:
 
 def test_faults(control: Asking) -> None:
     made = control.post("/faults", {"api": "Heartbeat", "group": "g", "error": "NOT_COORDINATOR"}, 201)
-    with Wire(control.cluster.brokers[0]) as wire:
+    with WireClient(control.cluster.brokers[0]) as wire:
         answer = wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
     assert answer.error_code == 16
     rule = {"api": "Heartbeat", "group": "g", "error": "NOT_COORDINATOR"}
@@ -237,7 +237,7 @@ def test_snapshots(control: Asking) -> None:
 
 
 def test_the_journal(control: Asking) -> None:
-    with Wire(control.cluster.brokers[0]) as wire:
+    with WireClient(control.cluster.brokers[0]) as wire:
         for number in range(3):
             wire.ask(HeartbeatRequest(group_id=f"g{number}", generation_id=1, member_id="x"), HeartbeatResponse)
         wire.ask(find_coordinator("g1"), FindCoordinatorResponse)
@@ -287,7 +287,7 @@ def test_what_is_waited_for_comes_meanwhile(
         assert waiter.is_alive()
     seed = {"members": 1, "topics": ["orders"], "generation": 5, "offsets": {"orders-0": 7}}
     control.post("/groups/g/seed", seed, 201)
-    with Wire(control.cluster.brokers[0]) as wire:
+    with WireClient(control.cluster.brokers[0]) as wire:
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
     waiter.join()
     assert found[0].items() >= expected.items()

@@ -19,8 +19,8 @@ from fakebroker.control.app import App
 from fakebroker.control.auth import Guard
 from fakebroker.control.routes.dispatch import Dispatcher, Reply, Request
 from fakebroker.control.server import ControlServer
-from tests.client.trio_runner import in_trio, in_trio_with_sockets
-from tests.control.asking import BASE, TIMEOUT_S, Asking, asking, next_event
+from tests.support.control.control_server import BASE, TIMEOUT_S, Asking, asking, next_event
+from tests.support.trio_runner import in_trio, in_trio_with_sockets
 
 END: ASGIReceiveEvent = {"type": "http.request", "body": b"", "more_body": False}
 GONE: ASGIReceiveEvent = {"type": "http.disconnect"}

@@ -6,7 +6,7 @@ import pytest
 
 from fakebroker.control.auth import Guard, is_loopback, own_token
 from fakebroker.control.problems import Problem
-from tests.control.asking import BASE, Asking, asking
+from tests.support.control.control_server import BASE, Asking, asking
 
 HERE = "127.0.0.1:9644"
 

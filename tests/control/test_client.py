@@ -14,8 +14,8 @@ from fakebroker.control.client.http import Unreachable
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.control.asking import Asking, asking
-from tests.server.wire import Wire, find_coordinator
+from tests.support.control.control_server import Asking, asking
+from tests.support.wire_client import WireClient, find_coordinator
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_rebalances_by_hand(client: Client) -> None:
 
 def test_faults_and_requests(control: Asking, client: Client) -> None:
     with client.fail("Heartbeat", error="NOT_COORDINATOR", group="g") as fault:
-        with Wire(control.cluster.brokers[0]) as wire:
+        with WireClient(control.cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
             wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
         assert [(each.id, each.fault) for each in client.faults] == [(fault.id, fault.fault)]

@@ -11,7 +11,7 @@ from fakebroker.control import steps as steps_module
 from fakebroker.control.clusters import MAX_SNAPSHOTS, Clusters, Served
 from fakebroker.control.problems import Problem
 from fakebroker.control.steps import Steps, run
-from tests.client.trio_runner import in_trio_with_sockets
+from tests.support.trio_runner import in_trio_with_sockets
 
 
 @pytest.fixture(name="cluster", scope="module")

@@ -14,14 +14,14 @@ from fakebroker.control.routes.dispatch import Dispatcher, Reply, Request
 from fakebroker.control.stats import census
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.server.journal_files import parse_journal
-from tests.control.asking import BASE, TIMEOUT_S
-from tests.server.wire import Wire, find_coordinator
+from tests.support.control.control_server import BASE, TIMEOUT_S
+from tests.support.wire_client import WireClient, find_coordinator
 
 
 def test_the_journal_is_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "_PIECE_S", 0.0)
     calls = 50
-    with FakeCluster(1) as cluster, Wire(cluster.brokers[0]) as wire:
+    with FakeCluster(1) as cluster, WireClient(cluster.brokers[0]) as wire:
         for _ in range(calls):
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
 

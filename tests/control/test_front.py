@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.control.asking import BASE, TIMEOUT_S, Asking, asking
+from tests.support.control.control_server import BASE, TIMEOUT_S, Asking, asking
 
 FRONT = ("/", "/docs", "/healthz", "/page/page.js", f"{BASE}/stream")
 

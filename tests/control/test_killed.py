@@ -8,10 +8,10 @@ from playwright.sync_api import expect
 
 from fakebroker.control import Client
 from fakebroker.control.client.http import Unreachable
-from tests.control.browsing import chromium, is_live, looking_at
-from tests.control.serving import Serving, serving
-from tests.control.terminal import Terminal
 from tests.control.test_top import command
+from tests.support.control.browser import chromium, is_live, looking_at
+from tests.support.control.serve_process import Serving, serving
+from tests.support.control.terminal import Terminal
 
 
 @pytest.fixture(name="served")

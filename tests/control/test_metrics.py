@@ -11,8 +11,8 @@ from fakebroker.control.stats.meter import BOUNDS_MS, Histogram, Meter, quantile
 from fakebroker.control.stats.rates import Recent
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.control.asking import Asking, asking
-from tests.server.wire import Wire, find_coordinator
+from tests.support.control.control_server import Asking, asking
+from tests.support.wire_client import WireClient, find_coordinator
 
 Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
 
@@ -45,7 +45,7 @@ def test_metrics_tell_what_has_happened(control: Asking) -> None:
     member = control.post("/groups/g/seed", seed, 201) and control.get("/groups/g")["members"][0]["member_id"]
     broker = control.cluster.coordinator_of("g")
     fault = control.post("/faults", {"api": "Heartbeat", "client_id": "nobody", "drop": True}, 201)["id"]
-    with Wire(broker) as wire:
+    with WireClient(broker) as wire:
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         for _ in range(3):
             wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id=member), HeartbeatResponse)
@@ -80,7 +80,7 @@ def test_more_requests_than_the_journal_keeps_are_counted_all_the_same(journal: 
     with FakeCluster(1, journal=journal, journal_calls=40) as cluster:  # type: ignore[arg-type]  # one of the modes
         meter = Meter(cluster)
         cluster.watch(meter.look)
-        with Wire(cluster.brokers[0]) as wire:
+        with WireClient(cluster.brokers[0]) as wire:
             for _ in range(500):
                 wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
         cluster.call(meter.catch_up)
@@ -94,7 +94,7 @@ def test_what_is_owed_is_counted_when_it_is_answered_and_counting_goes_on_after_
         meter = Meter(cluster)
         cluster.watch(meter.look)
         cluster.fail("Heartbeat", delay_s=3)
-        with Wire(cluster.brokers[0]) as wire:
+        with WireClient(cluster.brokers[0]) as wire:
             wire.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"))
             cluster.wait_for_request("Heartbeat")
             cluster.call(meter.catch_up)
@@ -106,7 +106,7 @@ def test_what_is_owed_is_counted_when_it_is_answered_and_counting_goes_on_after_
             assert isinstance(wire.receive(), HeartbeatResponse)
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         cluster.reset()
-        with Wire(cluster.brokers[0]) as wire:
+        with WireClient(cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         cluster.call(meter.catch_up)
         assert meter.totals.requests == {("Heartbeat", 1): 1, ("FindCoordinator", 1): 2}
@@ -118,7 +118,7 @@ def test_how_long_an_answer_took_that_was_delayed_is_told_whenever_it_is_counted
         member_id = cluster.group("g").members[0].member_id
         meter = Meter(cluster)
         cluster.fail("Heartbeat", delay_s=3)
-        with Wire(cluster.brokers[0]) as wire:
+        with WireClient(cluster.brokers[0]) as wire:
             wire.send(HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id))
             cluster.wait_for_request("Heartbeat")
             cluster.advance(3)
@@ -132,7 +132,7 @@ def test_metrics_tell_clusters_apart_and_which_faults_were_hit() -> None:
     with asking(1) as control:
         assert control.ask("POST", "/v1/clusters", {"name": "other", "brokers": 2}).status == 201
         fault = control.post("/faults", {"api": "FindCoordinator", "error": "COORDINATOR_NOT_AVAILABLE"}, 201)["id"]
-        with Wire(control.cluster.brokers[0]) as wire:
+        with WireClient(control.cluster.brokers[0]) as wire:
             for _ in range(2):
                 wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         found = {
@@ -151,7 +151,7 @@ def test_what_the_journal_has_forgotten_by_a_reset_is_missed() -> None:
     with FakeCluster(1, clock="manual", journal_calls=3) as cluster:
         meter = Meter(cluster)
         cluster.call(meter.catch_up)
-        with Wire(cluster.brokers[0]) as wire:
+        with WireClient(cluster.brokers[0]) as wire:
             for _ in range(5):
                 wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         cluster.reset()
@@ -175,7 +175,7 @@ def test_rates_are_those_of_the_last_seconds() -> None:
     with FakeCluster(2) as cluster:
         meter, recent = Meter(cluster), Recent()
         recent.keep(10.0, meter.totals)
-        with Wire(cluster.brokers[1]) as wire:
+        with WireClient(cluster.brokers[1]) as wire:
             for _ in range(8):
                 wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
         cluster.call(meter.catch_up)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.control.nodejs import FOLDER, packages, run
-from tests.control.serving import PATIENCE_S, serving
+from tests.support.control.nodejs import FOLDER, packages, run
+from tests.support.control.serve_process import PATIENCE_S, serving
 
 CONFIG = ("--config", "group.initial.rebalance.delay.ms=0", "--config", "group.min.session.timeout.ms=1000")
 

@@ -12,7 +12,7 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.seed import GroupSeed
 from fakebroker.control.server import ControlServer
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.control.browsing import (
+from tests.support.control.browser import (
     REFUSED,
     Member,
     Theme,
@@ -21,7 +21,7 @@ from tests.control.browsing import (
     looking_at,
     settled,
 )
-from tests.server.wire import Wire
+from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.slow
 
@@ -138,7 +138,7 @@ def test_a_group_is_led_by_hand(browser: Browser, cluster: FakeCluster, url: str
 def test_whatever_clients_call_themselves_is_text(browser: Browser, cluster: FakeCluster, url: str) -> None:
     for group_id in HOSTILE:
         cluster.seed_group(group_id, [HOSTILE[0]], topics=["orders"])
-    with Wire(cluster.brokers[0], client_id=HOSTILE[1]) as wire, looking_at(browser, url) as page:
+    with WireClient(cluster.brokers[0], client_id=HOSTILE[1]) as wire, looking_at(browser, url) as page:
         wire.send(FindCoordinatorRequest(coordinator_keys=[HOSTILE[0]]))
         wire.receive()
         for group_id in HOSTILE:

@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Page, expect
 from fakebroker import FakeCluster
 from fakebroker.cluster.seed import GroupSeed
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.control.browsing import Member, is_live, looking_at, settled
-from tests.server.wire import Wire
+from tests.support.control.browser import Member, is_live, looking_at, settled
+from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def under_load(cluster: FakeCluster) -> Iterator[None]:
     is_over = threading.Event()
 
     def ask() -> None:
-        with Wire(cluster.brokers[0]) as wire:
+        with WireClient(cluster.brokers[0]) as wire:
             while not is_over.is_set():
                 for _ in range(500):
                     wire.send(FindCoordinatorRequest(coordinator_keys=[GROUP]))

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from fakebroker import FakeCluster
 from fakebroker.control.server import ControlServer
-from tests.control.browsing import PATIENCE_MS, REFUSED, faint_texts, is_live, looking_at
+from tests.support.control.browser import PATIENCE_MS, REFUSED, faint_texts, is_live, looking_at
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.control.problems import problem_of
 from fakebroker.errors import ConfigError
-from tests.control.asking import BASE, Asking, asking
+from tests.support.control.control_server import BASE, Asking, asking
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.nodejs import need, packages, run
-from tests.control.serving import PATIENCE_S, serving
+from tests.support.control.nodejs import need, packages, run
+from tests.support.control.serve_process import PATIENCE_S, serving
 
 PAGE = Path(__file__).parents[2] / "scenarios" / "control" / "README.md"
 MAX_LINES = 30

@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from fakebroker.control.routes.openapi import document
-from tests.control.asking import Asking, asking
+from tests.support.control.control_server import Asking, asking
 
 __all__ = ["CheckContext"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import BASE
-from tests.control.serving import PATIENCE_S, serving
+from tests.support.control.control_server import BASE
+from tests.support.control.serve_process import PATIENCE_S, serving
 
 
 def mistaken(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":

@@ -11,9 +11,9 @@ import trio.testing
 from fakebroker.control.routes.stream import MAX_STREAMS
 from fakebroker.control.streams import Feed, Stream, Update, Wanted
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
-from tests.client.trio_runner import in_trio
-from tests.control.asking import BASE, Asking, asking, next_event
-from tests.server.wire import Wire, find_coordinator
+from tests.support.control.control_server import BASE, Asking, asking, next_event
+from tests.support.trio_runner import in_trio
+from tests.support.wire_client import WireClient, find_coordinator
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_what_happens_is_told(control: Asking) -> None:
         assert [(row["group_id"], row["state"]) for row in groups["groups"]] == [("g", "Stable")]
         timeline = next_event(stream, "timeline")
         assert (timeline["group_id"], timeline["moments"][0]["cause"]) == ("g", "loaded from the log")
-        with Wire(control.cluster.brokers[0]) as wire:
+        with WireClient(control.cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         requests = next_event(stream, "requests")
         assert (requests["sampled"], requests["seen"]) == (False, 1)
@@ -39,7 +39,7 @@ def test_what_happens_is_told(control: Asking) -> None:
 
 
 def test_only_what_is_wanted_is_told(control: Asking) -> None:
-    with control.listen("/stream?kinds=requests") as stream, Wire(control.cluster.brokers[0]) as wire:
+    with control.listen("/stream?kinds=requests") as stream, WireClient(control.cluster.brokers[0]) as wire:
         for _ in range(200):
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         seen = 0
@@ -81,7 +81,7 @@ def test_a_stream_goes_on_over_a_reset_and_what_is_restored(control: Asking) -> 
         control.post(f"/snapshots/{snapshot_id}/restore")
         control.post("/groups/before/force_rebalance")
         hear(stream, "before", "PreparingRebalance")
-        with Wire(control.cluster.brokers[0]) as wire:
+        with WireClient(control.cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         assert next_event(stream, "requests")["requests"][-1]["request"]["coordinator_keys"] == ["g"]
 
@@ -175,5 +175,5 @@ def test_a_thousand_idle_streams_disturb_nobody(control: Asking) -> None:
         refused = control.ask("GET", f"{BASE}/stream")
         assert (refused.status, refused.json["expected"]) == (503, "at most 1000 at a time")
         assert len(control.get("/brokers")["brokers"]) == 2
-        with Wire(control.cluster.brokers[0]) as wire:
+        with WireClient(control.cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)

@@ -17,9 +17,9 @@ import pytest
 from fakebroker.control.top import screen
 from fakebroker.control.top.screen import watch
 from fakebroker.errors import ConfigError, FakebrokerError
-from tests.control.serving import serving
-from tests.control.stand_in import NOW_MS, StandIn, broker, group, overview, stand_in
-from tests.control.terminal import PATIENCE_S, Terminal
+from tests.support.control.fake_control_api import NOW_MS, StandIn, broker, group, overview, stand_in
+from tests.support.control.serve_process import serving
+from tests.support.control.terminal import PATIENCE_S, Terminal
 
 QUICK = ("--every", "0.1")
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)])

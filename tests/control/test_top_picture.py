@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fakebroker.control.top.observer import MAX_EVENTS, Look, Observer
 from fakebroker.control.top.picture import CHOICES, Choice, Frame, picture
-from tests.control.stand_in import NOW_MS, broker, group, overview
+from tests.support.control.fake_control_api import NOW_MS, broker, group, overview
 
 
 class Made:

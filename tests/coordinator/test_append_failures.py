@@ -10,7 +10,14 @@ from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncRes
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols, result_of
+from tests.support.coordinator.coordinator_harness import (
+    DELAY_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    CoordinatorHarness,
+    protocols,
+    result_of,
+)
 
 NONE = ErrorCode.NONE
 ERRORS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -29,7 +36,7 @@ def contents(group: Group) -> dict[str, Any]:
     return {name: list(value.items()) if isinstance(value, dict) else value for name, value in found.items()}
 
 
-def fail(driver: Driver, error: ErrorCode, act: Callable[[], Any]) -> Any:
+def fail(driver: CoordinatorHarness, error: ErrorCode, act: Callable[[], Any]) -> Any:
     """What an action comes to while nothing can be appended."""
     before = list(driver.batches)
     driver.append_error = error
@@ -46,7 +53,7 @@ def fail(driver: Driver, error: ErrorCode, act: Callable[[], Any]) -> Any:
 @every_error
 @pytest.mark.parametrize("delay_ms", [DELAY_MS, 0])
 def test_a_group_that_cannot_be_created_is_not_there(error: ErrorCode, delay_ms: int) -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=delay_ms)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=delay_ms)
     call = fail(driver, error, driver.join)
     if delay_ms:
         assert call.result == JoinResult(error)
@@ -59,7 +66,7 @@ def test_a_group_that_cannot_be_created_is_not_there(error: ErrorCode, delay_ms:
 
 @every_error
 def test_a_member_that_was_told_its_id_must_start_again(error: ErrorCode) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     member_id = fail(driver, error, driver.pend)
     assert driver.state() == "-"
     assert driver.join(member_id).error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -68,7 +75,7 @@ def test_a_member_that_was_told_its_id_must_start_again(error: ErrorCode) -> Non
 @every_error
 @pytest.mark.parametrize("skip", [True, False])
 def test_a_replaced_static_leader_is_put_back(error: ErrorCode, skip: bool) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     static, _ = driver.stable(0, static=("i", "j"))
     driver.advance(1)
     before = contents(driver.group())
@@ -87,7 +94,7 @@ def test_a_replaced_static_leader_is_put_back(error: ErrorCode, skip: bool) -> N
 
 @every_error
 def test_a_generation_that_cannot_be_stored_is_given_up(error: ErrorCode) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     for member_id in (leader, follower):
         driver.join(member_id)
@@ -109,7 +116,7 @@ def test_a_generation_that_cannot_be_stored_is_given_up(error: ErrorCode) -> Non
 
 @every_error
 def test_a_group_that_becomes_empty_is_empty_all_the_same(error: ErrorCode) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (member_id,) = driver.stable(1)
     leave = partial(result_of, driver.coordinator.leave_group, "g", [(member_id, None)], driver.now_ms)
     assert fail(driver, error, leave) == (error, [])
@@ -123,7 +130,7 @@ def test_a_group_that_becomes_empty_is_empty_all_the_same(error: ErrorCode) -> N
 
 @every_error
 def test_a_session_that_ends_needs_no_log(error: ErrorCode) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1)
     fail(driver, error, lambda: driver.advance(SESSION_MS))
     assert (driver.state(), driver.group().generation_id) == ("Empty", 2)
@@ -131,7 +138,7 @@ def test_a_session_that_ends_needs_no_log(error: ErrorCode) -> None:
 
 @every_error
 def test_a_leave_that_writes_nothing_succeeds(error: ErrorCode) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     assert fail(driver, error, lambda: driver.leave((follower, None))) == [NONE]
     assert list(driver.group().members) == [leader]
@@ -143,7 +150,7 @@ def test_a_leave_that_writes_nothing_succeeds(error: ErrorCode) -> None:
 @every_error
 @pytest.mark.parametrize("has_group", [True, False])
 def test_a_commit_is_refused_as_a_whole(error: ErrorCode, has_group: bool) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     member_id, generation_id = "", -1
     if has_group:
         (member_id,), generation_id = driver.stable(1), 1
@@ -165,13 +172,13 @@ def test_a_commit_is_refused_as_a_whole(error: ErrorCode, has_group: bool) -> No
 
 @every_error
 def test_a_commit_with_nothing_to_store_needs_no_log(error: ErrorCode) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     assert fail(driver, error, lambda: driver.commit(metadata="m" * 4097)) is ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 @every_error
 def test_deletions_are_refused(error: ErrorCode) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     for topic in "tu":
         driver.commit(topic=topic)
     before = contents(driver.group())
@@ -184,7 +191,7 @@ def test_deletions_are_refused(error: ErrorCode) -> None:
 
 
 def test_a_topic_is_deleted_where_it_can_be() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     for group_id in "gh":
         driver.commit(group_id=group_id)
     append = driver._append

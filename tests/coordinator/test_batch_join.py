@@ -6,8 +6,8 @@ from fakebroker.coordinator.group.batch_join.batch_join_extension import expecte
 from fakebroker.coordinator.group.batch_join.join_batch import join_batch
 from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.errors import ErrorCode
-from tests.coordinator.batches import batch, expected, joining, register
-from tests.coordinator.driver import RANGE, REBALANCE_MS, SESSION_MS, Driver, protocols
+from tests.support.coordinator.batch_joins import batch, expected, joining, register
+from tests.support.coordinator.coordinator_harness import RANGE, REBALANCE_MS, SESSION_MS, CoordinatorHarness, protocols
 
 NONE = ErrorCode.NONE
 FENCED = ErrorCode.FENCED_INSTANCE_ID
@@ -15,11 +15,11 @@ UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 STICKY = protocols("sticky")
 
 
-def waiting(driver: Driver) -> list[str]:
+def waiting(driver: CoordinatorHarness) -> list[str]:
     return list(expected_instances(driver.group()).waiting)
 
 
-def expected_ids(driver: Driver) -> list[str]:
+def expected_ids(driver: CoordinatorHarness) -> list[str]:
     return list(expected_instances(driver.group()).instances)
 
 
@@ -27,7 +27,7 @@ def expected_ids(driver: Driver) -> list[str]:
 
 
 def test_a_batch_joins_in_one_round_and_has_one_answer() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1)
     call = batch(driver, joining(), joining(), joining(instance_id="s"))
     assert call.is_parked
@@ -41,14 +41,14 @@ def test_a_batch_joins_in_one_round_and_has_one_answer() -> None:
 
 
 def test_a_batch_with_the_leader_is_told_the_members() -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=0)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
     call = batch(driver, joining(), joining())
     assert call.generation_id == 1
     assert [member.member_id for member in call.batch.generation.members] == call.member_ids
 
 
 def test_a_batch_may_register_and_join() -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=0)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
     call = batch(driver, expected("x"), joining(), expected("y"))
     assert call.errors == [NONE] * 3
     assert (call.generation_id, expected_ids(driver)) == (1, ["x", "y"])
@@ -56,7 +56,7 @@ def test_a_batch_may_register_and_join() -> None:
 
 
 def test_a_batch_that_joins_for_all_who_are_expected_is_one_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1)
     x_id, y_id = register(driver, "x", "y")
     call = batch(driver, joining(instance_id="x"), joining(instance_id="y"), joining())
@@ -65,7 +65,7 @@ def test_a_batch_that_joins_for_all_who_are_expected_is_one_round() -> None:
 
 
 def test_a_batch_with_somebody_expected_waits_as_a_whole() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1)
     register(driver, "x", "y")
     call = batch(driver, joining(instance_id="x"), joining(), joining(a))
@@ -75,7 +75,7 @@ def test_a_batch_with_somebody_expected_waits_as_a_whole() -> None:
 
 
 def test_the_session_of_a_member_that_waits_with_a_batch_does_not_end() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1)
     register(driver, "x", "y")
     call = batch(driver, joining(instance_id="x"), joining(a, protocols=STICKY))
@@ -88,7 +88,7 @@ def test_the_session_of_a_member_that_waits_with_a_batch_does_not_end() -> None:
 
 
 def test_a_member_that_joins_again_does_not_wait_with_its_batch_any_more() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1)
     register(driver, "x", "y")
     call = batch(driver, joining(instance_id="x"), joining(a))
@@ -100,7 +100,7 @@ def test_a_member_that_joins_again_does_not_wait_with_its_batch_any_more() -> No
 
 
 def test_the_session_of_a_member_that_does_not_wait_with_its_batch_any_more_runs_again() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable(2)
     register(driver, "x", "y")
     batch(driver, joining(follower), joining(instance_id="x"), rebalance_ms=10 * SESSION_MS)
@@ -115,7 +115,7 @@ def test_the_session_of_a_member_that_does_not_wait_with_its_batch_any_more_runs
 
 
 def test_known_members_that_rejoin_with_other_protocols_are_one_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     a, b = driver.stable(2)
     call = batch(driver, joining(a, protocols=RANGE + STICKY), joining(b, protocols=RANGE + STICKY), joining())
     assert (call.errors, call.generation_id) == ([NONE] * 3, 2)
@@ -123,7 +123,7 @@ def test_known_members_that_rejoin_with_other_protocols_are_one_round() -> None:
 
 
 def test_a_batch_whose_one_member_needs_a_round_takes_the_unchanged_along() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     a, b = driver.stable(2)
     call = batch(driver, joining(b), joining())
     assert call.is_parked
@@ -132,7 +132,7 @@ def test_a_batch_whose_one_member_needs_a_round_takes_the_unchanged_along() -> N
 
 
 def test_unchanged_followers_are_told_again_without_a_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, b, static_id = driver.stable(2, static=("s",))
     call = batch(driver, joining(b), joining(instance_id="s"))
     assert (call.errors, call.generation_id, driver.state()) == ([NONE, NONE], 1, "Stable")
@@ -141,7 +141,7 @@ def test_unchanged_followers_are_told_again_without_a_round() -> None:
 
 
 def test_a_replaced_leader_is_told_the_former_one() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     follower_id, leader_id = driver.stable(1, static=("s",))[::-1]
     driver.leave((leader_id, None))
     former = driver.group().leader_id
@@ -153,7 +153,7 @@ def test_a_replaced_leader_is_told_the_former_one() -> None:
 
 
 def test_static_members_in_a_batch_are_fenced_and_replaced_as_alone() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (_, s_id) = driver.stable(1, static=("s",))
     call = batch(driver, joining("wrong", "s"), joining("unknown"), joining(instance_id="bad id"))
     assert call.errors == [FENCED, UNKNOWN, ErrorCode.INVALID_REQUEST]
@@ -164,7 +164,7 @@ def test_static_members_in_a_batch_are_fenced_and_replaced_as_alone() -> None:
 
 
 def test_a_member_that_joins_alone_has_left_its_batch() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1)
     pending = driver.pend()
     call = batch(driver, joining(pending), joining())
@@ -176,7 +176,7 @@ def test_a_member_that_joins_alone_has_left_its_batch() -> None:
 
 
 def test_who_does_not_fit_or_finds_no_room_is_told_and_the_others_join() -> None:
-    driver = Driver(group_max_size=2)
+    driver = CoordinatorHarness(group_max_size=2)
     (a,) = driver.stable(1)
     call = batch(driver, joining(protocols=STICKY), joining(), joining())
     driver.join(a)
@@ -186,18 +186,18 @@ def test_who_does_not_fit_or_finds_no_room_is_told_and_the_others_join() -> None
 
 
 def test_a_session_timeout_is_only_that_of_who_joins() -> None:
-    call = batch(Driver(), joining(), expected("x"), session_ms=1)
+    call = batch(CoordinatorHarness(), joining(), expected("x"), session_ms=1)
     assert call.errors == [ErrorCode.INVALID_SESSION_TIMEOUT, NONE]
 
 
 def test_a_pending_id_is_not_a_static_members() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     pending = driver.pend()
     assert batch(driver, joining(pending, "s")).errors == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 def test_errors_of_the_whole_request_stand_at_every_member() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     assert batch(driver, joining(), expected("x"), group_id="").errors == [ErrorCode.INVALID_GROUP_ID] * 2
     assert batch(driver, joining("who"), expected("x", "who")).errors == [UNKNOWN, FENCED]
     assert driver.state() == "-"
@@ -207,18 +207,18 @@ def test_errors_of_the_whole_request_stand_at_every_member() -> None:
     check_refused(driver, ErrorCode.NOT_COORDINATOR)
 
 
-def check_refused(driver: Driver, error: ErrorCode) -> None:
+def check_refused(driver: CoordinatorHarness, error: ErrorCode) -> None:
     assert batch(driver, joining(), expected("x")).errors == [error] * 2
 
 
 def test_a_batch_of_nobody_is_answered() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     assert batch(driver).results == ()
     assert driver.state() == "-"
 
 
 def test_nobody_may_take_the_answer() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     join_batch(driver.coordinator, "g", a_registration(), None, driver.now_ms)
     assert driver.coordinator.answers == []
     assert expected_ids(driver) == ["x"]
@@ -239,7 +239,7 @@ def a_registration() -> BatchJoin:
 
 
 def test_expectations_survive_a_failover_and_parked_joins_come_again() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1)
     x_id, y_id = register(driver, "x", "y", rebalance_ms=20_000)
     x = driver.join(instance_id="x")
@@ -258,7 +258,7 @@ def test_expectations_survive_a_failover_and_parked_joins_come_again() -> None:
 
 
 def test_a_registration_during_a_round_does_not_store_the_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     a, b = driver.stable(2)
     driver.join(a, protocols=STICKY + RANGE)
     register(driver, "x")
@@ -271,7 +271,7 @@ def test_a_registration_during_a_round_does_not_store_the_round() -> None:
 
 
 def test_what_expired_or_left_does_not_come_back() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x", rebalance_ms=5_000)
     register(driver, "y")
     driver.advance(5_000)
@@ -281,7 +281,7 @@ def test_what_expired_or_left_does_not_come_back() -> None:
 
 
 def test_an_instance_that_the_log_has_as_a_member_is_not_expected() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1, static=("i",))
     driver.leave(("", "i"))
     register(driver, "i", "x")
@@ -291,14 +291,14 @@ def test_an_instance_that_the_log_has_as_a_member_is_not_expected() -> None:
 
 
 def test_a_coordinator_without_the_proposal_expects_nobody() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x")
     driver.hand_over(extension=no_extension)
     assert expected_ids(driver) == []
 
 
 def test_only_as_many_are_expected_as_there_are_places_for() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1)
     register(driver, "x", "y", "z")
     driver.hand_over(group_max_size=3)
@@ -306,7 +306,7 @@ def test_only_as_many_are_expected_as_there_are_places_for() -> None:
 
 
 def test_a_registration_that_cannot_be_stored_has_not_happened() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert batch(driver, expected("x"), joining()).errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
     assert driver.state() == "-"
@@ -318,14 +318,14 @@ def test_a_registration_that_cannot_be_stored_has_not_happened() -> None:
 
 
 def test_a_batch_whose_group_cannot_be_stored_is_told_so() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert batch(driver, joining(), joining()).errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
     assert driver.state() == "-"
 
 
 def test_the_parked_joins_of_a_batch_get_not_coordinator() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1)
     call = batch(driver, joining(), joining())
     driver.hand_over()

@@ -5,8 +5,15 @@ import pytest
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.offset_requests import expired_records
 from fakebroker.errors import ErrorCode
-from tests.coordinator.batches import batch, expected, joining, register
-from tests.coordinator.driver import RANGE, REBALANCE_MS, Call, Driver, protocols, result_of
+from tests.support.coordinator.batch_joins import batch, expected, joining, register
+from tests.support.coordinator.coordinator_harness import (
+    RANGE,
+    REBALANCE_MS,
+    Call,
+    CoordinatorHarness,
+    protocols,
+    result_of,
+)
 
 NONE = ErrorCode.NONE
 FENCED = ErrorCode.FENCED_INSTANCE_ID
@@ -14,15 +21,15 @@ UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 STICKY = protocols("sticky")
 
 
-def waiting(driver: Driver) -> list[str]:
+def waiting(driver: CoordinatorHarness) -> list[str]:
     return list(expected_instances(driver.group()).waiting)
 
 
-def expected_ids(driver: Driver) -> list[str]:
+def expected_ids(driver: CoordinatorHarness) -> list[str]:
     return list(expected_instances(driver.group()).instances)
 
 
-def rejoin(driver: Driver, member_ids: list[str]) -> list[Call]:
+def rejoin(driver: CoordinatorHarness, member_ids: list[str]) -> list[Call]:
     return [driver.join(member_id) for member_id in member_ids]
 
 
@@ -30,7 +37,7 @@ def rejoin(driver: Driver, member_ids: list[str]) -> list[Call]:
 
 
 def test_a_registration_is_answered_at_once_with_ids_and_changes_nothing_else() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     a, b = driver.stable(2)
     call = batch(driver, expected("x"), expected("y"))
     assert call.errors == [NONE, NONE]
@@ -42,14 +49,14 @@ def test_a_registration_is_answered_at_once_with_ids_and_changes_nothing_else() 
 
 
 def test_a_registration_makes_the_group_if_there_is_none() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x")
     assert driver.state() == "Empty"
     assert expected_ids(driver) == ["x"]
 
 
 def test_registrations_add_up() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x")
     register(driver, "y")
     assert expected_ids(driver) == ["x", "y"]
@@ -60,18 +67,18 @@ def test_registrations_add_up() -> None:
 
 @pytest.mark.parametrize("instance_id", [None, "", ".", "..", "a b", "ä", "x\n", "x" * 250])
 def test_an_instance_id_has_to_be_legal(instance_id: str | None) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     assert batch(driver, expected(instance_id), expected("ok")).errors == [ErrorCode.INVALID_REQUEST, NONE]
     assert expected_ids(driver) == ["ok"]
 
 
 @pytest.mark.parametrize("instance_id", ["...", "x" * 249, "A-z_0.9"])
 def test_legal_instance_ids(instance_id: str) -> None:
-    assert batch(Driver(), expected(instance_id)).errors == [NONE]
+    assert batch(CoordinatorHarness(), expected(instance_id)).errors == [NONE]
 
 
 def test_who_is_expected_or_a_member_already_is_a_duplicate_and_told_its_id() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, member_id = driver.stable(1, static=("m",))
     (expected_id,) = register(driver, "x")
     call = batch(driver, expected("x"), expected("m"), expected("x2"))
@@ -80,14 +87,14 @@ def test_who_is_expected_or_a_member_already_is_a_duplicate_and_told_its_id() ->
 
 
 def test_the_same_instance_twice_is_fenced_each_time() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     assert batch(driver, expected("x"), expected("y"), expected("x")).errors == [FENCED, NONE, FENCED]
     assert batch(driver, joining(instance_id="z"), expected("z")).errors == [FENCED, FENCED]
     assert expected_ids(driver) == ["y"]
 
 
 def test_a_member_id_has_to_be_the_instances() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     assert batch(driver, expected("new", "wrong")).errors == [FENCED]
     assert driver.state() == "-"
     _, member_id = driver.stable(1, static=("m",))
@@ -99,7 +106,7 @@ def test_a_member_id_has_to_be_the_instances() -> None:
 
 
 def test_members_and_expectations_count_for_the_size() -> None:
-    driver = Driver(group_max_size=3)
+    driver = CoordinatorHarness(group_max_size=3)
     driver.stable(1)
     assert batch(driver, expected("x"), expected("y"), expected("z")).errors == [
         NONE,
@@ -113,7 +120,7 @@ def test_members_and_expectations_count_for_the_size() -> None:
 
 
 def test_in_an_empty_group_expectations_count_too() -> None:
-    driver = Driver(group_max_size=1)
+    driver = CoordinatorHarness(group_max_size=1)
     register(driver, "x")
     assert driver.join().error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert driver.join(instance_id="x").is_parked
@@ -123,7 +130,7 @@ def test_in_an_empty_group_expectations_count_too() -> None:
 
 
 def test_joins_are_parked_and_the_group_stays_as_it_is_until_the_last_has_come() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     a, b = driver.stable(2)
     x_id, y_id, z_id = register(driver, "x", "y", "z")
     x, y = driver.join(instance_id="x"), driver.join(y_id, instance_id="y")
@@ -144,7 +151,7 @@ def test_joins_are_parked_and_the_group_stays_as_it_is_until_the_last_has_come()
 
 
 def test_after_the_rebalance_timeout_since_the_first_one_round_takes_all_that_are_there() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1)
     register(driver, "x", "y", "z")
     driver.advance(5_000)
@@ -167,7 +174,7 @@ def test_after_the_rebalance_timeout_since_the_first_one_round_takes_all_that_ar
 
 
 def test_an_expectation_that_nobody_meets_expires_by_itself() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x", rebalance_ms=5_000)
     driver.advance(1_000)
     register(driver, "y", rebalance_ms=5_000)
@@ -181,7 +188,7 @@ def test_an_expectation_that_nobody_meets_expires_by_itself() -> None:
 
 
 def test_no_expectation_expires_while_somebody_waits() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x", "y", rebalance_ms=5_000)
     driver.advance(4_000)
     x = driver.join(instance_id="x", rebalance_ms=60_000)
@@ -193,7 +200,7 @@ def test_no_expectation_expires_while_somebody_waits() -> None:
 
 
 def test_who_waits_no_more_leaves_the_others_their_own_time() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x", "y", rebalance_ms=5_000)
     driver.join(instance_id="x")
     driver.advance(20_000)
@@ -204,14 +211,14 @@ def test_who_waits_no_more_leaves_the_others_their_own_time() -> None:
 
 
 def test_a_wrong_member_id_is_fenced() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x", "y")
     assert driver.join("wrong", instance_id="x").error is FENCED
     assert waiting(driver) == []
 
 
 def test_a_repeated_join_without_id_takes_the_place_of_the_older() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     x_id, _ = register(driver, "x", "y")
     older = driver.join(instance_id="x")
     newer = driver.join(instance_id="x")
@@ -224,7 +231,7 @@ def test_a_repeated_join_without_id_takes_the_place_of_the_older() -> None:
 
 
 def test_a_repeated_join_does_not_make_the_others_wait_longer() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x", "y")
     driver.join(instance_id="x")
     driver.advance(REBALANCE_MS - 1)
@@ -234,7 +241,7 @@ def test_a_repeated_join_does_not_make_the_others_wait_longer() -> None:
 
 
 def test_a_repeated_join_with_its_id_is_the_same_member_asking_again() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     x_id, _ = register(driver, "x", "y")
     older, newer = driver.join(x_id, instance_id="x"), driver.join(x_id, instance_id="x")
     driver.join(instance_id="y")
@@ -245,7 +252,7 @@ def test_a_repeated_join_with_its_id_is_the_same_member_asking_again() -> None:
 
 @pytest.mark.parametrize("others", ["members", "those who wait", "nobody"])
 def test_protocols_that_do_not_fit_are_refused_at_once(others: str) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     if others == "members":
         driver.stable(1)
     register(driver, "x", "y")
@@ -258,7 +265,7 @@ def test_protocols_that_do_not_fit_are_refused_at_once(others: str) -> None:
 
 
 def test_who_does_not_fit_any_more_is_told_in_the_end() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1, protocols=RANGE + STICKY)
     register(driver, "x", "y")
     x = driver.join(instance_id="x", protocols=STICKY)
@@ -270,7 +277,7 @@ def test_who_does_not_fit_any_more_is_told_in_the_end() -> None:
 
 
 def test_other_rebalances_go_on_without_those_who_wait() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1)
     register(driver, "x", "y")
     x = driver.join(instance_id="x")
@@ -285,7 +292,7 @@ def test_other_rebalances_go_on_without_those_who_wait() -> None:
 
 
 def test_they_join_a_round_that_is_being_prepared() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     a, b = driver.stable(2)
     register(driver, "x")
     driver.join(a)
@@ -296,7 +303,7 @@ def test_they_join_a_round_that_is_being_prepared() -> None:
 
 
 def test_they_end_a_generation_that_is_being_completed() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     a, b = driver.complete(2)
     follower = driver.sync(b, 1)
     register(driver, "x")
@@ -308,7 +315,7 @@ def test_they_end_a_generation_that_is_being_completed() -> None:
 
 @pytest.mark.parametrize("delay_ms", [0, 3_000])
 def test_in_an_empty_group_all_are_in_the_first_generation(delay_ms: int) -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=delay_ms)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=delay_ms)
     register(driver, "x", "y", "z")
     calls = [driver.join(instance_id=instance_id) for instance_id in ("z", "x", "y")]
     assert all(call.is_parked for call in calls) is bool(delay_ms)
@@ -323,7 +330,7 @@ def test_in_an_empty_group_all_are_in_the_first_generation(delay_ms: int) -> Non
 
 @pytest.mark.parametrize("how", ["instance", "member", "both"])
 def test_leaving_takes_an_expectation_back(how: str) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (a,) = driver.stable(1)
     x_id, _ = register(driver, "x", "y")
     x = driver.join(instance_id="x")
@@ -336,14 +343,14 @@ def test_leaving_takes_an_expectation_back(how: str) -> None:
 
 
 def test_leaving_with_a_wrong_member_id_is_fenced() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x")
     assert driver.leave(("wrong", "x")) == [FENCED]
     assert expected_ids(driver) == ["x"]
 
 
 def test_leaving_may_be_what_completes_the_others() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     a, b = driver.stable(2)
     register(driver, "x", "y")
     x = driver.join(instance_id="x")
@@ -354,7 +361,7 @@ def test_leaving_may_be_what_completes_the_others() -> None:
 
 
 def test_who_leaves_is_missed_also_when_those_left_waiting_need_no_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     a, b, c = driver.stable(3)
     register(driver, "x", "y")
     waiting_too = batch(driver, joining(b), joining(instance_id="x"))
@@ -367,14 +374,14 @@ def test_who_leaves_is_missed_also_when_those_left_waiting_need_no_round() -> No
 
 
 def test_a_group_with_waiting_joins_cannot_be_deleted() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x", "y")
     driver.join(instance_id="x")
     assert result_of(driver.coordinator.delete_group, "g", driver.now_ms) is ErrorCode.NON_EMPTY_GROUP
 
 
 def test_mere_expectations_go_with_the_group() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x")
     assert result_of(driver.coordinator.delete_group, "g", driver.now_ms) is NONE
     driver.hand_over()
@@ -382,7 +389,7 @@ def test_mere_expectations_go_with_the_group() -> None:
 
 
 def test_a_group_that_has_expectations_does_not_expire() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     register(driver, "x", rebalance_ms=700_000_000)
     assert expired_records(driver.group(), driver.now_ms) == []
     driver.advance(650_000_000)

@@ -7,7 +7,7 @@ import pytest
 
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, OffsetRecord, Record
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import START_MS, Driver, protocols
+from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness, protocols
 
 CHECK_MS = 600_000
 RETENTION_MS = 2 * CHECK_MS
@@ -16,14 +16,14 @@ TOMBSTONE = OffsetRecord("g", "t", 0, None)
 OTHER = OffsetRecord("g", "u", 0, None)
 GONE = GroupRecord("g", None)
 
-Start = Callable[[], Driver]
+Start = Callable[[], CoordinatorHarness]
 
 
-def new_driver() -> Driver:
-    return Driver(offsets_retention_ms=RETENTION_MS)
+def new_driver() -> CoordinatorHarness:
+    return CoordinatorHarness(offsets_retention_ms=RETENTION_MS)
 
 
-def pass_checks(driver: Driver, number: int) -> None:
+def pass_checks(driver: CoordinatorHarness, number: int) -> None:
     """Lets the coordinator look for what has expired this many times, while members send heartbeats."""
     for _ in range(number):
         driver.advance(CHECK_MS - (driver.now_ms - START_MS) % CHECK_MS)
@@ -32,7 +32,7 @@ def pass_checks(driver: Driver, number: int) -> None:
 
 
 def simple(**fields: Any) -> Start:
-    def start() -> Driver:
+    def start() -> CoordinatorHarness:
         driver = new_driver()
         driver.commit(**fields)
         return driver
@@ -41,7 +41,7 @@ def simple(**fields: Any) -> Start:
 
 
 def stable(topic: str, **options: Any) -> Start:
-    def start() -> Driver:
+    def start() -> CoordinatorHarness:
         """A stable group, 3 s after the start, that has committed to `topic`; consumers subscribe to "t"."""
         driver = new_driver()
         leader, _ = driver.stable(2, **{**LONG, **options})
@@ -51,14 +51,14 @@ def stable(topic: str, **options: Any) -> Start:
     return start
 
 
-def rebalancing() -> Driver:
+def rebalancing() -> CoordinatorHarness:
     driver = stable("u")()
     driver.join(next(iter(driver.group().members)), **LONG)
     assert driver.state() == "PreparingRebalance"
     return driver
 
 
-def completing() -> Driver:
+def completing() -> CoordinatorHarness:
     driver = stable("u")()
     for member_id in list(driver.group().members):
         driver.join(member_id, **LONG)
@@ -67,7 +67,7 @@ def completing() -> Driver:
 
 
 def emptied(protocol_type: str) -> Start:
-    def start() -> Driver:
+    def start() -> CoordinatorHarness:
         """A group that has become empty after two checks."""
         driver = stable("t", protocol_type=protocol_type)()
         pass_checks(driver, 2)
@@ -77,7 +77,7 @@ def emptied(protocol_type: str) -> Start:
     return start
 
 
-def pending() -> Driver:
+def pending() -> CoordinatorHarness:
     driver = new_driver()
     driver.pend(**LONG)
     return driver

@@ -9,7 +9,15 @@ from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToComm
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Call, Driver, protocols, result_of
+from tests.support.coordinator.coordinator_harness import (
+    DELAY_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    Call,
+    CoordinatorHarness,
+    protocols,
+    result_of,
+)
 
 NONE = ErrorCode.NONE
 UNKNOWN_MEMBER_ID = ErrorCode.UNKNOWN_MEMBER_ID
@@ -24,7 +32,7 @@ TWO = protocols("range", "sticky")
 
 
 def test_a_stable_group_goes_on() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower, static = driver.stable(2, static=("i",))
     driver.hand_over()
     group = driver.group()
@@ -38,7 +46,7 @@ def test_a_stable_group_goes_on() -> None:
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
 def test_a_round_that_was_not_synced_is_lost(state: str) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     newcomer = driver.join()
     driver.join(leader)
@@ -59,7 +67,7 @@ def test_a_round_that_was_not_synced_is_lost(state: str) -> None:
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
 def test_a_first_round_that_was_not_synced_leaves_an_empty_group(state: str) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     call = driver.join()
     (member_id,) = driver.group().members
     driver.advance(DELAY_MS if state == "CompletingRebalance" else 0)
@@ -73,7 +81,7 @@ def test_a_first_round_that_was_not_synced_leaves_an_empty_group(state: str) -> 
 
 
 def test_answers_to_a_stored_sync_may_be_lost() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     driver.sync(leader, 1, [(leader, b"a"), (follower, b"b")])
     driver.hand_over()
@@ -83,7 +91,7 @@ def test_answers_to_a_stored_sync_may_be_lost() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR])
 def test_a_sync_that_was_not_stored_is_lost(error: ErrorCode) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     for member_id in (leader, follower):
         driver.join(member_id)
@@ -97,7 +105,7 @@ def test_a_sync_that_was_not_stored_is_lost(error: ErrorCode) -> None:
 
 
 def test_a_parked_sync_is_told_to_look_elsewhere() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, follower = driver.complete()
     call = driver.sync(follower, 1)
     driver.hand_over()
@@ -105,7 +113,7 @@ def test_a_parked_sync_is_told_to_look_elsewhere() -> None:
 
 
 def test_a_replaced_static_member_stays_replaced() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, old_id = driver.stable(1, static=("i",))
     new_id = driver.join(instance_id="i").joined.member_id
     driver.hand_over()
@@ -115,7 +123,7 @@ def test_a_replaced_static_member_stays_replaced() -> None:
 
 
 def test_ids_that_have_not_joined_are_forgotten() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable()
     pending_id = driver.pend()
     driver.hand_over()
@@ -123,7 +131,7 @@ def test_ids_that_have_not_joined_are_forgotten() -> None:
 
 
 def test_a_member_that_left_has_to_expire_again() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     driver.leave((follower, None))
     driver.hand_over()
@@ -136,7 +144,7 @@ def test_a_member_that_left_has_to_expire_again() -> None:
 
 
 def test_a_group_that_became_empty_keeps_its_generation() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.leave((driver.stable(1)[0], None))
     driver.hand_over()
     assert (driver.state(), driver.group().generation_id, driver.group().protocol_type) == ("Empty", 2, "consumer")
@@ -146,7 +154,7 @@ def test_a_group_that_became_empty_keeps_its_generation() -> None:
 
 
 def test_acknowledged_commits_are_there_and_refused_ones_are_not() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.commit(offset=5)
     driver.append_error = NOT_COORDINATOR
     assert driver.commit(offset=6) is NOT_COORDINATOR
@@ -158,7 +166,7 @@ def test_acknowledged_commits_are_there_and_refused_ones_are_not() -> None:
 
 
 def test_what_was_deleted_stays_deleted() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     for group_id in "gh":
         for topic in "tuv":
             driver.commit(group_id=group_id, topic=topic)
@@ -171,7 +179,7 @@ def test_what_was_deleted_stays_deleted() -> None:
 
 
 def test_sessions_start_anew_in_full() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     driver.advance(SESSION_MS - 1)
     driver.hand_over()
@@ -182,7 +190,7 @@ def test_sessions_start_anew_in_full() -> None:
 
 
 def test_join_and_sync_deadlines_do_not_go_on() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     driver.join(leader)
     driver.hand_over()
@@ -196,7 +204,7 @@ def test_join_and_sync_deadlines_do_not_go_on() -> None:
 
 @pytest.mark.parametrize(("offer", "is_parked"), [(protocols("range"), False), (TWO, True)])
 def test_a_member_that_offers_more_than_the_chosen_protocol_has_changed(offer: Any, is_parked: bool) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, follower = driver.stable(2, protocols=offer)
     assert driver.join(follower, protocols=offer).error is NONE
     driver.hand_over()
@@ -204,14 +212,14 @@ def test_a_member_that_offers_more_than_the_chosen_protocol_has_changed(offer: A
 
 
 def test_a_static_member_that_offers_more_is_replaced_without_a_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1, static=("i",), protocols=TWO)
     driver.hand_over()
     assert driver.join(instance_id="i", protocols=TWO).joined.generation_id == 1
 
 
 def test_a_group_with_too_many_members_rebalances_at_once() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, second, third = driver.stable(3)
     driver.hand_over(group_max_size=2)
     assert driver.state() == "PreparingRebalance"
@@ -224,7 +232,7 @@ def test_a_group_with_too_many_members_rebalances_at_once() -> None:
 
 
 def test_a_group_with_as_many_members_as_it_may_have_does_not() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(2)
     driver.hand_over(group_max_size=2)
     assert driver.state() == "Stable"
@@ -233,7 +241,7 @@ def test_a_group_with_as_many_members_as_it_may_have_does_not() -> None:
 # What requests get meanwhile
 
 
-def join(driver: Driver, group_id: str, **changes: Any) -> JoinResult:
+def join(driver: CoordinatorHarness, group_id: str, **changes: Any) -> JoinResult:
     fields: dict[str, Any] = {"member_id": "m", "session_timeout_ms": SESSION_MS} | changes
     request = JoinGroup(
         instance_id=None,
@@ -252,7 +260,7 @@ def join(driver: Driver, group_id: str, **changes: Any) -> JoinResult:
     return call.joined
 
 
-def sync(driver: Driver, group_id: str) -> SyncResult:
+def sync(driver: CoordinatorHarness, group_id: str) -> SyncResult:
     request = SyncGroup(
         generation_id=1, member_id="m", instance_id=None, protocol_type=None, protocol_name=None, assignments=()
     )
@@ -262,12 +270,12 @@ def sync(driver: Driver, group_id: str) -> SyncResult:
     return call.synced
 
 
-def commit(driver: Driver, group_id: str, generation_id: int) -> list[ErrorCode]:
+def commit(driver: CoordinatorHarness, group_id: str, generation_id: int) -> list[ErrorCode]:
     offsets = [OffsetToCommit(topic="t", partition=index, offset=1) for index in range(2)]
     return result_of(driver.coordinator.commit_offsets, group_id, generation_id, "", None, offsets, driver.now_ms)
 
 
-Ask = Callable[[Driver, str], object]
+Ask = Callable[[CoordinatorHarness, str], object]
 OUT_OF_BOUNDS = CoordinatorConfig().group_max_session_timeout_ms + 1
 INVALID = ErrorCode.INVALID_GROUP_ID
 ASKED: dict[str, tuple[Ask, Callable[[ErrorCode], object]]] = {
@@ -290,26 +298,26 @@ ASKED: dict[str, tuple[Ask, Callable[[ErrorCode], object]]] = {
 }
 
 
-def loading(driver: Driver) -> None:
+def loading(driver: CoordinatorHarness) -> None:
     driver.coordinator.resign(PARTITION, driver.now_ms)
     driver.coordinator.start_loading(PARTITION)
 
 
-def failed(driver: Driver) -> None:
+def failed(driver: CoordinatorHarness) -> None:
     loading(driver)
     driver.coordinator.fail_loading(PARTITION)
 
 
-def unloaded(driver: Driver) -> None:
+def unloaded(driver: CoordinatorHarness) -> None:
     driver.coordinator.resign(PARTITION, driver.now_ms)
 
 
-def unloaded_while_loading(driver: Driver) -> None:
+def unloaded_while_loading(driver: CoordinatorHarness) -> None:
     loading(driver)
     unloaded(driver)
 
 
-def loading_again(driver: Driver) -> None:
+def loading_again(driver: CoordinatorHarness) -> None:
     failed(driver)
     driver.coordinator.start_loading(PARTITION)
 
@@ -325,8 +333,10 @@ def loading_again(driver: Driver) -> None:
         (loading_again, LOADING),
     ],
 )
-def test_who_is_told_what_without_the_groups(happen: Callable[[Driver], None], error: ErrorCode, name: str) -> None:
-    driver = Driver()
+def test_who_is_told_what_without_the_groups(
+    happen: Callable[[CoordinatorHarness], None], error: ErrorCode, name: str
+) -> None:
+    driver = CoordinatorHarness()
     driver.stable()
     driver.commit(group_id="a")
     happen(driver)
@@ -340,7 +350,7 @@ def test_who_is_told_what_without_the_groups(happen: Callable[[Driver], None], e
 
 
 def test_what_is_wrong_with_a_request_itself_comes_first() -> None:
-    driver = Driver(offsets_topic_num_partitions=1)
+    driver = CoordinatorHarness(offsets_topic_num_partitions=1)
     driver.coordinator.resign(0, driver.now_ms)
     driver.coordinator.start_loading(0)
     assert join(driver, "").error is sync(driver, "").error is driver.heartbeat("m", 1, group_id="") is INVALID
@@ -351,7 +361,7 @@ def test_what_is_wrong_with_a_request_itself_comes_first() -> None:
 
 
 def test_loading_ends_once() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     loading(driver)
     driver.coordinator.finish_loading(PARTITION, [], driver.now_ms)
     assert driver.coordinator.error_for("g") is NONE
@@ -362,7 +372,7 @@ def test_loading_ends_once() -> None:
 
 
 def test_a_partition_that_is_led_cannot_be_loaded() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.commit()
     with pytest.raises(RuntimeError, match=f"offsets partition {PARTITION} is led; it has to be resigned before"):
         driver.coordinator.start_loading(PARTITION)
@@ -370,7 +380,7 @@ def test_a_partition_that_is_led_cannot_be_loaded() -> None:
 
 
 def test_leading_ends_loading() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     loading(driver)
     driver.coordinator.lead(PARTITION, driver.now_ms)
     assert driver.coordinator.error_for("g") is NONE

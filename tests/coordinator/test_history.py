@@ -7,12 +7,19 @@ import pytest
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.history import History, Moment, Timer
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols, result_of
+from tests.support.coordinator.coordinator_harness import (
+    DELAY_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    CoordinatorHarness,
+    protocols,
+    result_of,
+)
 
 A, B = "client-uuid1", "client-uuid2"
 
 
-class Noted(Driver):
+class Noted(CoordinatorHarness):
     """A coordinator whose groups have a history; each one that takes over is another broker."""
 
     def __init__(self, *, moments_of_a_group: int = 256, moments: int = 20_000, **config: int | bool) -> None:
@@ -276,7 +283,7 @@ def test_of_all_groups_the_quietest_loses_first() -> None:
 
 
 def test_without_a_note_nothing_is_collected() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(2)
     change = driver.group().change
     assert (change.cause, change.moments, change.joined, change.rejoined, change.left) == ("", [], [], [], [])

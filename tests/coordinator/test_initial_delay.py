@@ -3,10 +3,10 @@
 import pytest
 
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import SESSION_MS, Driver
+from tests.support.coordinator.coordinator_harness import SESSION_MS, CoordinatorHarness
 
 
-def completion_ms(driver: Driver, arrivals_ms: list[int], rebalance_ms: int) -> float:
+def completion_ms(driver: CoordinatorHarness, arrivals_ms: list[int], rebalance_ms: int) -> float:
     """When, after the first, members that arrive at these times are told that the round is complete."""
     start_ms = driver.now_ms
     calls = []
@@ -39,12 +39,12 @@ def completion_ms(driver: Driver, arrivals_ms: list[int], rebalance_ms: int) -> 
     ],
 )
 def test_how_long_it_takes(delay_ms: int, rebalance_ms: int, arrivals_ms: list[int], expected_ms: int) -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=delay_ms)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=delay_ms)
     assert completion_ms(driver, arrivals_ms, rebalance_ms) == expected_ms
 
 
 def test_without_delay_the_first_is_alone_and_the_second_starts_a_round() -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=0)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
     first = driver.join()
     assert first.joined.generation_id == 1
     second = driver.join()
@@ -54,7 +54,7 @@ def test_without_delay_the_first_is_alone_and_the_second_starts_a_round() -> Non
 
 
 def test_r_is_that_of_the_members_there_at_the_start() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     first = driver.join(rebalance_ms=4_000)
     driver.join(rebalance_ms=60_000)
     driver.advance(3_999)
@@ -64,7 +64,7 @@ def test_r_is_that_of_the_members_there_at_the_start() -> None:
 
 
 def test_a_group_that_is_empty_again_waits_again() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.leave((driver.stable(1)[0], None))
     assert driver.group().generation_id == 2
     call = driver.join()
@@ -76,7 +76,7 @@ def test_a_group_that_is_empty_again_waits_again() -> None:
 
 def test_a_member_that_came_in_the_very_last_wait_makes_the_next_first_round_longer() -> None:
     # Kafka's flag is not taken down at the end of a round: it stands until an initial delay looks at it again.
-    driver = Driver()
+    driver = CoordinatorHarness()
     calls = [driver.join(rebalance_ms=3_000), driver.join(rebalance_ms=3_000)]
     driver.advance(3_000)
     driver.leave(*[(call.joined.member_id, None) for call in calls])
@@ -88,7 +88,7 @@ def test_a_member_that_came_in_the_very_last_wait_makes_the_next_first_round_lon
 
 
 def test_pending_ids_neither_extend_the_delay_nor_are_waited_for() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     call = driver.join()
     driver.advance(1_000)
     pending_id = driver.pend()
@@ -98,7 +98,7 @@ def test_pending_ids_neither_extend_the_delay_nor_are_waited_for() -> None:
 
 
 def test_leaving_does_not_cut_it_short() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     pending_id = driver.pend()
     stays = driver.join()
     assert driver.leave((pending_id, None)) == [ErrorCode.NONE]
@@ -106,7 +106,7 @@ def test_leaving_does_not_cut_it_short() -> None:
 
 
 def test_if_all_leave_the_group_is_empty_when_it_ends() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     call = driver.join(instance_id="i")
     assert driver.leave(("", "i")) == [ErrorCode.NONE]
     assert (call.error, call.joined.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
@@ -117,7 +117,7 @@ def test_if_all_leave_the_group_is_empty_when_it_ends() -> None:
 
 
 def test_an_expiry_cuts_it_short_if_nobody_else_is_missing() -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=60_000)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=60_000)
     pending_id = driver.pend()
     call = driver.join()
     driver.advance(SESSION_MS - 1)
@@ -128,7 +128,7 @@ def test_an_expiry_cuts_it_short_if_nobody_else_is_missing() -> None:
 
 
 def test_an_expiry_does_not_cut_it_short_while_others_are_missing() -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=60_000)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=60_000)
     driver.pend()
     call = driver.join()
     driver.advance(1_000)

@@ -11,14 +11,14 @@ from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedI
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import TRANSITIONS, GroupState
 from fakebroker.coordinator.group.invariants import InvariantError, StepChecker, check
-from tests.coordinator.driver import START_MS, Driver, protocols
+from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness, protocols
 
 LEADER, FOLLOWER, STATIC = "client-uuid1", "client-uuid2", "i-uuid3"
 
 
 def group_in(state: str) -> Group:
     """Leader, follower and static member."""
-    driver = Driver()
+    driver = CoordinatorHarness()
     if state == "Empty":
         driver.commit()
         return driver.group()

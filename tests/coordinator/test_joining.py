@@ -7,7 +7,13 @@ import pytest
 from fakebroker.coordinator.group.api import JoinedMember, JoinResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols
+from tests.support.coordinator.coordinator_harness import (
+    DELAY_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    CoordinatorHarness,
+    protocols,
+)
 
 CHANGED = protocols("range", "roundrobin")
 META = encode_subscription(["t"])
@@ -17,7 +23,7 @@ META = encode_subscription(["t"])
 
 
 def test_a_complete_round_tells_the_leader_everybody_and_the_others_nobody() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     first = driver.join(client_id="a")
     second = driver.join(client_id="b", protocols=protocols("range", metadata=b"own"))
     static = driver.join(instance_id="i")
@@ -33,7 +39,7 @@ def test_a_complete_round_tells_the_leader_everybody_and_the_others_nobody() -> 
 
 
 def test_an_unchanged_rejoin_tells_the_leader_everybody_only_before_it_has_synced() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     for member_id in (leader, follower):
         joined = driver.join(member_id).joined
@@ -44,12 +50,14 @@ def test_an_unchanged_rejoin_tells_the_leader_everybody_only_before_it_has_synce
 
 
 def test_a_member_id_to_come_back_with() -> None:
-    assert Driver().join(two_step=True).result == JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id="client-uuid1")
+    assert CoordinatorHarness().join(two_step=True).result == JoinResult(
+        ErrorCode.MEMBER_ID_REQUIRED, member_id="client-uuid1"
+    )
 
 
 @pytest.mark.parametrize("member_id", ["", "x"])
 def test_refusals_before_the_group_echo_the_member_id(member_id: str) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     call = driver.join(member_id, group_id="")
     assert call.result == JoinResult(ErrorCode.INVALID_GROUP_ID, member_id=member_id)
     for session_ms in (5_999, 1_800_001):
@@ -60,11 +68,11 @@ def test_refusals_before_the_group_echo_the_member_id(member_id: str) -> None:
 
 @pytest.mark.parametrize("session_ms", [6_000, 1_800_000])
 def test_the_bounds_of_session_timeouts_are_allowed(session_ms: int) -> None:
-    assert Driver().join(session_ms=session_ms).is_parked
+    assert CoordinatorHarness().join(session_ms=session_ms).is_parked
 
 
 def test_refusals_by_the_group_echo_the_member_id() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, follower = driver.stable(1, static=("i",))
     inconsistent = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.join("x").result == JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id="x")
@@ -74,7 +82,7 @@ def test_refusals_by_the_group_echo_the_member_id() -> None:
 
 
 def test_another_brokers_group_is_refused_without_the_member_id() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     for partition in range(50):
         driver.coordinator.resign(partition, driver.now_ms)
     assert driver.join("x").result == JoinResult(ErrorCode.NOT_COORDINATOR)
@@ -82,13 +90,13 @@ def test_another_brokers_group_is_refused_without_the_member_id() -> None:
 
 @pytest.mark.parametrize("options", [{"protocol_type": ""}, {"protocols": ()}])
 def test_an_empty_group_wants_a_protocol_type_and_a_protocol(options: dict[str, Any]) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     assert driver.join(**options).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.state() == "Empty"  # Created all the same.
 
 
 def test_the_protocol_type_of_an_empty_group_may_change() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.leave((driver.stable(1)[0], None))
     call = driver.join(protocol_type="connect", protocols=protocols("v1"))
     driver.advance(DELAY_MS)
@@ -96,7 +104,7 @@ def test_the_protocol_type_of_an_empty_group_may_change() -> None:
 
 
 def test_a_member_may_give_up_a_protocol_but_not_the_last_common_one() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     calls = [driver.join(protocols=protocols("range", "sticky")) for _ in range(2)]
     driver.advance(2 * DELAY_MS)
     first, second = (call.joined.member_id for call in calls)
@@ -109,7 +117,7 @@ def test_a_member_may_give_up_a_protocol_but_not_the_last_common_one() -> None:
 
 
 def test_a_rejoin_replaces_protocols_timeouts_and_the_parked_join() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     old = driver.join(leader)
     new = driver.join(leader, protocols=CHANGED, session_ms=7_000, rebalance_ms=8_000)
@@ -121,14 +129,14 @@ def test_a_rejoin_replaces_protocols_timeouts_and_the_parked_join() -> None:
 
 
 def test_joins_are_answered_in_order_of_arrival() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     ids = driver.stable(3)
     calls = [driver.join(ids[index]) for index in (0, 2, 1)]
     assert driver.answered[-3:] == calls
 
 
 def test_a_join_that_replaces_a_parked_one_goes_to_the_end() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     ids = driver.stable(3)
     calls = [driver.join(ids[index]) for index in (0, 1, 0, 2)]
     assert driver.answered[-3:] == calls[1:]
@@ -136,7 +144,7 @@ def test_a_join_that_replaces_a_parked_one_goes_to_the_end() -> None:
 
 @pytest.mark.parametrize("new", [CHANGED, protocols("range", metadata=b"other"), protocols("range", "range")])
 def test_order_names_and_bytes_of_protocols_make_a_change(new: tuple[tuple[str, bytes], ...]) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, follower = driver.stable()
     assert driver.join(follower, protocols=new).is_parked
 
@@ -145,7 +153,7 @@ def test_order_names_and_bytes_of_protocols_make_a_change(new: tuple[tuple[str, 
 
 
 def test_a_pending_id_is_waited_for_once_a_round_is_under_way() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (leader,) = driver.stable(1)
     parked = driver.join()
     pending_id = driver.pend()
@@ -156,7 +164,7 @@ def test_a_pending_id_is_waited_for_once_a_round_is_under_way() -> None:
 
 
 def test_a_pending_id_survives_a_round_it_took_no_part_in() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     pending_id = driver.pend(session_ms=20_000)
     driver.stable(1)
     assert driver.state() == "Stable"
@@ -165,7 +173,7 @@ def test_a_pending_id_survives_a_round_it_took_no_part_in() -> None:
 
 
 def test_a_pending_id_that_has_joined_has_a_new_members_time() -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=60_000)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=60_000)
     call = driver.join(driver.pend())
     driver.advance(SESSION_MS)
     assert call.is_parked
@@ -175,7 +183,7 @@ def test_a_pending_id_that_has_joined_has_a_new_members_time() -> None:
 
 
 def test_a_full_group_takes_no_more_and_forgets_the_id_that_asked() -> None:
-    driver = Driver(group_max_size=2)
+    driver = CoordinatorHarness(group_max_size=2)
     pending_id = driver.pend(session_ms=60_000)
     driver.stable(2)
     for member_id in (pending_id, "x", ""):
@@ -185,7 +193,7 @@ def test_a_full_group_takes_no_more_and_forgets_the_id_that_asked() -> None:
 
 
 def test_pending_ids_do_not_count_and_the_empty_group_takes_anybody() -> None:
-    driver = Driver(group_max_size=1)
+    driver = CoordinatorHarness(group_max_size=1)
     ids = [driver.pend(), driver.pend()]
     assert driver.join(ids[0]).is_parked
     assert driver.join(ids[1]).error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -193,7 +201,7 @@ def test_pending_ids_do_not_count_and_the_empty_group_takes_anybody() -> None:
 
 
 def test_while_members_join_the_first_ones_have_the_places() -> None:
-    driver = Driver(group_max_size=2)
+    driver = CoordinatorHarness(group_max_size=2)
     first, second = driver.stable(2)
     driver.join(first)
     newcomer = driver.join()
@@ -208,14 +216,14 @@ def test_while_members_join_the_first_ones_have_the_places() -> None:
 
 
 def test_a_member_of_a_full_group_may_join_again() -> None:
-    driver = Driver(group_max_size=2)
+    driver = CoordinatorHarness(group_max_size=2)
     first, second = driver.complete(2)
     assert driver.join(second).error is ErrorCode.NONE
     assert driver.join(first, protocols=CHANGED).is_parked
 
 
 def test_a_static_member_without_its_id_counts_as_one_more() -> None:
-    driver = Driver(group_max_size=2)
+    driver = CoordinatorHarness(group_max_size=2)
     driver.stable(1, static=("i",))
     assert driver.join(instance_id="i").result == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert "i" in driver.group().static_members

@@ -1,7 +1,7 @@
 """LeaveGroup: one member or a batch of them."""
 
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, Driver, result_of
+from tests.support.coordinator.coordinator_harness import DELAY_MS, CoordinatorHarness, result_of
 
 NONE = ErrorCode.NONE
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
@@ -9,7 +9,7 @@ FENCED = ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_each_entry_of_a_batch_is_judged_for_itself_in_order() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower, static = driver.stable(2, static=("i",))
     pending_id = driver.pend()
     batch = [
@@ -29,7 +29,7 @@ def test_each_entry_of_a_batch_is_judged_for_itself_in_order() -> None:
 
 
 def test_a_batch_starts_one_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     ids = driver.stable(4)
     driver.leave((ids[0], None), (ids[1], None))
     assert (driver.state(), driver.group().leader_id) == ("PreparingRebalance", ids[2])
@@ -37,7 +37,7 @@ def test_a_batch_starts_one_round() -> None:
 
 
 def test_a_batch_without_success_or_entries_changes_nothing() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable()
     assert driver.leave(("x", None)) == [UNKNOWN]
     assert driver.leave() == []
@@ -45,7 +45,7 @@ def test_a_batch_without_success_or_entries_changes_nothing() -> None:
 
 
 def test_the_last_member_leaves_an_empty_group_of_the_next_generation() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     ids = driver.stable()
     assert driver.leave(*[(member_id, None) for member_id in ids]) == [NONE, NONE]
     group = driver.group()
@@ -53,7 +53,7 @@ def test_the_last_member_leaves_an_empty_group_of_the_next_generation() -> None:
 
 
 def test_the_last_member_leaves_an_empty_group_even_if_an_id_is_pending() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (leader,) = driver.stable(1)
     pending_id = driver.pend()
     driver.leave((leader, None))
@@ -62,7 +62,7 @@ def test_the_last_member_leaves_an_empty_group_even_if_an_id_is_pending() -> Non
 
 
 def test_the_parked_join_of_a_member_that_leaves_is_answered() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     parked = driver.join(leader)
     driver.leave((leader, None))
@@ -71,7 +71,7 @@ def test_the_parked_join_of_a_member_that_leaves_is_answered() -> None:
 
 
 def test_the_parked_sync_of_a_member_that_leaves_is_never_answered() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower, other = driver.complete(3)
     lost, given_up = driver.sync(follower, 1), driver.sync(other, 1)
     driver.leave((follower, None))
@@ -81,7 +81,7 @@ def test_the_parked_sync_of_a_member_that_leaves_is_never_answered() -> None:
 
 
 def test_in_a_round_leaving_may_complete_it() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     parked = driver.join(leader)
     driver.leave((follower, None))
@@ -89,14 +89,14 @@ def test_in_a_round_leaving_may_complete_it() -> None:
 
 
 def test_a_pending_id_that_leaves_makes_a_stable_group_rebalance() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable()
     driver.leave((driver.pend(), None))
     assert driver.state() == "PreparingRebalance"
 
 
 def test_the_empty_group_id_is_refused_and_a_missing_group_knows_nobody() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     assert result_of(driver.coordinator.leave_group, "", [("x", None)], driver.now_ms) == (
         ErrorCode.INVALID_GROUP_ID,
         [],
@@ -106,7 +106,7 @@ def test_the_empty_group_id_is_refused_and_a_missing_group_knows_nobody() -> Non
 
 
 def test_leaving_during_the_initial_delay() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     calls = [driver.join(instance_id="i"), driver.join()]
     driver.leave(("", "i"))
     assert calls[0].error is UNKNOWN

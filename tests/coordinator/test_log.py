@@ -14,12 +14,12 @@ from fakebroker.coordinator.group.persistence import replay
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.protocol.consumer_protocol import encode_subscription
-from tests.coordinator.driver import (
+from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,
     REBALANCE_MS,
     SESSION_MS,
     START_MS,
-    Driver,
+    CoordinatorHarness,
     protocols,
     result_of,
 )
@@ -33,7 +33,7 @@ def offset(value: int, timestamp_ms: int = NOW_MS) -> CommittedOffset:
     return CommittedOffset(offset=value, commit_timestamp_ms=timestamp_ms)
 
 
-def written(driver: Driver, act: Callable[[], object]) -> list[tuple[Record, ...]]:
+def written(driver: CoordinatorHarness, act: Callable[[], object]) -> list[tuple[Record, ...]]:
     """The batches that an action appends, all to the partition of "g"."""
     before = len(driver.batches)
     act()
@@ -51,21 +51,21 @@ def written(driver: Driver, act: Callable[[], object]) -> list[tuple[Record, ...
     ids=["parked", "told its id", "static", "refused"],
 )
 def test_a_join_that_creates_a_group_writes_an_empty_one(options: dict[str, Any]) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     empty = GroupRecord("g", GroupValue("", 0, None, None, NOW_MS, ()))
     assert written(driver, lambda: driver.join(**options)) == [(empty,)]
     assert written(driver, lambda: driver.join(**options)) == []
 
 
 def test_a_first_member_without_a_delay_writes_an_empty_group_too() -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=0)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
     empty = GroupRecord("g", GroupValue("", 0, None, None, NOW_MS, ()))
     assert written(driver, driver.join) == [(empty,)]
     assert driver.state() == "CompletingRebalance"
 
 
 def test_the_leaders_sync_writes_the_whole_group() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, static = driver.complete(1, static=("i",), protocols=TWO)
     joined_ms = int(driver.now_ms)
     driver.advance(100)
@@ -89,21 +89,21 @@ def emptied(generation_id: int, timestamp_ms: float) -> list[tuple[Record, ...]]
 
 
 def test_the_last_member_that_leaves_writes_an_empty_generation() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     first, last = driver.stable()
     assert written(driver, lambda: driver.leave((first, None))) == []
     assert written(driver, lambda: driver.leave((last, None))) == emptied(2, driver.now_ms)
 
 
 def test_the_last_session_that_ends_writes_an_empty_generation() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1)
     batches = written(driver, lambda: driver.advance(SESSION_MS))
     assert batches == emptied(2, driver.now_ms)
 
 
 def test_a_join_phase_without_members_writes_an_empty_generation() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     call = driver.join(session_ms=SESSION_MS)
     member_id = next(iter(driver.group().members))
     driver.leave((member_id, None))
@@ -112,7 +112,7 @@ def test_a_join_phase_without_members_writes_an_empty_generation() -> None:
 
 
 def test_a_static_member_replaced_without_a_round_writes_the_group() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, old_id = driver.stable(1, static=("i",))
     ((record,),) = written(driver, lambda: driver.join(instance_id="i", protocols=protocols("range", metadata=b"?")))
     assert isinstance(record, GroupRecord)
@@ -124,7 +124,7 @@ def test_a_static_member_replaced_without_a_round_writes_the_group() -> None:
 
 
 def test_a_commit_writes_one_batch_of_what_is_accepted() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     offsets = [
         OffsetToCommit(topic="t", partition=0, offset=1),
         OffsetToCommit(topic="t", partition=1, offset=2, metadata="m" * 4097),
@@ -138,7 +138,7 @@ def test_a_commit_writes_one_batch_of_what_is_accepted() -> None:
 
 
 def test_deleted_offsets_write_tombstones_where_there_were_any() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     for topic in "tu":
         driver.commit(topic=topic)
     partitions = [("u", 0), ("u", 1), ("t", 0)]
@@ -148,7 +148,7 @@ def test_deleted_offsets_write_tombstones_where_there_were_any() -> None:
 
 
 def test_a_deleted_topic_writes_one_batch_for_each_partition_of_the_log() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     for group_id, topic, partition in [("g", "t", 0), ("g", "t", 3), ("g", "u", 0), ("a", "t", 1), ("group", "t", 2)]:
         driver.commit(group_id=group_id, topic=topic, partition=partition)
     driver.commit(group_id="h", topic="u")
@@ -161,7 +161,7 @@ def test_a_deleted_topic_writes_one_batch_for_each_partition_of_the_log() -> Non
 
 
 def test_a_deleted_group_writes_tombstones_for_its_offsets_and_then_its_own() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     for partition in range(2):
         driver.commit(partition=partition)
     tombstones = OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 1, None), GroupRecord("g", None)
@@ -169,7 +169,7 @@ def test_a_deleted_group_writes_tombstones_for_its_offsets_and_then_its_own() ->
 
 
 def test_a_round_that_is_not_synced_writes_nothing() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
 
     def act() -> None:
@@ -233,26 +233,26 @@ def test_replay(records: list[Record], expected: list[tuple[str, GroupValue, lis
     ] == expected
 
 
-def loaded(driver: Driver) -> Group:
+def loaded(driver: CoordinatorHarness) -> Group:
     driver.hand_over()
     return driver.group()
 
 
 def test_subscriptions_are_known_after_loading() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1, protocols=protocols("range", metadata=encode_subscription(["u", "v"])))
     assert loaded(driver).subscribed_topics == frozenset("uv")
 
 
 def test_subscriptions_that_cannot_be_read_are_still_unknown_after_loading() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1, protocols=protocols("range", metadata=b"?"))
     assert loaded(driver).subscribed_topics is None
 
 
 @pytest.mark.parametrize("is_simple", [True, False])
 def test_an_empty_group_keeps_the_time_since_when_it_is_empty(is_simple: bool) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     if is_simple:
         driver.commit()
     else:
@@ -263,7 +263,7 @@ def test_an_empty_group_keeps_the_time_since_when_it_is_empty(is_simple: bool) -
 
 
 def test_records_that_cannot_be_read_leave_the_partition_as_it_was() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     coordinator: Coordinator = driver.new_coordinator()
     coordinator.start_loading(PARTITION)
     with pytest.raises(AttributeError):

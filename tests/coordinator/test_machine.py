@@ -26,9 +26,9 @@ from fakebroker.coordinator.group.batch_join.batch_join_extension import expecte
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from tests.coordinator.batches import BatchCall, batch, expected, joining
-from tests.coordinator.driver import Call, Driver, protocols, result_of
-from tests.coordinator.survival import Survivors, check_loaded, check_log
+from tests.support.coordinator.batch_joins import BatchCall, batch, expected, joining
+from tests.support.coordinator.coordinator_harness import Call, CoordinatorHarness, protocols, result_of
+from tests.support.coordinator.surviving_state import Survivors, check_loaded, check_log
 
 NONE = ErrorCode.NONE
 GROUP_IDS = ("g", "группа", "h")
@@ -99,7 +99,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         is_before_kip_848: bool,
         instance_ids: list[str | None],
     ) -> None:
-        self.driver = Driver(
+        self.driver = CoordinatorHarness(
             group_max_size=max_size,
             group_initial_rebalance_delay_ms=delay_ms,
             offsets_retention_ms=retention_ms,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import Call, Driver, protocols, result_of
+from tests.support.coordinator.coordinator_harness import Call, CoordinatorHarness, protocols, result_of
 
 SHORT = {"Empty": "E", "PreparingRebalance": "PR", "CompletingRebalance": "CR", "Stable": "S", "-": "-"}
 CHANGED = protocols("range", "roundrobin")
@@ -22,7 +22,7 @@ CHANGED = protocols("range", "roundrobin")
 class Scene:
     """A group with leader, follower and static member in some state, and one of them, or another id, in the focus."""
 
-    driver: Driver
+    driver: CoordinatorHarness
     id: str
     generation: int
 
@@ -59,7 +59,7 @@ class Scene:
 
 def scene(state: str, focus: str, protocol_type: str) -> Scene:
     """Builds a scene. `focus` is leader, follower, static, pending or nobody."""
-    driver = Driver()
+    driver = CoordinatorHarness()
     if state == "-":
         return Scene(driver, "client-none", 1)
     leader, follower, static = driver.complete(2, static=("i",), protocol_type=protocol_type)

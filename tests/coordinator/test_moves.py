@@ -18,9 +18,9 @@ from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import OffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import Driver
-from tests.coordinator.survival import Survivors
 from tests.coordinator.test_machine import GROUP_IDS, LONG_MS, OFFERS, CoordinatorMachine
+from tests.support.coordinator.coordinator_harness import CoordinatorHarness
+from tests.support.coordinator.surviving_state import Survivors
 
 PARTITIONS = 50
 MOVED = sorted({partition_for(group_id, PARTITIONS) for group_id in GROUP_IDS})
@@ -29,7 +29,7 @@ MOVED = sorted({partition_for(group_id, PARTITIONS) for group_id in GROUP_IDS})
 class Pair:
     """Two coordinators in the place of one: whatever is asked about a group goes to the one that leads it."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: CoordinatorHarness) -> None:
         self.both = [driver.coordinator, driver.new_coordinator()]
         self.leader_of = dict.fromkeys(range(PARTITIONS), 0)
 

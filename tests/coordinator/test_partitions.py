@@ -4,14 +4,14 @@ from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import DELAY_MS, Driver, result_of
+from tests.support.coordinator.coordinator_harness import DELAY_MS, CoordinatorHarness, result_of
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 PARTITION = partition_for("g", 50)
 
 
 def test_a_group_of_another_broker_is_refused_everywhere() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.coordinator.resign(PARTITION, driver.now_ms)
     coordinator, now_ms = driver.coordinator, driver.now_ms
     assert coordinator.error_for("g") is NOT_COORDINATOR
@@ -29,7 +29,7 @@ def test_a_group_of_another_broker_is_refused_everywhere() -> None:
 
 
 def test_parked_joins_are_told_with_their_own_ids() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     calls = [driver.join(client_id=name) for name in "ab"]
     driver.coordinator.resign(PARTITION, driver.now_ms)
     driver.settle()
@@ -40,7 +40,7 @@ def test_parked_joins_are_told_with_their_own_ids() -> None:
 
 
 def test_parked_syncs_are_told() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, follower = driver.complete()
     call = driver.sync(follower, 1)
     driver.coordinator.resign(PARTITION, driver.now_ms)
@@ -49,7 +49,7 @@ def test_parked_syncs_are_told() -> None:
 
 
 def test_nothing_is_left_of_the_groups_and_others_stay() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable()
     group = driver.group()
     driver.commit(group_id="other")
@@ -62,7 +62,7 @@ def test_nothing_is_left_of_the_groups_and_others_stay() -> None:
 
 
 def test_whoever_leads_again_starts_without_groups() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (member_id,) = driver.stable(1)
     driver.coordinator.resign(PARTITION, driver.now_ms)
     driver.coordinator.lead(PARTITION, driver.now_ms)
@@ -73,7 +73,7 @@ def test_whoever_leads_again_starts_without_groups() -> None:
 
 
 def test_groups_are_listed_in_order_of_creation() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     for group_id in "zay":
         driver.commit(group_id=group_id)
     result_of(driver.coordinator.delete_group, "a", driver.now_ms)

@@ -13,9 +13,9 @@ from fakebroker.coordinator.group.api import OffsetToCommit, SyncResult
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.coordinator.group.records import Record
 from fakebroker.errors import ErrorCode
-from tests.coordinator.batches import batch, expected, joining, register
-from tests.coordinator.driver import REBALANCE_MS, SESSION_MS, Call, Driver, protocols
 from tests.coordinator.test_append_failures import contents
+from tests.support.coordinator.batch_joins import batch, expected, joining, register
+from tests.support.coordinator.coordinator_harness import REBALANCE_MS, SESSION_MS, Call, CoordinatorHarness, protocols
 
 NONE = ErrorCode.NONE
 FAILED = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -25,7 +25,7 @@ BOTH = pytest.mark.parametrize("error", [NONE, FAILED])
 Done = Callable[[ErrorCode], None]
 
 
-class LateDriver(Driver):
+class LateDriver(CoordinatorHarness):
     """A driver whose appends complete when it says so, from `postpone` on; until then at once."""
 
     def __init__(self, **config: Any) -> None:

@@ -10,14 +10,14 @@ from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.records import GroupRecord
 from fakebroker.errors import ConfigError, ErrorCode
-from tests.coordinator.driver import REBALANCE_MS, SESSION_MS, Driver, protocols
+from tests.support.coordinator.coordinator_harness import REBALANCE_MS, SESSION_MS, CoordinatorHarness, protocols
 
 PREPARING = GroupState.PREPARING_REBALANCE
 COMPLETING = GroupState.COMPLETING_REBALANCE
 DAY_MS = 24 * 3600 * 1000
 
 
-class Stage(Driver):
+class Stage(CoordinatorHarness):
     """A driver whose coordinators obey the controls of a test."""
 
     def __init__(self, **config: Any) -> None:

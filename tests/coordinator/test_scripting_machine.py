@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
 from fakebroker.errors import ConfigError, ErrorCode
-from tests.coordinator.driver import REBALANCE_MS
 from tests.coordinator.test_scripting import Stage
+from tests.support.coordinator.coordinator_harness import REBALANCE_MS
 
 Step = Callable[[Stage, str], object]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fakebroker.coordinator.group.classic.protocol_selection import java_hash_map_order, most_voted
-from tests.coordinator.driver import Driver, protocols
+from tests.support.coordinator.coordinator_harness import CoordinatorHarness, protocols
 
 
 def test_order_of_the_usual_names() -> None:
@@ -49,7 +49,7 @@ def test_most_votes_win_and_ties_go_by_hash(votes: list[str], winner: str) -> No
 def test_a_member_votes_for_its_favorite_among_what_all_support(
     first: tuple[str, ...], second: tuple[str, ...], chosen: str
 ) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.join(protocols=protocols(*first))
     driver.join(protocols=protocols(*second))
     driver.advance(6_000)
@@ -57,7 +57,7 @@ def test_a_member_votes_for_its_favorite_among_what_all_support(
 
 
 def test_a_name_offered_twice_counts_once() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.join(protocols=protocols("range", "range"))
     driver.join(protocols=protocols("range"))
     driver.advance(6_000)

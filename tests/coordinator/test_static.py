@@ -5,11 +5,17 @@ import pytest
 from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
-from tests.coordinator.driver import DELAY_MS, REBALANCE_MS, SESSION_MS, Driver, protocols
+from tests.support.coordinator.coordinator_harness import (
+    DELAY_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    CoordinatorHarness,
+    protocols,
+)
 
 
 def test_a_static_member_is_never_told_to_come_back() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     call = driver.join(instance_id="i", two_step=True)
     driver.advance(DELAY_MS)
     assert call.joined.member_id == "i-uuid1"
@@ -20,7 +26,7 @@ def test_a_static_member_is_never_told_to_come_back() -> None:
 
 @pytest.mark.parametrize("skip", [True, False])
 def test_a_replaced_follower_is_told_the_leader(skip: bool) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, _ = driver.stable(1, static=("i",))
     call = driver.join(instance_id="i", skip=skip)
     assert call.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", leader, "i-uuid3")
@@ -28,7 +34,7 @@ def test_a_replaced_follower_is_told_the_leader(skip: bool) -> None:
 
 
 def test_a_replaced_leader_that_may_skip_the_assignment_is_told_everything() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     old, follower = driver.stable(0, static=("i", "j"))
     joined = driver.join(instance_id="i").joined
     assert (joined.leader, joined.member_id, joined.skip_assignment) == ("i-uuid3", "i-uuid3", True)
@@ -38,7 +44,7 @@ def test_a_replaced_leader_that_may_skip_the_assignment_is_told_everything() -> 
 
 
 def test_a_replaced_leader_of_older_versions_is_told_its_former_id() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     old, _ = driver.stable(0, static=("i", "j"))
     call = driver.join(instance_id="i", skip=False)
     assert call.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", old, "i-uuid3")
@@ -46,7 +52,7 @@ def test_a_replaced_leader_of_older_versions_is_told_its_former_id() -> None:
 
 
 def test_other_metadata_needs_no_round_but_is_kept() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1, static=("i",))
     other = protocols("range", metadata=encode_subscription(["u"]))
     member_id = driver.join(instance_id="i", protocols=other, session_ms=7_000).joined.member_id
@@ -56,7 +62,7 @@ def test_other_metadata_needs_no_round_but_is_kept() -> None:
 
 
 def test_another_protocol_needs_a_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     calls = [driver.join(protocols=protocols("range", "sticky"), instance_id=name) for name in "ij"]
     driver.advance(2 * DELAY_MS)
     driver.sync_all([call.joined.member_id for call in calls])
@@ -69,7 +75,7 @@ def test_another_protocol_needs_a_round() -> None:
 
 
 def test_the_session_starts_anew_with_the_old_timeout() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1, static=("i",))
     driver.advance(SESSION_MS / 2)
     member_id = driver.join(instance_id="i", session_ms=60_000).joined.member_id
@@ -79,7 +85,7 @@ def test_the_session_starts_anew_with_the_old_timeout() -> None:
 
 
 def test_client_and_assignment_stay() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, old = driver.stable(1, static=("i",), client_id="first", client_host="/10.0.0.1")
     new = driver.join(instance_id="i", client_id="second", client_host="/10.0.0.2").joined.member_id
     member = driver.group().members[new]
@@ -87,7 +93,7 @@ def test_client_and_assignment_stay() -> None:
 
 
 def test_the_old_id_is_fenced_with_and_unknown_without_the_instance_id() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, old = driver.stable(1, static=("i",))
     driver.join(instance_id="i")
     for instance_id, error in (("i", ErrorCode.FENCED_INSTANCE_ID), (None, ErrorCode.UNKNOWN_MEMBER_ID)):
@@ -102,7 +108,7 @@ def test_the_old_id_is_fenced_with_and_unknown_without_the_instance_id() -> None
 
 
 def test_in_completing_rebalance_there_is_always_a_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, follower, old = driver.complete(2, static=("i",))
     fenced, waiting = driver.sync(old, 1), driver.sync(follower, 1)
     call = driver.join(instance_id="i")
@@ -113,7 +119,7 @@ def test_in_completing_rebalance_there_is_always_a_round() -> None:
 
 
 def test_in_preparing_rebalance_the_old_join_is_fenced_and_the_new_one_takes_its_place() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, old = driver.stable(1, static=("i",))
     fenced = driver.join(old, protocols=protocols("range", "sticky"))
     call = driver.join(instance_id="i")
@@ -124,14 +130,14 @@ def test_in_preparing_rebalance_the_old_join_is_fenced_and_the_new_one_takes_its
 
 
 def test_in_preparing_rebalance_a_replacement_may_complete_the_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, _ = driver.stable(1, static=("i",))
     driver.join(leader)
     assert driver.join(instance_id="i").joined.generation_id == 2
 
 
 def test_replaced_before_its_first_round_a_member_is_no_longer_new() -> None:
-    driver = Driver(group_initial_rebalance_delay_ms=400_000)
+    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=400_000)
     driver.join(instance_id="i")
     call = driver.join(instance_id="i")
     driver.advance(399_999)
@@ -144,7 +150,7 @@ def test_replaced_before_its_first_round_a_member_is_no_longer_new() -> None:
 
 
 def test_a_static_member_that_does_not_rejoin_stays_and_is_part_of_the_generation() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, static = driver.stable(1, static=("i",), session_ms=REBALANCE_MS + 20_000)
     call = driver.join(leader)
     driver.advance(REBALANCE_MS)
@@ -153,7 +159,7 @@ def test_a_static_member_that_does_not_rejoin_stays_and_is_part_of_the_generatio
 
 
 def test_a_known_static_follower_with_its_id_needs_no_round() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, static = driver.stable(1, static=("i",))
     assert driver.join(static, instance_id="i").error is ErrorCode.NONE
     assert driver.state() == "Stable"
@@ -161,7 +167,7 @@ def test_a_known_static_follower_with_its_id_needs_no_round() -> None:
 
 @pytest.mark.parametrize("by_instance_only", [True, False])
 def test_leaving_frees_the_instance_id(by_instance_only: bool) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, static = driver.stable(1, static=("i",))
     assert driver.leave(("" if by_instance_only else static, "i")) == [ErrorCode.NONE]
     assert driver.group().static_members == {}

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from fakebroker.coordinator.group.classic.subscription import parse_subscribed_topics
 from fakebroker.protocol.consumer_protocol import encode_subscription
-from tests.coordinator.driver import Driver, protocols
+from tests.support.coordinator.coordinator_harness import CoordinatorHarness, protocols
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -43,7 +43,7 @@ def test_any_bytes_are_survived(metadata: bytes) -> None:
 
 
 def test_a_generation_knows_the_union() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.join(protocols=protocols("range", metadata=encode_subscription(["a", "b"])))
     driver.join(protocols=protocols("range", metadata=encode_subscription(["b", "c"])))
     assert driver.group().subscribed_topics is None
@@ -52,7 +52,7 @@ def test_a_generation_knows_the_union() -> None:
 
 
 def test_one_unreadable_member_makes_it_unknown_which_counts_as_all() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.join()
     driver.join(protocols=protocols("range", metadata=b"?"))
     driver.advance(6_000)
@@ -61,14 +61,14 @@ def test_one_unreadable_member_makes_it_unknown_which_counts_as_all() -> None:
 
 
 def test_other_protocol_types_are_not_looked_at() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.complete(protocol_type="connect")
     assert driver.group().subscribed_topics is None
     assert not driver.group().is_subscribed_to("t")
 
 
 def test_a_group_left_by_all_is_subscribed_to_nothing() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.leave(*[(member_id, None) for member_id in driver.stable()])
     assert driver.group().protocol_type == "consumer"
     assert not driver.group().is_subscribed_to("t")

@@ -2,7 +2,7 @@
 
 from fakebroker.coordinator.group.api import SyncResult
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import Driver, protocols
+from tests.support.coordinator.coordinator_harness import CoordinatorHarness, protocols
 
 CHANGED = protocols("range", "roundrobin")
 
@@ -12,7 +12,7 @@ def assigned(assignment: bytes) -> SyncResult:
 
 
 def test_all_are_answered_with_the_leaders_sync_in_order_of_arrival() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, second, third = driver.complete(3)
     calls = [driver.sync(member_id, 1) for member_id in (third, second)]
     assert all(call.is_parked for call in calls)
@@ -22,7 +22,7 @@ def test_all_are_answered_with_the_leaders_sync_in_order_of_arrival() -> None:
 
 
 def test_members_without_an_assignment_get_an_empty_one_and_strangers_none() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     parked = driver.sync(follower, 1)
     driver.sync(leader, 1, [("stranger", b"x"), (leader, b"1")])
@@ -31,7 +31,7 @@ def test_members_without_an_assignment_get_an_empty_one_and_strangers_none() -> 
 
 
 def test_an_assignment_does_not_reach_into_the_next_generation() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     driver.join(leader)
     driver.join(follower)
@@ -40,7 +40,7 @@ def test_an_assignment_does_not_reach_into_the_next_generation() -> None:
 
 
 def test_what_a_follower_hands_in_is_ignored() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     parked = driver.sync(follower, 1, [(follower, b"mine")])
     driver.sync(leader, 1, [(follower, b"yours")])
@@ -48,20 +48,20 @@ def test_what_a_follower_hands_in_is_ignored() -> None:
 
 
 def test_in_a_stable_group_everybody_gets_what_is_stored_whatever_the_leader_hands_in() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     assert driver.sync(leader, 1, [(leader, b"new"), (follower, b"new")]).result == assigned(leader.encode())
     assert driver.sync(follower, 1).result == assigned(follower.encode())
 
 
 def test_the_last_of_several_assignments_for_one_member_counts() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (leader,) = driver.complete(1)
     assert driver.sync(leader, 1, [(leader, b"old"), (leader, b"new")]).result == assigned(b"new")
 
 
 def test_a_second_sync_takes_the_place_of_the_first() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     first, second = driver.sync(follower, 1), driver.sync(follower, 1)
     driver.sync(leader, 1)
@@ -70,7 +70,7 @@ def test_a_second_sync_takes_the_place_of_the_first() -> None:
 
 
 def test_a_new_round_gives_up_the_generation() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     parked = driver.sync(follower, 1)
     driver.join()
@@ -79,7 +79,7 @@ def test_a_new_round_gives_up_the_generation() -> None:
 
 
 def test_assignments_outlive_a_stable_generation_but_not_one_that_was_given_up() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     driver.join(leader)
     assert driver.group().members[follower].assignment == follower.encode()
@@ -90,7 +90,7 @@ def test_assignments_outlive_a_stable_generation_but_not_one_that_was_given_up()
 
 
 def test_what_is_given_of_the_protocol_must_match() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     assert driver.sync(follower, 1, protocol_type="consumer", protocol_name="range").is_parked
     inconsistent = SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -99,4 +99,4 @@ def test_what_is_given_of_the_protocol_must_match() -> None:
 
 
 def test_the_empty_group_id_is_refused() -> None:
-    assert Driver().sync("x", 1, group_id="").result == SyncResult(ErrorCode.INVALID_GROUP_ID)
+    assert CoordinatorHarness().sync("x", 1, group_id="").result == SyncResult(ErrorCode.INVALID_GROUP_ID)

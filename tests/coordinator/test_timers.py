@@ -5,12 +5,18 @@ from math import inf
 import pytest
 
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import REBALANCE_MS, SESSION_MS, START_MS, Driver, protocols
+from tests.support.coordinator.coordinator_harness import (
+    REBALANCE_MS,
+    SESSION_MS,
+    START_MS,
+    CoordinatorHarness,
+    protocols,
+)
 
 CHANGED = protocols("range", "roundrobin")
 
 
-def keep_alive(driver: Driver, duration_ms: float, *member_ids: str) -> None:
+def keep_alive(driver: CoordinatorHarness, duration_ms: float, *member_ids: str) -> None:
     """Lets time pass while these members send heartbeats, six in a session."""
     end_ms = driver.now_ms + duration_ms
     while driver.now_ms < end_ms:
@@ -23,7 +29,7 @@ def keep_alive(driver: Driver, duration_ms: float, *member_ids: str) -> None:
 
 
 def test_a_silent_member_is_removed_when_its_session_ends() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     driver.advance(SESSION_MS - 1)
     driver.heartbeat(leader, 1)
@@ -35,14 +41,14 @@ def test_a_silent_member_is_removed_when_its_session_ends() -> None:
 
 
 def test_a_silent_leader_is_followed_by_the_member_added_first() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, second, third = driver.stable(3)
     keep_alive(driver, SESSION_MS, third, second)
     assert driver.group().leader_id == second
 
 
 def test_the_last_session_to_end_empties_the_group() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(1)
     driver.advance(SESSION_MS)
     assert driver.state() == "Empty"
@@ -55,7 +61,7 @@ def test_the_last_session_to_end_empties_the_group() -> None:
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
 def test_a_heartbeat_starts_the_session_anew(state: str) -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, _ = driver.complete() if state == "CompletingRebalance" else driver.stable()
     if state == "PreparingRebalance":
         driver.join()
@@ -65,7 +71,7 @@ def test_a_heartbeat_starts_the_session_anew(state: str) -> None:
 
 
 def test_a_commit_starts_the_session_anew_even_if_the_metadata_is_too_long() -> None:
-    driver = Driver(offset_metadata_max_bytes=3)
+    driver = CoordinatorHarness(offset_metadata_max_bytes=3)
     leader, _ = driver.stable()
     driver.advance(SESSION_MS / 2)
     assert driver.commit(leader, 1, metadata="long") is ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -73,7 +79,7 @@ def test_a_commit_starts_the_session_anew_even_if_the_metadata_is_too_long() -> 
 
 
 def test_joins_and_syncs_that_are_answered_at_once_do_not_start_the_session_anew() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     _, follower = driver.stable()
     before_ms = driver.group().members[follower].deadline_ms
     driver.advance(SESSION_MS / 2)
@@ -83,7 +89,7 @@ def test_joins_and_syncs_that_are_answered_at_once_do_not_start_the_session_anew
 
 
 def test_a_new_generation_starts_all_sessions_anew() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     driver.advance(SESSION_MS / 2)
     driver.join(leader)
@@ -94,7 +100,7 @@ def test_a_new_generation_starts_all_sessions_anew() -> None:
 
 
 def test_the_end_of_a_session_is_let_pass_while_a_join_is_parked() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     parked = driver.join(leader)
     keep_alive(driver, 3 * SESSION_MS, follower)
@@ -106,7 +112,7 @@ def test_the_end_of_a_session_is_let_pass_while_a_join_is_parked() -> None:
 
 
 def test_the_end_of_a_session_is_let_pass_while_a_sync_is_parked() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     parked = driver.sync(follower, 1)
     keep_alive(driver, 3 * SESSION_MS, leader)
@@ -117,7 +123,7 @@ def test_the_end_of_a_session_is_let_pass_while_a_sync_is_parked() -> None:
 
 
 def test_a_sync_that_is_given_up_starts_the_session_anew() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     parked = driver.sync(follower, 1)
     keep_alive(driver, 2 * SESSION_MS, leader)
@@ -127,7 +133,7 @@ def test_a_sync_that_is_given_up_starts_the_session_anew() -> None:
 
 
 def test_a_session_timeout_that_was_shortened_counts_from_the_next_heartbeat() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     driver.stable(0, static=("i",), session_ms=1_000_000)
     static = driver.join(instance_id="i", session_ms=6_000).joined.member_id
     driver.heartbeat(static, 1)
@@ -140,7 +146,7 @@ def test_a_session_timeout_that_was_shortened_counts_from_the_next_heartbeat() -
 
 
 def test_a_new_member_waits_five_minutes_and_no_longer() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (old,) = driver.stable(1, rebalance_ms=400_000)
     parked = driver.join(session_ms=6_000)
     keep_alive(driver, 299_999, old)
@@ -151,7 +157,7 @@ def test_a_new_member_waits_five_minutes_and_no_longer() -> None:
 
 
 def test_a_pending_id_is_forgotten_when_its_session_ends() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     member_id = driver.pend()
     driver.advance(SESSION_MS - 1)
     assert member_id in driver.group().pending_members
@@ -160,7 +166,7 @@ def test_a_pending_id_is_forgotten_when_its_session_ends() -> None:
 
 
 def test_a_round_goes_on_once_the_pending_id_it_waits_for_is_forgotten() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     (leader,) = driver.stable(1)
     driver.pend()
     parked = driver.join(leader)
@@ -174,7 +180,7 @@ def test_a_round_goes_on_once_the_pending_id_it_waits_for_is_forgotten() -> None
 
 
 def test_the_join_phase_ends_after_the_largest_rebalance_timeout() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     calls = [driver.join(rebalance_ms=20_000), driver.join(rebalance_ms=30_000)]
     driver.advance(6_000)
     leader, follower = [call.joined.member_id for call in calls]
@@ -187,7 +193,7 @@ def test_the_join_phase_ends_after_the_largest_rebalance_timeout() -> None:
 
 
 def test_late_dynamic_members_are_removed_and_static_ones_stay() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower, late, static = driver.stable(3, static=("i",))
     call = driver.join(follower, protocols=CHANGED)
     keep_alive(driver, REBALANCE_MS - 1, leader, late, static)
@@ -200,7 +206,7 @@ def test_late_dynamic_members_are_removed_and_static_ones_stay() -> None:
 
 
 def test_static_members_alone_are_waited_for_until_their_sessions_end() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, static = driver.stable(1, static=("i",), rebalance_ms=20_000)
     driver.leave((leader, None))
     keep_alive(driver, 20_000, static)
@@ -212,7 +218,7 @@ def test_static_members_alone_are_waited_for_until_their_sessions_end() -> None:
 
 
 def test_a_leader_that_is_late_is_followed_by_the_first_added_that_is_in() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     static_leader, second, third, fourth = [driver.join(instance_id=name) for name in "abcd"]
     driver.advance(6_000)
     ids = [call.joined.member_id for call in (static_leader, second, third, fourth)]
@@ -225,7 +231,7 @@ def test_a_leader_that_is_late_is_followed_by_the_first_added_that_is_in() -> No
 
 
 def test_a_rebalance_timeout_of_0_does_not_keep_a_tick_from_ending() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, static = driver.complete(1, static=("i",), rebalance_ms=0)
     driver.sync_all([leader, static])
     driver.leave((leader, None))
@@ -238,7 +244,7 @@ def test_a_rebalance_timeout_of_0_does_not_keep_a_tick_from_ending() -> None:
 
 
 def test_members_that_do_not_sync_are_removed_together() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, *late = driver.complete(3, static=("i",))
     driver.sync(late[0], 1)
     keep_alive(driver, REBALANCE_MS - 1, leader, *late)
@@ -249,7 +255,7 @@ def test_members_that_do_not_sync_are_removed_together() -> None:
 
 
 def test_members_that_do_not_sync_are_removed_even_from_a_stable_group() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     driver.sync(leader, 1)
     keep_alive(driver, REBALANCE_MS - 1, leader, follower)
@@ -260,7 +266,7 @@ def test_members_that_do_not_sync_are_removed_even_from_a_stable_group() -> None
 
 
 def test_the_sync_timer_stops_with_the_last_sync() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.complete()
     driver.sync(leader, 1)
     driver.sync(follower, 1)
@@ -270,7 +276,7 @@ def test_the_sync_timer_stops_with_the_last_sync() -> None:
 
 def test_a_static_member_replaced_before_its_first_sync_is_awaited_under_its_former_id() -> None:
     # Not what anybody would design, but what Kafka does: the round after the timeout finds nobody to remove.
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, _ = driver.complete(1, static=("i",))
     driver.sync(leader, 1)
     static = driver.join(instance_id="i").joined.member_id
@@ -284,7 +290,7 @@ def test_a_static_member_replaced_before_its_first_sync_is_awaited_under_its_for
 
 
 def test_timers_run_out_in_order_of_deadline_across_groups() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     calls: dict[object, str] = {}
     for group_id, session_ms in [("slow", 9_000), ("fast", 7_000), ("late", 8_000), ("tied", 7_000)]:
         (leader,) = driver.stable(1, group_id=group_id, session_ms=1_000_000)
@@ -297,7 +303,7 @@ def test_timers_run_out_in_order_of_deadline_across_groups() -> None:
 
 
 def test_groups_with_the_same_deadline_are_in_the_order_in_which_they_came() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     members = {group_id: driver.stable(1, group_id=group_id)[0] for group_id in ("elder", "younger")}
     for beating in (["younger"], ["elder"], ["younger", "elder"]):  # The younger one's end is looked at first.
         driver.advance(SESSION_MS / 4)
@@ -309,7 +315,7 @@ def test_groups_with_the_same_deadline_are_in_the_order_in_which_they_came() -> 
 
 
 def test_a_session_that_is_kept_goes_on_until_the_keeper_lets_go() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, follower = driver.stable()
     group, told = driver.group(), []
     kept = group.members[leader]
@@ -329,7 +335,7 @@ def test_a_session_that_is_kept_goes_on_until_the_keeper_lets_go() -> None:
 
 
 def test_inside_a_group_sessions_end_before_the_join_phase_does() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     leader, static = driver.stable(1, static=("i",), rebalance_ms=SESSION_MS)
     driver.heartbeat(static, 1)
     driver.join(leader, rebalance_ms=SESSION_MS)
@@ -339,7 +345,7 @@ def test_inside_a_group_sessions_end_before_the_join_phase_does() -> None:
 
 
 def test_a_look_at_a_group_is_never_late() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     ids = driver.stable(3)
     for step in range(200):
         driver.heartbeat(ids[step % 3], 1)
@@ -350,7 +356,7 @@ def test_a_look_at_a_group_is_never_late() -> None:
 
 
 def test_after_a_late_tick_time_counts_from_then() -> None:
-    driver = Driver()
+    driver = CoordinatorHarness()
     call = driver.join()
     driver.advance_at_once(1_000_000)
     assert call.joined.generation_id == 1

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from fakebroker import FakeCluster
-from tests.interop.clients import Admin, Client, Consumer, GroupConsumer, Settings, StartAdmin, StartConsumer
+from tests.support.kafka_clients.client import (
+    Admin,
+    Client,
+    Consumer,
+    GroupConsumer,
+    Settings,
+    StartAdmin,
+    StartConsumer,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,11 @@ from kafka.errors import IncompatibleBrokerVersion
 
 from fakebroker import FakeCluster
 from fakebroker.protocol.registry import APIS
-from tests.interop.aio import aio_admin
-from tests.interop.clients import CALL_TIMEOUT_S, Client, StartAdmin
-from tests.interop.confluent import confluent_admin
-from tests.interop.helpers import CLIENTS, with_each_client
-from tests.interop.python import python_admin
+from tests.support.kafka_clients.aiokafka_client import aio_admin
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S, Client, StartAdmin
+from tests.support.kafka_clients.confluent_client import confluent_admin
+from tests.support.kafka_clients.helpers import CLIENTS, with_each_client
+from tests.support.kafka_clients.kafka_python_client import python_admin
 
 pytestmark = pytest.mark.slow
 

@@ -16,10 +16,10 @@ from kafka.errors import MessageSizeTooLargeError
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
-from tests.interop.aio import aio_admin
-from tests.interop.clients import Record, StartAdmin
-from tests.interop.confluent import CONFLUENT, confluent_admin, outcomes
-from tests.interop.python import KAFKA_PYTHON, python_admin
+from tests.support.kafka_clients.aiokafka_client import aio_admin
+from tests.support.kafka_clients.client import Record, StartAdmin
+from tests.support.kafka_clients.confluent_client import CONFLUENT, confluent_admin, outcomes
+from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON, python_admin
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 1, "returns": 1})]
 

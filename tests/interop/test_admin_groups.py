@@ -11,11 +11,11 @@ from kafka.errors import NoError, UnknownMemberIdError
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.inspect.views import MemberView
-from tests.interop.aio import AIO, aio_admin
-from tests.interop.clients import CALL_TIMEOUT_S, StartAdmin, StartConsumer
-from tests.interop.confluent import confluent_admin, outcomes
-from tests.interop.helpers import poll_until, shares
-from tests.interop.python import python_admin
+from tests.support.kafka_clients.aiokafka_client import AIO, aio_admin
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S, StartAdmin, StartConsumer
+from tests.support.kafka_clients.confluent_client import confluent_admin, outcomes
+from tests.support.kafka_clients.helpers import poll_until, shares
+from tests.support.kafka_clients.kafka_python_client import python_admin
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 2})]
 

@@ -11,9 +11,9 @@ from kafka.errors import (
 )
 
 from fakebroker import FakeCluster
-from tests.interop.clients import CALL_TIMEOUT_S, Record, StartAdmin
-from tests.interop.confluent import confluent_admin, outcomes
-from tests.interop.python import KAFKA_PYTHON, python_admin
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S, Record, StartAdmin
+from tests.support.kafka_clients.confluent_client import confluent_admin, outcomes
+from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON, python_admin
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 3})]
 

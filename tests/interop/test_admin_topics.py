@@ -15,10 +15,10 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from tests.interop.aio import aio_admin
-from tests.interop.clients import StartAdmin
-from tests.interop.confluent import confluent_admin, outcomes
-from tests.interop.python import python_admin
+from tests.support.kafka_clients.aiokafka_client import aio_admin
+from tests.support.kafka_clients.client import StartAdmin
+from tests.support.kafka_clients.confluent_client import confluent_admin, outcomes
+from tests.support.kafka_clients.kafka_python_client import python_admin
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 2})]
 

@@ -15,9 +15,9 @@ import pytest
 
 from fakebroker import FakeCluster
 from fakebroker.errors import ErrorCode
-from tests.interop.clients import Record, Settings
-from tests.interop.confluent import ConfluentConsumer
-from tests.interop.helpers import poll_until, shares
+from tests.support.kafka_clients.client import Record, Settings
+from tests.support.kafka_clients.confluent_client import ConfluentConsumer
+from tests.support.kafka_clients.helpers import poll_until, shares
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")]
 

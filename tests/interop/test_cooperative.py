@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from fakebroker import FakeCluster
-from tests.interop.clients import Place, Record, Settings, StartConsumer
-from tests.interop.confluent import CONFLUENT, ConfluentConsumer
-from tests.interop.helpers import poll_records, poll_until, shares, values
+from tests.support.kafka_clients.client import Place, Record, Settings, StartConsumer
+from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
+from tests.support.kafka_clients.helpers import poll_records, poll_until, shares, values
 
 pytestmark = pytest.mark.slow
 

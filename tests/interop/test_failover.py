@@ -12,13 +12,13 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.call import Call
 from fakebroker.errors import ErrorCode
 from fakebroker.server.clock import ManualClock
-from tests.interop.aio import AioConsumer
-from tests.interop.clients import GroupConsumer, Place, Record, Settings
-from tests.interop.confluent import CONFLUENT, ConfluentConsumer
 from tests.interop.conftest import closed_together
-from tests.interop.helpers import committed_total, numbered, poll_records, poll_until, shares, values
-from tests.interop.own import OwnConsumer
-from tests.interop.phases import NEWCOMER, PHASES, CoordinatorDeath, Scene, is_written
+from tests.support.kafka_clients.aiokafka_client import AioConsumer
+from tests.support.kafka_clients.client import GroupConsumer, Place, Record, Settings
+from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
+from tests.support.kafka_clients.coordinator_deaths import NEWCOMER, PHASES, CoordinatorDeath, Scene, is_written
+from tests.support.kafka_clients.fakebroker_client import OwnConsumer
+from tests.support.kafka_clients.helpers import committed_total, numbered, poll_records, poll_until, shares, values
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6})]
 

@@ -3,10 +3,10 @@
 import pytest
 
 from fakebroker import FakeCluster
-from tests.interop.clients import Client, Consumer, StartConsumer
-from tests.interop.confluent import CONFLUENT
-from tests.interop.helpers import numbered, poll_records, values
-from tests.interop.python import KAFKA_PYTHON
+from tests.support.kafka_clients.client import Client, Consumer, StartConsumer
+from tests.support.kafka_clients.confluent_client import CONFLUENT
+from tests.support.kafka_clients.helpers import numbered, poll_records, values
+from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1)]
 

@@ -14,8 +14,8 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.call import Call
 from fakebroker.protocol.records import decode_records, split_batches
 from fakebroker.server.connection import Connection
-from tests.interop.aio import LoopThread
-from tests.interop.clients import CALL_TIMEOUT_S, Record
+from tests.support.kafka_clients.aiokafka_client import LoopThread
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S, Record
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 3})]
 

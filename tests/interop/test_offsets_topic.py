@@ -14,9 +14,9 @@ from fakebroker.protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from fakebroker.protocol.schema import Message
-from tests.interop.clients import Client, Record, StartConsumer
-from tests.interop.helpers import numbered, poll_records, poll_until, with_each_client
 from tests.protocol.test_consumer_offsets import THEIR_CLASSES
+from tests.support.kafka_clients.client import Client, Record, StartConsumer
+from tests.support.kafka_clients.helpers import numbered, poll_records, poll_until, with_each_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 1})]
 

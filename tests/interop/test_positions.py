@@ -3,8 +3,8 @@
 import pytest
 
 from fakebroker import FakeCluster
-from tests.interop.clients import Client, Record, StartConsumer
-from tests.interop.helpers import CLIENTS, poll_records, poll_until, with_each_client
+from tests.support.kafka_clients.client import Client, Record, StartConsumer
+from tests.support.kafka_clients.helpers import CLIENTS, poll_records, poll_until, with_each_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 2})]
 

@@ -7,8 +7,8 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import split_batches
-from tests.interop.clients import Client, Record, StartConsumer
-from tests.interop.helpers import CLIENTS, poll_records, with_each_client
+from tests.support.kafka_clients.client import Client, Record, StartConsumer
+from tests.support.kafka_clients.helpers import CLIENTS, poll_records, with_each_client
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from kafka import OffsetAndMetadata, TopicPartition
 
 from fakebroker import Broker, FakeCluster
 from fakebroker.protocol.releases import RELEASES as TABLE, release as named
-from tests.interop.aio import AIO
-from tests.interop.clients import Client, StartAdmin, StartConsumer
-from tests.interop.helpers import (
+from tests.support.kafka_clients.aiokafka_client import AIO
+from tests.support.kafka_clients.client import Client, StartAdmin, StartConsumer
+from tests.support.kafka_clients.helpers import (
     CLIENTS,
     committed_total,
     numbered,
@@ -20,7 +20,7 @@ from tests.interop.helpers import (
     values,
     with_each_client,
 )
-from tests.interop.python import KAFKA_PYTHON, PythonAdmin
+from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON, PythonAdmin
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6})]
 

@@ -3,9 +3,9 @@
 import pytest
 
 from fakebroker import FakeCluster
-from tests.interop.clients import StartConsumer
-from tests.interop.confluent import CONFLUENT
-from tests.interop.helpers import poll_until, shares
+from tests.support.kafka_clients.client import StartConsumer
+from tests.support.kafka_clients.confluent_client import CONFLUENT
+from tests.support.kafka_clients.helpers import poll_until, shares
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6})]
 

@@ -5,9 +5,17 @@ from pathlib import Path
 import pytest
 
 from fakebroker import FakeCluster
-from tests.interop.clients import Client, Consumer, Record, StartConsumer
-from tests.interop.helpers import committed_total, numbered, poll_records, poll_until, shares, values, with_each_client
-from tests.interop.reader import Reader, reader_process
+from tests.support.kafka_clients.client import Client, Consumer, Record, StartConsumer
+from tests.support.kafka_clients.helpers import (
+    committed_total,
+    numbered,
+    poll_records,
+    poll_until,
+    shares,
+    values,
+    with_each_client,
+)
+from tests.support.kafka_clients.reader_process import Reader, reader_process
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,8 @@
 import pytest
 
 from fakebroker import FakeCluster
-from tests.interop.clients import Client, StartConsumer
-from tests.interop.helpers import committed_total, numbered, poll_records, values, with_each_client
+from tests.support.kafka_clients.client import Client, StartConsumer
+from tests.support.kafka_clients.helpers import committed_total, numbered, poll_records, values, with_each_client
 
 
 @with_each_client

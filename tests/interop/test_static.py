@@ -5,10 +5,10 @@ from kafka.admin import MemberToRemove
 from kafka.errors import NoError
 
 from fakebroker import FakeCluster
-from tests.interop.clients import Client, Consumer, Record, StartAdmin, StartConsumer
-from tests.interop.confluent import CONFLUENT
-from tests.interop.helpers import poll_records, poll_until, shares, with_each_client
-from tests.interop.python import KAFKA_PYTHON, PythonAdmin
+from tests.support.kafka_clients.client import Client, Consumer, Record, StartAdmin, StartConsumer
+from tests.support.kafka_clients.confluent_client import CONFLUENT
+from tests.support.kafka_clients.helpers import poll_records, poll_until, shares, with_each_client
+from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON, PythonAdmin
 
 pytestmark = pytest.mark.slow
 

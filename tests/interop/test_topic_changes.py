@@ -3,10 +3,10 @@
 import pytest
 
 from fakebroker import FakeCluster
-from tests.interop.aio import AIO
-from tests.interop.clients import Client, Consumer, Record, StartConsumer
-from tests.interop.confluent import CONFLUENT
-from tests.interop.helpers import CLIENTS, committed_total, poll_until, shares, values
+from tests.support.kafka_clients.aiokafka_client import AIO
+from tests.support.kafka_clients.client import Client, Consumer, Record, StartConsumer
+from tests.support.kafka_clients.confluent_client import CONFLUENT
+from tests.support.kafka_clients.helpers import CLIENTS, committed_total, poll_until, shares, values
 
 pytestmark = pytest.mark.slow
 

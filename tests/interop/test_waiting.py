@@ -7,9 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from fakebroker import FakeCluster
-from tests.interop.clients import Consumer, Record, StartConsumer
-from tests.interop.confluent import CONFLUENT
-from tests.interop.helpers import PATIENCE_S
+from tests.support.kafka_clients.client import Consumer, Record, StartConsumer
+from tests.support.kafka_clients.confluent_client import CONFLUENT
+from tests.support.kafka_clients.helpers import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 4})]
 

@@ -20,7 +20,7 @@ from fakebroker.protocol.messages.consumer_offsets import (
 from fakebroker.protocol.schema import Message
 from tests.protocol.test_golden import layout
 from tests.protocol.test_kafka_python import declared_differently, their_object
-from tests.strategies import messages
+from tests.support.strategies import messages
 
 OFFSET = OffsetCommitValue(
     offset=258, leader_epoch=7, metadata="md", commit_timestamp=1_700_000_000_000, expire_timestamp=1_700_000_000_001

@@ -23,7 +23,7 @@ from fakebroker.protocol.frames import (
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.schema import Message
-from tests.strategies import MESSAGE_VERSIONS, MESSAGES, filled
+from tests.support.strategies import MESSAGE_VERSIONS, MESSAGES, filled
 
 
 def framed(body: bytes) -> bytes:

@@ -11,7 +11,7 @@ from kafka.protocol.api_message import ApiMessage
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import UUID, Primitive
-from tests.strategies import MESSAGE_VERSIONS, MESSAGES, PROPOSED_VERSIONS, filled, messages
+from tests.support.strategies import MESSAGE_VERSIONS, MESSAGES, PROPOSED_VERSIONS, filled, messages
 
 BIT_FIELDS = ("authorized_operations", "cluster_authorized_operations", "topic_authorized_operations")
 """Numbers that kafka-python makes sets of bits of, in most messages, all under the name `authorized_operations`."""

@@ -17,7 +17,7 @@ from kio.serial import entity_reader, entity_writer
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.schema import Message, Struct
-from tests.strategies import MESSAGE_VERSIONS, PROPOSED_VERSIONS, filled, messages
+from tests.support.strategies import MESSAGE_VERSIONS, PROPOSED_VERSIONS, filled, messages
 
 KIO_LACKS = {
     # Versions that Kafka 4.0 removed (KIP-896), and that kio therefore does not have.

@@ -15,7 +15,7 @@ from fakebroker.protocol.messages.metadata import MetadataResponse, MetadataResp
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Bytes, Int32, Int64, Records, String, unsigned_varint
-from tests.strategies import MESSAGE_VERSIONS, MESSAGES, filled, messages
+from tests.support.strategies import MESSAGE_VERSIONS, MESSAGES, filled, messages
 
 
 def refused(cls: type[Message], version: int, raw: bytes) -> str:

@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.schema import Message, Struct
-from tests.strategies import MESSAGE_VERSIONS, MESSAGES, filled, messages, structs
+from tests.support.strategies import MESSAGE_VERSIONS, MESSAGES, filled, messages, structs
 
 
 @pytest.mark.parametrize(("cls", "version"), MESSAGE_VERSIONS)

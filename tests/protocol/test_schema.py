@@ -21,7 +21,7 @@ from fakebroker.protocol.types import (
     UInt16,
     Uuid,
 )
-from tests.strategies import messages
+from tests.support.strategies import messages
 
 
 @struct

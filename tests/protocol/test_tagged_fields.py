@@ -9,7 +9,7 @@ from fakebroker.protocol.messages.fetch import FetchRequest, FetchResponse, Node
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.schema import Message, field, message
 from fakebroker.protocol.types import Int32, String
-from tests.strategies import MESSAGE_VERSIONS, filled, structs
+from tests.support.strategies import MESSAGE_VERSIONS, filled, structs
 
 ALL_FLEXIBLE = [(cls, version) for cls, version in MESSAGE_VERSIONS if version in cls.FLEXIBLE]
 

@@ -12,7 +12,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from fakebroker.protocol.schema import Field, Message
 from fakebroker.protocol.types import Primitive
-from tests.strategies import MESSAGE_VERSIONS, filled, structs
+from tests.support.strategies import MESSAGE_VERSIONS, filled, structs
 
 
 def changed(field: Field, value: Any, version: int) -> Any:

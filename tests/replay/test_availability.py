@@ -12,8 +12,21 @@ from fakebroker.replay.members.events import SCHEMA, Event
 from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Act, Script
 from fakebroker.replay.verify.availability import Outage, check_availability, planned_outages
-from tests.replay.made_up import HEALTHY, MEMBERS, OF_1, beat, beats, event, found, frame, join, lost, member, scripts
-from tests.replay.simulated import played, script, world
+from tests.support.replay.recorded_events import (
+    HEALTHY,
+    MEMBERS,
+    OF_1,
+    beat,
+    beats,
+    event,
+    found,
+    frame,
+    join,
+    lost,
+    member,
+    scripts,
+)
+from tests.support.replay.simulated_replays import played, script, world
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from fakebroker.replay import commands, options
 from fakebroker.replay.compare import Difference, _beyond_repeats, compare, other_workload
 from fakebroker.replay.report.compare_report import comparison_page, print_comparison
 from fakebroker.replay.run_summary import summary_of
-from tests.replay.made_up_summary import made_up_summary
+from tests.support.replay.summaries import made_up_summary
 
 SEEDS = range(1, 9)
 

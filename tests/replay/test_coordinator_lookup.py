@@ -4,7 +4,7 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.script.script import Act
 from fakebroker.replay.simulation.scheduler import START_MS
 from fakebroker.replay.workload.loads import Load
-from tests.replay.simulated import of, played, script, world
+from tests.support.replay.simulated_replays import of, played, script, world
 
 AT_BROKER_1 = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:2]
 

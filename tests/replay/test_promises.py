@@ -13,7 +13,7 @@ from fakebroker.errors import ConfigError
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.run_summary import PromiseCheck, Violation
 from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises
-from tests.replay.made_up import (
+from tests.support.replay.recorded_events import (
     HEALTHY,
     MEMBERS,
     OF_1,

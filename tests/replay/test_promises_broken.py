@@ -16,9 +16,9 @@ from fakebroker.replay.members.events import Event
 from fakebroker.replay.run_summary import PromiseCheck
 from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.verify.promises import check_promises
-from tests.replay import broken
-from tests.replay.made_up import frame, scripts
-from tests.replay.stage import PARTITIONS, Stage, script
+from tests.support.replay import broken_coordinators as broken
+from tests.support.replay.recorded_events import frame, scripts
+from tests.support.replay.scripted_group import PARTITIONS, Stage, script
 
 pytestmark = pytest.mark.slow
 

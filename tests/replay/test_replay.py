@@ -29,8 +29,8 @@ from fakebroker.replay.target_cluster import offsets_partitions, ready_topics
 from fakebroker.replay.workload.expectations import Expectation
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Workload
-from tests.replay.made_up_summary import made_up_summary
 from tests.replay.test_sockets import listening, tell_versions
+from tests.support.replay.summaries import made_up_summary
 
 SMALL = Workload(
     duration_s=3,

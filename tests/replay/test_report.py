@@ -19,7 +19,7 @@ from fakebroker.replay.report.terminal import bars, print_report
 from fakebroker.replay.report.wording import number
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.workload.expectations import Expectation
-from tests.replay.made_up_summary import made_up_summary
+from tests.support.replay.summaries import made_up_summary
 
 SECTIONS = [
     "Verdict",

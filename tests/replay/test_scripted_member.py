@@ -34,7 +34,7 @@ from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupR
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.scripted_member import LEAVE_TIMEOUT_MS, ScriptedMember
 from fakebroker.replay.script.script import Act
-from tests.replay.simulated import script
+from tests.support.replay.simulated_replays import script
 
 START = 1_700_000_000_000.0
 MEMBER_ID = "g-0-id"

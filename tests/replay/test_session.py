@@ -15,7 +15,7 @@ from fakebroker.errors import FakebrokerError
 from fakebroker.replay.run_directory import write_results
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.spark.session import address_for, cause_of, is_local, spark_errors
-from tests.replay.made_up_summary import made_up_summary
+from tests.support.replay.summaries import made_up_summary
 
 WORKLOAD = """\
 duration_s = 2

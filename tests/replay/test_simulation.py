@@ -24,7 +24,7 @@ from fakebroker.replay.workload.timeline import OVER
 from fakebroker.replay.workload.workload import Cluster
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
-from tests.replay.simulated import Row, of, played, script, world
+from tests.support.replay.simulated_replays import Row, of, played, script, world
 
 LEAVE = Act(20_000.0, "leave")
 AT_BROKER_1 = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:2]

@@ -11,7 +11,7 @@ from fakebroker.replay.script.script import Act
 from fakebroker.replay.spark.simulation_tasks import timeline_of
 from fakebroker.replay.workload.timeline import OVER, performing
 from fakebroker.replay.workload.workload import Cluster
-from tests.replay.simulated import Row, played, script, world
+from tests.support.replay.simulated_replays import Row, played, script, world
 
 TIMEOUT_S = 20.0
 HERE, OTHER = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:2]

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from fakebroker.replay.run_summary import ExpectationCheck, RequestNumbers, summary_of
 from fakebroker.replay.verify.verdict import SOMEBODY, events_done, expectations, judge, with_somebody
 from fakebroker.replay.workload.expectations import Expectation
-from tests.replay.made_up import HEALTHY, PARTITIONS, beat, frame, lost, scripts
-from tests.replay.made_up_summary import made_up_summary
+from tests.support.replay.recorded_events import HEALTHY, PARTITIONS, beat, frame, lost, scripts
+from tests.support.replay.summaries import made_up_summary
 
 NUMBERS = msgspec.structs.replace(
     summary_of(made_up_summary(1)).numbers,

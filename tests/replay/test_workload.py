@@ -13,7 +13,7 @@ from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Resta
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Pacing, load_workload
-from tests.replay.wrong_workloads import LEAST, WRONG
+from tests.support.replay.invalid_workloads import LEAST, WRONG
 
 WORKLOADS = sorted(Path("scenarios/workloads").glob("*.toml"))
 

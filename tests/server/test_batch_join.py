@@ -18,7 +18,7 @@ from fakebroker.protocol.messages.join_group import (
     JoinGroupResponse,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.server.wire import TIMEOUT_S, Wire, until
+from tests.support.wire_client import TIMEOUT_S, WireClient, until
 
 RANGE = [JoinGroupRequestProtocol(name="range", metadata=b"")]
 
@@ -56,16 +56,16 @@ def single(instance_id: str, member_id: str = "") -> JoinGroupRequest:
 
 
 def register(broker: BrokerView, *instance_ids: str) -> list[str]:
-    with Wire(broker) as wire:
+    with WireClient(broker) as wire:
         answer = wire.ask(batch(*((each, False) for each in instance_ids)), JoinGroupResponse, 10)
     assert [each.error_code for each in answer.member_join_response_list] == [0] * len(instance_ids)
     return [each.member.member_id for each in answer.member_join_response_list]
 
 
-def parked(cluster: FakeCluster, broker: BrokerView, request: JoinGroupRequest, version: int) -> Wire:
+def parked(cluster: FakeCluster, broker: BrokerView, request: JoinGroupRequest, version: int) -> WireClient:
     """Send a join that is not answered now."""
     count = len(cluster.requests())
-    wire = Wire(broker, "parked")
+    wire = WireClient(broker, "parked")
     wire.send(request, version)
     until(lambda: len(cluster.requests()) > count, cluster)
     return wire
@@ -77,7 +77,7 @@ def joins(response: object) -> JoinGroupResponse:
 
 
 def told(cluster: FakeCluster) -> int:
-    with Wire(cluster.brokers[0]) as wire:
+    with WireClient(cluster.brokers[0]) as wire:
         request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
         answer = wire.ask(request, ApiVersionsResponse)
     return next(api.max_version for api in answer.api_keys if api.api_key == JoinGroupRequest.API_KEY)
@@ -87,7 +87,7 @@ def test_only_with_the_proposal_version_10_is_told_of(cluster: FakeCluster) -> N
     assert told(cluster) == 10
     with FakeCluster(1, seed=1) as plain:
         assert told(plain) == 9
-        with Wire(plain.brokers[0]) as wire:
+        with WireClient(plain.brokers[0]) as wire:
             wire.send(batch(("x", False)), 10)
             assert wire.is_closed_by_broker(), "as Kafka does with a version that it does not know"
     with FakeCluster(1, seed=1, proposals=["batch-join"], as_version="4.1") as older:
@@ -117,7 +117,7 @@ def test_a_failover_in_the_middle_of_the_wait(cluster: FakeCluster) -> None:
     assert joins(waits.receive()).error_code == ErrorCode.NOT_COORDINATOR
     again = parked(cluster, other, single("x", x_id), 9)
     assert [(m.instance_id, m.is_expected) for m in cluster.group("g").members] == [("x", True), ("y", True)]
-    with Wire(other) as last:
+    with WireClient(other) as last:
         answer = last.ask(batch(("y", True)), JoinGroupResponse, 10)
     (y,) = answer.member_join_response_list
     assert (y.member.member_id, y.error_code, answer.generation_id) == (y_id, 0, 1)
@@ -129,7 +129,7 @@ def test_a_failover_in_the_middle_of_the_wait(cluster: FakeCluster) -> None:
 
 
 def test_a_batch_of_one_connection_works_if_the_leader_syncs_first(cluster: FakeCluster) -> None:
-    with Wire(cluster.coordinator_of("g")) as wire:
+    with WireClient(cluster.coordinator_of("g")) as wire:
         answer = wire.ask(batch(("x", True), ("y", True)), JoinGroupResponse, 10)
         ids = [each.member.member_id for each in answer.member_join_response_list]
         assert answer.leader == ids[0]
@@ -153,7 +153,7 @@ def test_what_is_seen_of_a_group_with_expectations(cluster: FakeCluster) -> None
     broker = cluster.coordinator_of("g")
     x_id, y_id = register(broker, "x", "y")
     wire = parked(cluster, broker, single("x"), 9)
-    with Wire(broker) as asks:
+    with WireClient(broker) as asks:
         (group,) = asks.ask(DescribeGroupsRequest(groups=["g"]), DescribeGroupsResponse).groups
     assert [(m.member_id, m.group_instance_id, m.client_id, m.client_host) for m in group.members] == [
         (x_id, "x", "parked", "/127.0.0.1"),

@@ -20,7 +20,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from fakebroker.server.clock import ManualClock, RealClock, ScaledClock
-from tests.server.wire import Wire, until
+from tests.support.wire_client import WireClient, until
 
 SESSION_S = 45.0
 LAST_VERSION_BEFORE_KIP_394 = 3
@@ -63,14 +63,14 @@ def fetch(max_wait_ms: int) -> FetchRequest:
 
 def stable(cluster: FakeCluster, group_id: str = "g") -> str:
     """Make a group of one member, which has said all that it will."""
-    with Wire(cluster.coordinator_of(group_id)) as wire:
+    with WireClient(cluster.coordinator_of(group_id)) as wire:
         joined = wire.ask(join(group_id), JoinGroupResponse, LAST_VERSION_BEFORE_KIP_394)
         assert wire.ask(sync(joined.member_id, group_id), SyncGroupResponse).assignment == b"all"
     return joined.member_id
 
 
 def beat(cluster: FakeCluster, member_id: str, group_id: str = "g") -> ErrorCode:
-    with Wire(cluster.coordinator_of(group_id)) as wire:
+    with WireClient(cluster.coordinator_of(group_id)) as wire:
         return ErrorCode(wire.ask(heartbeat(member_id, group_id), HeartbeatResponse).error_code)
 
 
@@ -117,7 +117,7 @@ def test_deadlines_come_true_in_a_cluster_that_has_stopped() -> None:
 
 @pytest.mark.fake_cluster(topics={"orders": 1}, brokers=1, clock="manual")
 def test_a_fetch_waits_by_the_clients_time(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         answer = wire.ask(fetch(max_wait_ms=20), FetchResponse, LAST_VERSION_WITH_TOPIC_NAMES[FetchRequest])
     assert [each.topic for each in answer.responses] == ["orders"]
     assert fake_cluster.pending_deadlines() == []
@@ -125,7 +125,7 @@ def test_a_fetch_waits_by_the_clients_time(fake_cluster: FakeCluster) -> None:
 
 @pytest.mark.fake_cluster(brokers=1, clock="manual", partial_frame_timeout_s=0.02)
 def test_half_a_request_is_waited_for_by_the_clients_time(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         wire.socket.sendall(struct.pack(">i", 100) + b"half")
         assert wire.is_closed_by_broker()
 
@@ -135,7 +135,7 @@ def test_half_a_request_is_waited_for_by_the_clients_time(fake_cluster: FakeClus
 
 @pytest.mark.fake_cluster(clock=Scaled(1_000))
 def test_a_session_at_another_pace(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.coordinator_of("g")) as wire:
+    with WireClient(fake_cluster.coordinator_of("g")) as wire:
         assert wire.ask(join(), JoinGroupResponse, LAST_VERSION_BEFORE_KIP_394).generation_id == 1
     # Its timeline, for the group itself is deleted at the next check of expired offsets, within 0.6 s.
     until(lambda: "Empty" in [moment.state_to for moment in fake_cluster.timeline("g").moments], fake_cluster)

@@ -18,9 +18,9 @@ from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from tests.cluster.harness import Harness
 from tests.server.test_reactor import join
-from tests.server.wire import Wire
+from tests.support.cluster.cluster_harness import ClusterHarness
+from tests.support.wire_client import WireClient
 
 
 class Scene:
@@ -31,7 +31,7 @@ class Scene:
             "group.initial.rebalance.delay.ms": delay_ms,
             "offsets.topic.num.partitions": 1,
         }
-        self.harness = Harness(brokers=brokers, config=config)
+        self.harness = ClusterHarness(brokers=brokers, config=config)
         self.ids: dict[str, str] = {}
 
     @property
@@ -246,7 +246,7 @@ def test_no_coordinator() -> None:
     ],
 )
 def test_held(fake_cluster: FakeCluster, state: str, words: str) -> None:
-    with fake_cluster.hold("g", state), Wire(fake_cluster.coordinator_of("g"), "app") as wire:
+    with fake_cluster.hold("g", state), WireClient(fake_cluster.coordinator_of("g"), "app") as wire:
         member_id = wire.ask(join("g"), JoinGroupResponse).member_id
         wire.send(join("g", member_id))
         fake_cluster.wait_for_state("g", state, members=1)

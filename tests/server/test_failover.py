@@ -15,12 +15,12 @@ from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.server.test_fake_cluster import stable_group
 from tests.server.test_reactor import join
-from tests.server.wire import Wire, find_coordinator, until
+from tests.support.wire_client import WireClient, find_coordinator, until
 
 
 def beat(cluster: FakeCluster, member_id: str, node_id: int) -> ErrorCode:
     broker = next(broker for broker in cluster.brokers if broker.node_id == node_id)
-    with Wire(broker) as wire:
+    with WireClient(broker) as wire:
         request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
         return ErrorCode(wire.ask(request, HeartbeatResponse).error_code)
 
@@ -47,7 +47,7 @@ def test_a_held_load_ends_when_the_test_says_so(fake_cluster: FakeCluster) -> No
     stable_group(fake_cluster, "g")
     new = fake_cluster.coordinator_of("g").node_id % 3 + 1
     fake_cluster.move_coordinator("g", to=new, load_ms=None)
-    with Wire(fake_cluster.coordinator_of("g")) as wire:
+    with WireClient(fake_cluster.coordinator_of("g")) as wire:
         assert wire.ask(join("g"), JoinGroupResponse).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         fake_cluster.finish_loading()
         assert wire.ask(join("g"), JoinGroupResponse).error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -64,7 +64,7 @@ def test_a_load_that_ends_by_itself(fake_cluster: FakeCluster) -> None:
 
 @pytest.mark.fake_cluster(brokers=1, config={"group.initial.rebalance.delay.ms": 600_000})
 def test_a_parked_join_is_told_at_once(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         wire.send(join("g"), 3)
         until(lambda: fake_cluster.group("g").state == "PreparingRebalance", fake_cluster)
         fake_cluster.move_coordinator("g", to=None)
@@ -76,7 +76,7 @@ def test_a_parked_join_is_told_at_once(fake_cluster: FakeCluster) -> None:
 @pytest.mark.fake_cluster(topics={"orders": 6})
 def test_a_broker_stops_and_comes_back_at_its_port(fake_cluster: FakeCluster) -> None:
     first, second, _ = fake_cluster.brokers
-    with Wire(first) as wire, Wire(second) as other:
+    with WireClient(first) as wire, WireClient(second) as other:
         fake_cluster.stop_broker(first.node_id)
         assert wire.is_closed_by_broker()
         with pytest.raises(ConnectionRefusedError):
@@ -86,7 +86,7 @@ def test_a_broker_stops_and_comes_back_at_its_port(fake_cluster: FakeCluster) ->
         assert {p.leader_id for topic in metadata.topics for p in topic.partitions} == {2, 3}
         fake_cluster.start_broker(first.node_id)
         assert fake_cluster.brokers[0] == first
-    with Wire(first) as wire:
+    with WireClient(first) as wire:
         assert len(wire.ask(MetadataRequest(topics=None), MetadataResponse).brokers) == 3
 
 
@@ -112,7 +112,7 @@ def test_brokers_come_and_go(fake_cluster: FakeCluster) -> None:
         fake_cluster.remove_broker(node_id)
     assert [broker.node_id for broker in fake_cluster.brokers] == [3]
     assert beat(fake_cluster, member_id, 3) is ErrorCode.NONE
-    with Wire(added) as wire:
+    with WireClient(added) as wire:
         assert wire.ask(find_coordinator("g"), FindCoordinatorResponse).coordinators[0].node_id == 3
     with pytest.raises(ConfigError, match="node_id=3: expected another broker to remain"):
         fake_cluster.remove_broker(3)
@@ -205,7 +205,7 @@ def test_preferred_leaders_are_elected(fake_cluster: FakeCluster) -> None:
 def test_topics_grow_and_go(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     fake_cluster.create_partitions("orders", 8)
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         topics = {t.name: t for t in wire.ask(MetadataRequest(topics=None), MetadataResponse).topics}
         assert [p.leader_id for p in topics["orders"].partitions] == [1, 2, 3, 1, 2, 3, 1, 2]
         fake_cluster.delete_topic("orders")
@@ -231,5 +231,5 @@ def test_time_that_stands_still(fake_cluster: FakeCluster) -> None:
     fetch = FetchRequest(
         max_wait_ms=20, min_bytes=1, topics=[FetchTopic(topic_id=topic.topic_id, partitions=[partition])]
     )
-    with Wire(broker) as wire:
+    with WireClient(broker) as wire:
         assert wire.ask(fetch, FetchResponse).responses[0].partitions[0].records == b""

@@ -19,7 +19,7 @@ from fakebroker.protocol.messages.offset_commit import (
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.server.test_reactor import join
-from tests.server.wire import Wire
+from tests.support.wire_client import WireClient
 
 
 def test_200_starts_and_stops_leave_nothing_behind() -> None:
@@ -28,7 +28,7 @@ def test_200_starts_and_stops_leave_nothing_behind() -> None:
     gc.collect()
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
     for _ in range(200):
-        with FakeCluster(brokers=3) as cluster, Wire(cluster.brokers[0]) as wire:
+        with FakeCluster(brokers=3) as cluster, WireClient(cluster.brokers[0]) as wire:
             wire.ask(HeartbeatRequest(group_id="g", generation_id=0, member_id=""), HeartbeatResponse)
     assert threading.active_count() == threads
     assert len(os.listdir("/proc/self/fd")) == descriptors
@@ -68,7 +68,7 @@ def test_it_can_be_used_inside_a_running_trio() -> None:
 
 
 def stable_group(cluster: FakeCluster, group_id: str) -> str:
-    with Wire(cluster.coordinator_of(group_id), "app") as wire:
+    with WireClient(cluster.coordinator_of(group_id), "app") as wire:
         member_id = wire.ask(join(group_id), JoinGroupResponse).member_id
         joined = wire.ask(join(group_id, member_id), JoinGroupResponse)
         synced = wire.ask(
@@ -142,11 +142,11 @@ def test_the_journal(fake_cluster: FakeCluster) -> None:
 
 
 def test_the_journal_is_bounded() -> None:
-    with FakeCluster(brokers=1, journal_calls=10) as cluster, Wire(cluster.brokers[0]) as wire:
+    with FakeCluster(brokers=1, journal_calls=10) as cluster, WireClient(cluster.brokers[0]) as wire:
         for number in range(25):
             wire.ask(HeartbeatRequest(group_id="g", generation_id=number, member_id=""), HeartbeatResponse)
         assert [call.request.generation_id for call in cluster.requests()] == list(range(15, 25))
-    with FakeCluster(brokers=1, journal_bytes=1000) as cluster, Wire(cluster.brokers[0]) as wire:
+    with FakeCluster(brokers=1, journal_bytes=1000) as cluster, WireClient(cluster.brokers[0]) as wire:
         for number in range(25):
             wire.ask(HeartbeatRequest(group_id="g" * 300, generation_id=number, member_id=""), HeartbeatResponse)
         assert [call.request.generation_id for call in cluster.requests()] == [22, 23, 24]

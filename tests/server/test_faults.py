@@ -15,14 +15,14 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.cluster.test_faults import commit
-from tests.server.wire import Wire, until
+from tests.support.wire_client import WireClient, until
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 one_broker = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1)
 by_hand = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1, clock="manual")
 
 
-def beat(wire: Wire) -> str:
+def beat(wire: WireClient) -> str:
     return ErrorCode(wire.ask(BEAT, HeartbeatResponse).error_code).name
 
 
@@ -39,7 +39,7 @@ def test_fail_takes_what_a_fault_has() -> None:
 
 @one_broker
 def test_a_fault_as_a_context_manager(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         with fake_cluster.fail("Heartbeat", error="NOT_COORDINATOR") as fault:
             assert [beat(wire), beat(wire)] == ["NOT_COORDINATOR"] * 2
             assert fault.hits == 2
@@ -56,7 +56,7 @@ def test_faults_are_cleared(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail(None, drop=True)
     assert len(fake_cluster.faults) == 2
     fake_cluster.clear_faults()
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         assert beat(wire) == "UNKNOWN_MEMBER_ID"
 
 
@@ -65,7 +65,7 @@ def test_a_fault_that_can_do_nothing_is_refused_before_and_after_the_start() -> 
     with pytest.raises(ConfigError, match="expected an error of Heartbeat, one of "):
         cluster.fail("Heartbeat", error="OFFSET_OUT_OF_RANGE")
     fault = cluster.fail("Heartbeat", error="NOT_COORDINATOR")
-    with cluster, Wire(cluster.brokers[0]) as wire:
+    with cluster, WireClient(cluster.brokers[0]) as wire:
         assert beat(wire) == "NOT_COORDINATOR"
         with pytest.raises(ConfigError, match="api='Beat': expected one of"):
             cluster.fail("Beat", drop=True)
@@ -78,12 +78,12 @@ def test_a_commit_whose_answer_is_lost(
     fake_cluster: FakeCluster, handles: bool, offset: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake_cluster.fail("OffsetCommit", drop=True, handles=handles, times=1)
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         wire.send(commit(7, ("orders", 0)), 8)
         assert wire.is_closed_by_broker()
     found = fake_cluster.offsets("g").get(("orders", 0))
     assert (found and found.offset) == offset
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         assert wire.ask(commit(8, ("orders", 0)), OffsetCommitResponse, 8).topics[0].partitions[0].error_code == 0
     assert caplog.records == []
 
@@ -91,7 +91,7 @@ def test_a_commit_whose_answer_is_lost(
 @one_broker
 def test_an_answer_that_never_comes_holds_up_its_connection_alone(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Heartbeat", client_id="first", silent=True, times=1)
-    with Wire(fake_cluster.brokers[0], "first") as wire, Wire(fake_cluster.brokers[0]) as other:
+    with WireClient(fake_cluster.brokers[0], "first") as wire, WireClient(fake_cluster.brokers[0]) as other:
         wire.send(BEAT)
         wire.send(BEAT)
         until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
@@ -102,7 +102,7 @@ def test_an_answer_that_never_comes_holds_up_its_connection_alone(fake_cluster: 
 @by_hand
 def test_an_answer_comes_later_and_so_do_those_after_it(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Heartbeat", delay_s=30, times=1)
-    with Wire(fake_cluster.brokers[0]) as wire, Wire(fake_cluster.brokers[0]) as other:
+    with WireClient(fake_cluster.brokers[0]) as wire, WireClient(fake_cluster.brokers[0]) as other:
         wire.send(BEAT)
         wire.send(MetadataRequest(topics=[]))
         until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
@@ -116,7 +116,7 @@ def test_an_answer_comes_later_and_so_do_those_after_it(fake_cluster: FakeCluste
 @by_hand
 def test_a_connection_is_dropped_later(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Heartbeat", drop=True, delay_s=30)
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         wire.send(BEAT)
         until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
         fake_cluster.clock.advance(30)
@@ -126,7 +126,7 @@ def test_a_connection_is_dropped_later(fake_cluster: FakeCluster) -> None:
 @one_broker
 def test_an_answer_comes_twice(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Heartbeat", twice=True)
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         wire.send(BEAT)
         assert wire.receive_frame() == wire.receive_frame()
 
@@ -134,7 +134,7 @@ def test_an_answer_comes_twice(fake_cluster: FakeCluster) -> None:
 @one_broker
 def test_an_answer_is_cut_short_behind_whole_ones(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Metadata", cut_bytes=20)
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         assert beat(wire) == "UNKNOWN_MEMBER_ID"
         wire.send(MetadataRequest(topics=[]))
         data = b""
@@ -147,7 +147,7 @@ def test_an_answer_is_cut_short_behind_whole_ones(fake_cluster: FakeCluster) -> 
 @one_broker
 def test_an_answer_is_garbled(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Metadata", garble_bytes=40)
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         wire.send(MetadataRequest(topics=[]))
         with pytest.raises(ProtocolError):
             wire.receive()
@@ -157,7 +157,7 @@ def test_an_answer_is_garbled(fake_cluster: FakeCluster) -> None:
 @one_broker
 def test_a_throttled_connection_is_muted(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Heartbeat", throttle_time_ms=60, times=1)
-    with Wire(fake_cluster.brokers[0]) as wire, Wire(fake_cluster.brokers[0], "other") as other:
+    with WireClient(fake_cluster.brokers[0]) as wire, WireClient(fake_cluster.brokers[0], "other") as other:
         wire.send(BEAT)
         wire.send(BEAT)
         throttled = wire.receive()
@@ -169,7 +169,7 @@ def test_a_throttled_connection_is_muted(fake_cluster: FakeCluster) -> None:
     assert waits_ms(fake_cluster)[2] >= 60
 
 
-def beat_again(wire: Wire) -> str:
+def beat_again(wire: WireClient) -> str:
     answer: Any = wire.receive()
     return ErrorCode(answer.error_code).name
 
@@ -180,7 +180,7 @@ def beat_again(wire: Wire) -> str:
 @one_broker
 def test_a_broker_far_away_answers_later_in_order(fake_cluster: FakeCluster) -> None:
     fake_cluster.set_broker(1, round_trip_s=0.05)
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         wire.send(BEAT)
         until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
         fake_cluster.set_broker(1, round_trip_s=0)
@@ -193,7 +193,7 @@ def test_a_broker_far_away_answers_later_in_order(fake_cluster: FakeCluster) -> 
 @one_broker
 def test_the_round_trip_takes_its_time(fake_cluster: FakeCluster) -> None:
     fake_cluster.set_broker(1, round_trip_s=0.03)
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         for _ in range(3):
             beat(wire)
     assert waits_ms(fake_cluster)[2] >= 60
@@ -202,19 +202,19 @@ def test_the_round_trip_takes_its_time(fake_cluster: FakeCluster) -> None:
 @one_broker
 def test_what_is_on_its_way_to_a_client_that_went_is_forgotten(fake_cluster: FakeCluster) -> None:
     fake_cluster.set_broker(1, round_trip_s=0.02)
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         wire.send(BEAT)
         until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         assert beat(wire) == "UNKNOWN_MEMBER_ID"
 
 
 @one_broker
 def test_a_broker_that_is_slow_to_take_connections(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as old:
+    with WireClient(fake_cluster.brokers[0]) as old:
         beat(old)
         fake_cluster.set_broker(1, accept="slow", accept_delay_s=0.06)
-        with Wire(fake_cluster.brokers[0], "new") as new:
+        with WireClient(fake_cluster.brokers[0], "new") as new:
             new.send(BEAT)
             beat(old)
             beat_again(new)
@@ -225,16 +225,16 @@ def test_a_broker_that_is_slow_to_take_connections(fake_cluster: FakeCluster) ->
 @one_broker
 def test_a_broker_refuses_connections_and_keeps_those_it_has(fake_cluster: FakeCluster) -> None:
     (broker,) = fake_cluster.brokers
-    with Wire(broker) as old:
+    with WireClient(broker) as old:
         beat(old)
         fake_cluster.set_broker(1, accept="refuse")
         fake_cluster.set_broker(1, accept="refuse")
         with pytest.raises(ConnectionRefusedError):
-            Wire(broker)
+            WireClient(broker)
         assert beat(old) == "UNKNOWN_MEMBER_ID"
         fake_cluster.set_broker(1, accept="normal")
         assert fake_cluster.brokers == (broker,)
-        with Wire(broker) as new:
+        with WireClient(broker) as new:
             assert beat(new) == "UNKNOWN_MEMBER_ID"
         assert beat(old) == "UNKNOWN_MEMBER_ID"
 
@@ -244,25 +244,25 @@ def test_a_broker_that_refuses_is_stopped_started_and_removed(fake_cluster: Fake
     broker = fake_cluster.brokers[0]
     fake_cluster.set_broker(1, accept="refuse")
     fake_cluster.restart_broker(1)
-    with Wire(broker) as wire:
+    with WireClient(broker) as wire:
         beat(wire)
     fake_cluster.set_broker(1, accept="refuse")
     fake_cluster.remove_broker(1)
     with pytest.raises(ConnectionRefusedError):
-        Wire(broker)
+        WireClient(broker)
 
 
 @one_broker
 def test_a_half_open_connection_is_never_answered(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as old:
+    with WireClient(fake_cluster.brokers[0]) as old:
         beat(old)
         fake_cluster.set_broker(1, accept="half_open")
-        with Wire(fake_cluster.brokers[0], "new") as new:
+        with WireClient(fake_cluster.brokers[0], "new") as new:
             for _ in range(3):
                 new.send(BEAT)
             assert beat(old) == "UNKNOWN_MEMBER_ID"
             fake_cluster.set_broker(1, accept="normal")
-            with Wire(fake_cluster.brokers[0], "newer") as newer:
+            with WireClient(fake_cluster.brokers[0], "newer") as newer:
                 beat(newer)
     assert [call.client_id for call in fake_cluster.requests()] == ["wire", "wire", "newer"]
 
@@ -295,7 +295,7 @@ def test_the_same_seed_meets_the_same_requests(fake_cluster_factory: Callable[..
         cluster = fake_cluster_factory(brokers=1, seed=seed)
         handle = cluster.fail("Heartbeat", error="NOT_COORDINATOR", probability=0.5)
         assert isinstance(handle, FaultHandle)
-        with Wire(cluster.brokers[0]) as wire:
+        with WireClient(cluster.brokers[0]) as wire:
             return [beat(wire) for _ in range(30)]
 
     assert run(1) == run(1) != run(2)

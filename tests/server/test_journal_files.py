@@ -14,10 +14,10 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from fakebroker.protocol.schema import Message
 from fakebroker.server.journal_files import plain, read_journal, restored
-from tests.cluster.harness import carried
 from tests.server.test_journal_queries import beat, member, until_asked
-from tests.server.wire import Wire
-from tests.strategies import MESSAGE_VERSIONS, messages
+from tests.support.cluster.cluster_harness import carried
+from tests.support.strategies import MESSAGE_VERSIONS, messages
+from tests.support.wire_client import WireClient
 
 
 def told(journal: JournalQueries) -> list[Any]:
@@ -42,7 +42,7 @@ FAULTS = [
 @pytest.mark.parametrize("mode", ["full", "headers"])
 def test_faults_are_told_and_exported(mode: Any, tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
-    with FakeCluster(brokers=1, journal=mode) as cluster, Wire(cluster.brokers[0], "a") as wire:
+    with FakeCluster(brokers=1, journal=mode) as cluster, WireClient(cluster.brokers[0], "a") as wire:
         for fault in FAULTS:
             cluster.cluster.faults.add(fault, cluster.clock.now_ms())
         assert beat(wire) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -60,7 +60,7 @@ def test_faults_are_told_and_exported(mode: Any, tmp_path: Path) -> None:
 def test_an_exported_journal_is_the_same(mode: Any, tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     with FakeCluster(brokers=2, journal=mode, journal_calls=4) as cluster:
-        with Wire(cluster.coordinator_of("g"), "a") as wire:
+        with WireClient(cluster.coordinator_of("g"), "a") as wire:
             beat(wire)
             member_id = member(wire)
             beat(wire, "g", "grüße")
@@ -85,7 +85,7 @@ def test_an_exported_journal_is_the_same(mode: Any, tmp_path: Path) -> None:
 
 def test_a_line_of_a_file_is_plain(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
-    with FakeCluster(brokers=1) as cluster, Wire(cluster.brokers[0]) as wire:
+    with FakeCluster(brokers=1) as cluster, WireClient(cluster.brokers[0]) as wire:
         member(wire)
         beat(wire, "other")
         cluster.export_journal(file)

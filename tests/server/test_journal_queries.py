@@ -11,19 +11,19 @@ from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.server.test_reactor import join
-from tests.server.wire import Wire, until
+from tests.support.wire_client import WireClient, until
 
 JOIN_VERSION = 3
 """The last version in which one JoinGroup is enough."""
 
 
-def beat(wire: Wire, group_id: str = "g", member_id: str = "m", generation_id: int = 1) -> int:
+def beat(wire: WireClient, group_id: str = "g", member_id: str = "m", generation_id: int = 1) -> int:
     """A heartbeat; gives the error."""
     request = HeartbeatRequest(group_id=group_id, generation_id=generation_id, member_id=member_id)
     return wire.ask(request, HeartbeatResponse).error_code
 
 
-def member(wire: Wire, group_id: str = "g") -> str:
+def member(wire: WireClient, group_id: str = "g") -> str:
     """Join a group that nobody else is in, sync, and beat once."""
     joined = wire.ask(join(group_id), JoinGroupResponse, JOIN_VERSION)
     member_id, generation_id = joined.member_id, joined.generation_id
@@ -42,8 +42,8 @@ def filled() -> Any:
     """A cluster with a manual clock, and what two clients have asked: a is in group g, b is in none."""
     with (
         FakeCluster(brokers=1, clock="manual", seed=1) as cluster,
-        Wire(cluster.brokers[0], "a") as a,
-        Wire(cluster.brokers[0], "b") as b,
+        WireClient(cluster.brokers[0], "a") as a,
+        WireClient(cluster.brokers[0], "b") as b,
     ):
         member(a)
         cluster.clock.advance(1)
@@ -106,7 +106,7 @@ def test_steps_that_cannot_be_are_refused(steps: list[Any], why: str, fake_clust
 
 
 def test_a_broker_that_is_gone_can_still_be_asked_for(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[2]) as wire:
+    with WireClient(fake_cluster.brokers[2]) as wire:
         beat(wire)
     fake_cluster.remove_broker(3)
     assert fake_cluster.count(broker=3) == 1
@@ -115,7 +115,7 @@ def test_a_broker_that_is_gone_can_still_be_asked_for(fake_cluster: FakeCluster)
 def test_responses_come_in_their_own_order() -> None:
     config = {"group.initial.rebalance.delay.ms": 3000}
     with FakeCluster(brokers=1, clock="manual", config=config) as cluster:
-        with Wire(cluster.brokers[0], "a") as a, Wire(cluster.brokers[0], "b") as b:
+        with WireClient(cluster.brokers[0], "a") as a, WireClient(cluster.brokers[0], "b") as b:
             a.send(join("g"), JOIN_VERSION)
             until_asked(cluster, 1)
             beat(b)
@@ -129,7 +129,7 @@ def test_responses_come_in_their_own_order() -> None:
 
 def test_the_order_of_responses_holds_while_time_stands_still() -> None:
     with FakeCluster(brokers=1, clock="manual") as cluster:
-        with Wire(cluster.brokers[0], "a") as a, Wire(cluster.brokers[0], "b") as b:
+        with WireClient(cluster.brokers[0], "a") as a, WireClient(cluster.brokers[0], "b") as b:
             first = a.ask(join("g"), JoinGroupResponse, JOIN_VERSION).member_id
             b.send(join("g"), JOIN_VERSION)  # parked until the first one rejoins
             until_asked(cluster, 2)
@@ -194,7 +194,7 @@ def test_an_order_of_nothing_shows_the_last_requests(filled: FakeCluster) -> Non
 
 
 def test_what_should_never_have_been_is_shown_with_its_neighbors(filled: FakeCluster) -> None:
-    with Wire(filled.brokers[0], "c") as wire:
+    with WireClient(filled.brokers[0], "c") as wire:
         for _ in range(6):
             beat(wire)
     with pytest.raises(AssertionError) as caught:
@@ -214,7 +214,11 @@ def test_what_should_never_have_been_is_shown_with_its_neighbors(filled: FakeClu
 
 
 def test_gaps_and_many_lines_are_cut() -> None:
-    with FakeCluster(brokers=1) as cluster, Wire(cluster.brokers[0], "a") as wire, Wire(cluster.brokers[0], "b") as b:
+    with (
+        FakeCluster(brokers=1) as cluster,
+        WireClient(cluster.brokers[0], "a") as wire,
+        WireClient(cluster.brokers[0], "b") as b,
+    ):
         for number in range(60):
             beat(b if number in (5, 50) else wire)
         with pytest.raises(AssertionError) as caught:
@@ -231,7 +235,7 @@ def test_gaps_and_many_lines_are_cut() -> None:
 
 def test_an_owed_answer_is_seen() -> None:
     config = {"group.initial.rebalance.delay.ms": 60_000}
-    with FakeCluster(brokers=1, config=config) as cluster, Wire(cluster.brokers[0], "a") as wire:
+    with FakeCluster(brokers=1, config=config) as cluster, WireClient(cluster.brokers[0], "a") as wire:
         wire.send(join("g"), JOIN_VERSION)
         until_asked(cluster, 1)
         assert cluster.responses() == []
@@ -245,7 +249,7 @@ def test_an_owed_answer_is_seen() -> None:
 
 @pytest.mark.parametrize("journal", ["full", "headers"])
 def test_what_was_dropped_is_said(journal: Any) -> None:
-    with FakeCluster(brokers=1, journal=journal, journal_calls=3) as cluster, Wire(cluster.brokers[0]) as wire:
+    with FakeCluster(brokers=1, journal=journal, journal_calls=3) as cluster, WireClient(cluster.brokers[0]) as wire:
         for _ in range(5):
             beat(wire)
         assert (cluster.journal_dropped, cluster.count()) == (2, 3)
@@ -259,14 +263,14 @@ def test_what_was_dropped_is_said(journal: Any) -> None:
 
 
 def test_headers_can_be_asked_as_well() -> None:
-    with FakeCluster(brokers=1, journal="headers") as cluster, Wire(cluster.brokers[0], "a") as wire:
+    with FakeCluster(brokers=1, journal="headers") as cluster, WireClient(cluster.brokers[0], "a") as wire:
         member_id = member(wire)
         cluster.assert_order("JoinGroup", "SyncGroup", "Heartbeat", group="g", member=member_id, error="NONE")
         assert [call.request for call in cluster.responses()] == [None] * 3
 
 
 def test_a_journal_that_is_off_is_not_asked() -> None:
-    with FakeCluster(brokers=1, journal="off") as cluster, Wire(cluster.brokers[0]) as wire:
+    with FakeCluster(brokers=1, journal="off") as cluster, WireClient(cluster.brokers[0]) as wire:
         beat(wire)
         for ask in (cluster.requests, cluster.responses, cluster.count, cluster.assert_never):
             with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):

@@ -33,7 +33,7 @@ from fakebroker.protocol.messages.offset_commit import (
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.server.test_reactor import join
-from tests.server.wire import Wire
+from tests.support.wire_client import WireClient
 
 SEEDS, CALLS_PER_SEED = range(5), 200
 GROUP_IDS = ["c", "a", "b"]
@@ -333,7 +333,7 @@ class RandomFailovers:
             if not broker.up:
                 continue
             self.last_offset += 1
-            with Wire(broker) as wire:
+            with WireClient(broker) as wire:
                 error = commit(wire, GROUP_IDS[index], self.last_offset)
             assert error is self.state.errors[index][broker.node_id], (index, broker.node_id)
             if error is NONE and broker.node_id == self.state.leaders[index]:
@@ -380,7 +380,7 @@ def started_by(name: str, arguments: tuple[Any, ...], before: State) -> list[int
             return []
 
 
-def commit(wire: Wire, group_id: str, offset: int, member_id: str = "", generation_id: int = -1) -> ErrorCode:
+def commit(wire: WireClient, group_id: str, offset: int, member_id: str = "", generation_id: int = -1) -> ErrorCode:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
     request = OffsetCommitRequest(
         group_id=group_id,
@@ -393,11 +393,11 @@ def commit(wire: Wire, group_id: str, offset: int, member_id: str = "", generati
 
 def consume(cluster: FakeCluster, group_id: str) -> None:
     """Send a consumer's requests: find the coordinator, join, sync, heartbeat, commit, and fetch the offset."""
-    with Wire(cluster.brokers[0]) as wire:
+    with WireClient(cluster.brokers[0]) as wire:
         found = wire.ask(FindCoordinatorRequest(key=group_id), FindCoordinatorResponse, 2)
     coordinator = cluster.coordinator_of(group_id)
     assert (found.error_code, found.node_id, found.port) == (NONE, coordinator.node_id, coordinator.port)
-    with Wire(coordinator) as wire:
+    with WireClient(coordinator) as wire:
         joined = wire.ask(join(group_id), JoinGroupResponse, 3)
         assert joined.error_code == NONE
         member_id, generation_id = joined.member_id, joined.generation_id
@@ -416,7 +416,7 @@ def consume(cluster: FakeCluster, group_id: str) -> None:
         assert fetched.topics[0].partitions[0].committed_offset == 10**6
     for broker in cluster.brokers:
         if broker != coordinator:
-            with Wire(broker) as wire:
+            with WireClient(broker) as wire:
                 assert commit(wire, group_id, 1) is NOT_COORDINATOR
 
 

@@ -14,7 +14,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest
 from fakebroker.protocol.registry import APIS
-from tests.server.wire import Wire, find_coordinator, until
+from tests.support.wire_client import WireClient, find_coordinator, until
 
 Factory = Callable[..., FakeCluster]
 
@@ -35,7 +35,7 @@ def heartbeat(group_id: str = "nobody") -> HeartbeatRequest:
 
 
 def test_api_versions_tells_what_is_served(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         response = wire.ask(
             ApiVersionsRequest(client_software_name="t", client_software_version="1"), ApiVersionsResponse
         )
@@ -45,7 +45,7 @@ def test_api_versions_tells_what_is_served(fake_cluster: FakeCluster) -> None:
 
 
 def test_api_versions_above_ours_is_answered_in_version_0(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         # api key, version 9, correlation id 7, client id "x", no tagged fields, a body nobody here can know
         body = struct.pack(">hhih", 18, 9, 7, 1) + b"x" + b"\x00" + b"who knows"
         wire.socket.sendall(struct.pack(">i", len(body)) + body)
@@ -58,7 +58,7 @@ def test_api_versions_above_ours_is_answered_in_version_0(fake_cluster: FakeClus
 
 def test_every_broker_knows_every_coordinator(fake_cluster: FakeCluster) -> None:
     for broker in fake_cluster.brokers:
-        with Wire(broker) as wire:
+        with WireClient(broker) as wire:
             for group in ("a", "my-group", "消费者组", "🚀"):
                 (found,) = wire.ask(find_coordinator(group), FindCoordinatorResponse).coordinators
                 expected = fake_cluster.coordinator_of(group)
@@ -66,7 +66,7 @@ def test_every_broker_knows_every_coordinator(fake_cluster: FakeCluster) -> None
 
 
 def test_answers_come_in_the_order_of_the_requests(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         for _ in range(500):
             wire.send(heartbeat())
             wire.send(find_coordinator("a"))
@@ -77,7 +77,7 @@ def test_answers_come_in_the_order_of_the_requests(fake_cluster: FakeCluster) ->
 @pytest.mark.fake_cluster(brokers=1, config={"group.initial.rebalance.delay.ms": 600_000})
 def test_a_parked_answer_holds_back_its_own_connection_alone(fake_cluster: FakeCluster) -> None:
     broker = fake_cluster.brokers[0]
-    with Wire(broker) as parked, Wire(broker) as other:
+    with WireClient(broker) as parked, WireClient(broker) as other:
         member_id = parked.ask(join("g"), JoinGroupResponse).member_id
         parked.send(join("g", member_id))
         parked.send(heartbeat("g"))
@@ -94,7 +94,7 @@ def test_a_parked_answer_holds_back_its_own_connection_alone(fake_cluster: FakeC
 @pytest.mark.fake_cluster(brokers=1)
 def test_what_waits_behind_a_parked_answer_goes_on_afterwards(fake_cluster: FakeCluster) -> None:
     broker = fake_cluster.brokers[0]
-    with Wire(broker) as one, Wire(broker) as two:
+    with WireClient(broker) as one, WireClient(broker) as two:
         first = one.ask(join("g"), JoinGroupResponse, 3)
         two.send(join("g"), 3)  # parked until the first one rejoins
         for _ in range(300):
@@ -125,7 +125,7 @@ def test_garbage_closes_that_connection_alone(
     fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture, data: bytes, why: str
 ) -> None:
     broker = fake_cluster.brokers[0]
-    with Wire(broker) as bystander, Wire(broker) as bad:
+    with WireClient(broker) as bystander, WireClient(broker) as bad:
         bad.socket.sendall(data)
         assert bad.is_closed_by_broker()
         assert bystander.ask(heartbeat(), HeartbeatResponse).error_code in (16, 25)
@@ -135,7 +135,7 @@ def test_garbage_closes_that_connection_alone(
 
 @pytest.mark.fake_cluster(brokers=1, config={"socket.request.max.bytes": 1000})
 def test_the_request_limit_can_be_set(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         assert wire.ask(heartbeat("g" * 900), HeartbeatResponse).error_code == 25
         wire.send(heartbeat("g" * 1000))
         assert wire.is_closed_by_broker()
@@ -145,7 +145,7 @@ def test_the_request_limit_can_be_set(fake_cluster: FakeCluster) -> None:
 def test_a_client_that_stops_inside_a_frame_is_closed(
     fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire, Wire(fake_cluster.brokers[0]) as idle:
+    with WireClient(fake_cluster.brokers[0]) as wire, WireClient(fake_cluster.brokers[0]) as idle:
         wire.socket.sendall(struct.pack(">i", 100) + b"half")
         assert wire.is_closed_by_broker()
         assert "in the middle of a request" in caplog.text
@@ -156,7 +156,7 @@ def test_a_client_that_stops_inside_a_frame_is_closed(
 @pytest.mark.fake_cluster(brokers=1, topics={"many": 200}, max_unsent_bytes=1_000_000)
 def test_a_reader_that_stops_reading_is_closed(fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     broker = fake_cluster.brokers[0]
-    with Wire(broker) as lazy, Wire(broker) as other:
+    with WireClient(broker) as lazy, WireClient(broker) as other:
         lazy.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
         def ask_on() -> None:
@@ -175,7 +175,7 @@ def test_a_reader_that_stops_reading_is_closed(fake_cluster: FakeCluster, caplog
 
 
 def test_bytes_in_any_pieces(fake_cluster: FakeCluster) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire, Wire(fake_cluster.brokers[0]) as whole:
+    with WireClient(fake_cluster.brokers[0]) as wire, WireClient(fake_cluster.brokers[0]) as whole:
         body = struct.pack(">hhih", 12, 0, 5, -1) + b"\x00\x01g\x00\x00\x00\x01\x00\x01m"
         for byte in struct.pack(">i", len(body)) + body:
             wire.socket.sendall(bytes((byte,)))
@@ -193,7 +193,7 @@ def test_a_fault_of_ours_costs_one_connection(
 
     monkeypatch.setitem(handlers.BY_NAME, "Heartbeat", broken)
     broker = fake_cluster.brokers[0]
-    with Wire(broker) as unlucky, Wire(broker) as other:
+    with WireClient(broker) as unlucky, WireClient(broker) as other:
         unlucky.send(heartbeat())
         assert unlucky.is_closed_by_broker()
         assert other.ask(find_coordinator("g"), FindCoordinatorResponse).coordinators[0].error_code == 0

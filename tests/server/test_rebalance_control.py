@@ -11,14 +11,14 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.server.test_reactor import join
-from tests.server.wire import Wire, until
+from tests.support.wire_client import WireClient, until
 
 
 class Member:
     """One client and its connection to the coordinator; it joins without being told its id first."""
 
     def __init__(self, cluster: FakeCluster, client_id: str, instance_id: str | None = None) -> None:
-        self.wire = Wire(cluster.coordinator_of("g"), client_id)
+        self.wire = WireClient(cluster.coordinator_of("g"), client_id)
         self.instance_id = instance_id
         self.answer: JoinGroupResponse | None = None
 

@@ -24,8 +24,8 @@ from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tests.cluster.harness import batch
-from tests.server.wire import Wire
+from tests.support.cluster.cluster_harness import batch
+from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.fake_cluster(topics={"orders": 6, "news": 1}, clock="manual", seed=1)
 
@@ -49,7 +49,7 @@ def offsets(cluster: FakeCluster, group_id: str = "g") -> dict[tuple[str, int], 
 
 def beat(cluster: FakeCluster, generation_id: int = 1) -> ErrorCode:
     member_id = cluster.group("g").members[0].member_id
-    with Wire(cluster.coordinator_of("g")) as wire:
+    with WireClient(cluster.coordinator_of("g")) as wire:
         request = HeartbeatRequest(group_id="g", generation_id=generation_id, member_id=member_id)
         return ErrorCode(wire.ask(request, HeartbeatResponse).error_code)
 
@@ -177,7 +177,7 @@ def test_lag_is_counted_from_the_end(fake_cluster: FakeCluster) -> None:
     assert list(offsets(fake_cluster, "none").values()) == [10, 4, 0, 0, 0, 0]
     partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
     leader = fake_cluster.brokers[0]
-    with Wire(leader) as wire:
+    with WireClient(leader) as wire:
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=[partition])])
         answer = wire.ask(request, ListOffsetsResponse, 5)
     assert answer.topics[0].partitions[0].offset == 10

@@ -13,11 +13,11 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.cluster.harness import batch
-from tests.coordinator.driver import result_of
 from tests.server.test_fake_cluster import stable_group
 from tests.server.test_reactor import join
-from tests.server.wire import Wire, until
+from tests.support.cluster.cluster_harness import batch
+from tests.support.coordinator.coordinator_harness import result_of
+from tests.support.wire_client import WireClient, until
 
 pytestmark = pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=1)
 
@@ -55,7 +55,7 @@ def looks(cluster: FakeCluster) -> tuple[object, ...]:
 def asks_metadata(cluster: FakeCluster, node_id: int) -> list[int]:
     """The brokers that a broker tells of."""
     broker = next(broker for broker in cluster.brokers if broker.node_id == node_id)
-    with Wire(broker) as wire:
+    with WireClient(broker) as wire:
         answer = wire.ask(MetadataRequest(topics=None), MetadataResponse, 4)
     return [each.node_id for each in answer.brokers]
 
@@ -128,7 +128,7 @@ def test_brokers_come_back(fake_cluster: FakeCluster) -> None:
     assert looks(fake_cluster) == before
     assert [asks_metadata(fake_cluster, node_id) for node_id in (1, 2, 3)] == [[1, 2, 3]] * 3
     with pytest.raises(ConnectionRefusedError):
-        Wire(added)
+        WireClient(added)
 
 
 def test_brokers_are_stopped_again(fake_cluster: FakeCluster) -> None:
@@ -142,7 +142,7 @@ def test_brokers_are_stopped_again(fake_cluster: FakeCluster) -> None:
     assert looks(fake_cluster) == before
     assert asks_metadata(fake_cluster, added.node_id) == [2, 3, 4]
     with pytest.raises(ConnectionRefusedError):
-        Wire(first)
+        WireClient(first)
     fake_cluster.start_broker(1)
     assert asks_metadata(fake_cluster, 1) == [1, 2, 3, 4]
 
@@ -175,7 +175,7 @@ def test_whoever_waits_is_answered(fake_cluster: FakeCluster) -> None:
         ],
     )
     produce(fake_cluster, b"a")
-    with Wire(fake_cluster.brokers[0]) as joining, Wire(fake_cluster.brokers[0]) as fetching:
+    with WireClient(fake_cluster.brokers[0]) as joining, WireClient(fake_cluster.brokers[0]) as fetching:
         joining.send(join("g"), 3)
         fetching.send(fetch, 11)
         until(lambda: len(fake_cluster.requests()) == 2 and bool(fake_cluster.groups()), fake_cluster)
@@ -212,7 +212,7 @@ def test_leader_epochs_do_not_go_back(fake_cluster: FakeCluster) -> None:
 
 def test_producers_come_back(fake_cluster: FakeCluster) -> None:
     def producer_id() -> int:
-        with Wire(fake_cluster.brokers[0]) as wire:
+        with WireClient(fake_cluster.brokers[0]) as wire:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
             return wire.ask(request, InitProducerIdResponse).producer_id
 
@@ -256,7 +256,7 @@ def one_test(cluster: FakeCluster) -> tuple[GroupView, bytes, list[str]]:
     """What a test sees that does the same things in each run."""
     cluster.seed_group("seeded", members=1, topics=["orders"])
     stable_group(cluster, "g")
-    with Wire(cluster.brokers[0]) as wire:
+    with WireClient(cluster.brokers[0]) as wire:
         new = CreatableTopic(name="news", num_partitions=1, replication_factor=1, assignments=[], configs=[])
         wire.ask(CreateTopicsRequest(topics=[new], timeout_ms=1000), CreateTopicsResponse)
     produce(cluster, b"a")
@@ -280,7 +280,7 @@ def test_a_reset_cuts_connections_and_keeps_ports(fake_cluster: FakeCluster) -> 
     fake_cluster.stop_broker(1)
     fake_cluster.remove_broker(2)
     fake_cluster.add_broker()
-    with Wire(fake_cluster.brokers[1]) as wire:
+    with WireClient(fake_cluster.brokers[1]) as wire:
         fake_cluster.reset()
         assert wire.is_closed_by_broker()
     assert [broker.port for broker in fake_cluster.brokers] == ports

@@ -14,7 +14,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from tests.server.test_fake_cluster import stable_group
 from tests.server.test_reactor import join
-from tests.server.wire import Wire, until
+from tests.support.wire_client import WireClient, until
 
 SVG = "{http://www.w3.org/2000/svg}"
 UUIDS = ("0a1b2c3d-0000-4000-8000-000000000000", "0a1b9999-0000-4000-8000-000000000000")
@@ -39,7 +39,7 @@ D Dead, E Empty, P PreparingRebalance, C CompletingRebalance, S Stable; + joined
 
 
 def leave(broker: BrokerView, member_id: str) -> None:
-    with Wire(broker) as wire:
+    with WireClient(broker) as wire:
         request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
         assert wire.ask(request, LeaveGroupResponse).error_code == 0
 
@@ -48,7 +48,7 @@ def live_through_much(cluster: FakeCluster) -> None:
     """A member, another one, the end of the first one's session, a move, and the end."""
     member_id = stable_group(cluster, "g")
     cluster.clock.advance(12.5)
-    with Wire(cluster.coordinator_of("g"), "late") as wire:
+    with WireClient(cluster.coordinator_of("g"), "late") as wire:
         pending = wire.ask(join("g"), JoinGroupResponse).member_id
         wire.send(join("g", pending))
         until(lambda: cluster.group("g").state == "PreparingRebalance", cluster)
@@ -57,7 +57,7 @@ def live_through_much(cluster: FakeCluster) -> None:
         cluster.clock.advance(1.25)
         cluster.move_coordinator("g", to=2)
     leave(cluster.coordinator_of("g"), member_id)
-    with Wire(cluster.coordinator_of("g")) as wire:
+    with WireClient(cluster.coordinator_of("g")) as wire:
         wire.ask(DeleteGroupsRequest(groups_names=["g"]), DeleteGroupsResponse)
     cluster.clock.advance(60)
 

@@ -6,13 +6,13 @@ from fakebroker import Broker, ConfigError, FakeCluster
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import RELEASES, release
-from tests.server.wire import Wire
+from tests.support.wire_client import WireClient
 
 
 def told(cluster: FakeCluster, node_id: int, api: str) -> tuple[int, int] | None:
     """The versions of an API that a broker tells a new connection of."""
     view = next(broker for broker in cluster.brokers if broker.node_id == node_id)
-    with Wire(view) as wire:
+    with WireClient(view) as wire:
         ranges = wire.ask(ApiVersionsRequest(), ApiVersionsResponse, version=0).api_keys
     return next(((each.min_version, each.max_version) for each in ranges if each.api_key == API_BY_NAME[api].key), None)
 

@@ -15,7 +15,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from tests.server.test_fake_cluster import stable_group
 from tests.server.test_reactor import heartbeat, join
-from tests.server.wire import TIMEOUT_S, Wire
+from tests.support.wire_client import TIMEOUT_S, WireClient
 
 Start = Callable[..., "Future[Any]"]
 
@@ -60,7 +60,7 @@ def test_for_what_time_brings_about(fake_cluster: FakeCluster, start: Start) -> 
 def test_for_a_generation(fake_cluster: FakeCluster, start: Start) -> None:
     stable_group(fake_cluster, "g")
     waiting = start(fake_cluster.wait_for_generation, "g", above=1)
-    with Wire(fake_cluster.coordinator_of("g")) as wire:
+    with WireClient(fake_cluster.coordinator_of("g")) as wire:
         wire.ask(join("g", fake_cluster.group("g").members[0].member_id), JoinGroupResponse)
     assert waiting.result().generation_id == 2
 
@@ -77,7 +77,7 @@ def test_for_a_commit(fake_cluster: FakeCluster, start: Start) -> None:
 
 
 def test_for_requests(fake_cluster: FakeCluster, start: Start) -> None:
-    with Wire(fake_cluster.brokers[0], "a") as wire, Wire(fake_cluster.brokers[1], "b") as other:
+    with WireClient(fake_cluster.brokers[0], "a") as wire, WireClient(fake_cluster.brokers[1], "b") as other:
         wire.ask(heartbeat("g"), HeartbeatResponse)
         waiting = start(fake_cluster.wait_for_request, "Heartbeat", client_id="a", group="g", count=2)
         other.ask(heartbeat("g"), HeartbeatResponse)
@@ -90,7 +90,7 @@ def test_for_requests(fake_cluster: FakeCluster, start: Start) -> None:
 
 @pytest.mark.fake_cluster(brokers=1, config={"group.initial.rebalance.delay.ms": 60_000}, clock="manual")
 def test_for_a_request_by_its_answer(fake_cluster: FakeCluster, start: Start) -> None:
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         waiting = start(fake_cluster.wait_for_request, "JoinGroup", error="NONE")
         member_id = wire.ask(join("g"), JoinGroupResponse).member_id
         wire.send(join("g", member_id))
@@ -121,7 +121,7 @@ def test_what_a_predicate_raises_comes_out(fake_cluster: FakeCluster, start: Sta
     with pytest.raises(ZeroDivisionError):
         waiting.result()
     # Nobody but who waited has noticed.
-    with Wire(fake_cluster.brokers[0]) as wire:
+    with WireClient(fake_cluster.brokers[0]) as wire:
         assert wire.ask(heartbeat(), HeartbeatResponse).error_code in (16, 25)
 
 
@@ -170,7 +170,7 @@ def ask_later(broker: BrokerView) -> threading.Thread:
     """A client in a thread of its own."""
 
     def ask() -> None:
-        with Wire(broker, "other") as wire:
+        with WireClient(broker, "other") as wire:
             wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id=""), HeartbeatResponse)
 
     thread = threading.Thread(target=ask)

@@ -14,8 +14,8 @@ from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
 from fakebroker.server.fake_cluster import FakeCluster
-from tests.cluster.harness import Harness, HarnessEnvironment, response
-from tests.server.wire import Wire, until
+from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, response
+from tests.support.wire_client import WireClient, until
 from tests.transcripts.language import Transcript
 
 _DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
@@ -82,7 +82,7 @@ class Core:
     """The pure core in virtual time, without sockets and threads."""
 
     def __init__(self, transcript: Transcript) -> None:
-        self._harness = Harness(
+        self._harness = ClusterHarness(
             transcript.topics,
             transcript.brokers,
             _DEFAULTS | transcript.config,
@@ -90,7 +90,7 @@ class Core:
             transcript.proposals,
         )
         self._cluster = self._harness.cluster
-        environment = HarnessEnvironment(self._harness)
+        environment = ClusterHarnessEnvironment(self._harness)
         self._commands = ClusterCommands(self._cluster, environment, new_cluster=lambda: self._cluster)
 
     def brokers(self) -> tuple[BrokerView, ...]:
@@ -129,7 +129,7 @@ class TcpExchange:
     ) -> None:
         journal = cluster.cluster.journal
         asked = journal.added
-        self._wire = Wire(broker, client_id)
+        self._wire = WireClient(broker, client_id)
         self._wire.send(request, version)
         until(lambda: journal.added > asked, cluster)
         self._call = cluster.requests()[-1]

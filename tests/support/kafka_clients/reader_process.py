@@ -1,7 +1,7 @@
-"""A group member in a process of its own, so that it can be killed: reads, writes down, commits, until then.
+"""A group member in a process of its own, so that a test can kill it.
 
-Run as `python -m tests.interop.reader CLIENT SERVERS GROUP TOPIC SESSION_TIMEOUT_MS`; each value goes to stdout in hex,
-before it is committed.
+Run as `python -m tests.support.kafka_clients.reader_process CLIENT SERVERS GROUP TOPIC SESSION_TIMEOUT_MS`. It prints
+each value that it reads to stdout in hex and then commits, until it is killed.
 """
 
 import subprocess
@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fakebroker import FakeCluster
-from tests.interop.clients import Client, Settings
-from tests.interop.helpers import CLIENTS
+from tests.support.kafka_clients.client import Client, Settings
+from tests.support.kafka_clients.helpers import CLIENTS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Reader:

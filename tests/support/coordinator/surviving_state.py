@@ -14,7 +14,7 @@ from fakebroker.coordinator.group.classic.states import EMPTY, PREPARING_REBALAN
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.records import Record
-from tests.coordinator.driver import Driver
+from tests.support.coordinator.coordinator_harness import CoordinatorHarness
 
 Membership = tuple[Any, ...]
 Expected = tuple[tuple[str, str, int], ...]
@@ -109,7 +109,7 @@ def check_fresh(group: Group, now_ms: float) -> None:
 # Cut logs
 
 
-def check_log(driver: Driver, survivors_at: dict[int, Survivors]) -> None:
+def check_log(driver: CoordinatorHarness, survivors_at: dict[int, Survivors]) -> None:
     """Loads the log, cut after every record: it holds what survived then, or lies between two such moments.
 
     Args:
@@ -128,7 +128,7 @@ def check_log(driver: Driver, survivors_at: dict[int, Survivors]) -> None:
     assert before is not None, "the whole log was not compared"
 
 
-def _load(driver: Driver, log: list[tuple[int, Record]]) -> list[Group]:
+def _load(driver: CoordinatorHarness, log: list[tuple[int, Record]]) -> list[Group]:
     coordinator = driver.new_coordinator()
     for index in dict.fromkeys(index for index, _ in log):
         coordinator.start_loading(index)

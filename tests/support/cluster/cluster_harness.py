@@ -51,7 +51,7 @@ def batch(
     return encode_batch(records, compression=compression, is_transactional=is_transactional, is_control=is_control)
 
 
-class Harness:
+class ClusterHarness:
     """A cluster and its clients.
 
     Args:
@@ -116,14 +116,14 @@ class Harness:
         return self.topic(topic).partitions[index]
 
 
-class HarnessEnvironment:
+class ClusterHarnessEnvironment:
     """The `fakebroker.cluster.environment.Environment` of a harness: it has no connections.
 
     Attributes:
         calls: The changes of listeners and network conditions, with node ids.
     """
 
-    def __init__(self, harness: Harness) -> None:
+    def __init__(self, harness: ClusterHarness) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self._harness = harness
 

@@ -9,7 +9,7 @@ import trio
 from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import CommitFailed
-from tests.interop.clients import (
+from tests.support.kafka_clients.client import (
     CALL_TIMEOUT_S,
     FETCH_WAIT_MS,
     HEARTBEAT_INTERVAL_MS,

@@ -43,7 +43,7 @@ E = TypeVar("E", bound=Effect)
 R = TypeVar("R", bound=GroupRequest)
 
 
-class Bench:
+class MemberHarness:
     """A member of the group "g" that subscribes to the topic "t", with a clock to move."""
 
     def __init__(self, **settings: Any) -> None:
@@ -122,7 +122,7 @@ class Bench:
         fetches = [e.request for e in effects if isinstance(e, Send) and isinstance(e.request, OffsetFetchRequest)]
         return fetches[0] if fetches else None
 
-    def enter(self, *partitions: TopicPartition) -> "Bench":
+    def enter(self, *partitions: TopicPartition) -> "MemberHarness":
         """Part of the group as a follower, with these partitions at offset 10 each."""
         fetch = self.assign(self.follow(self.start_joining()), *partitions)
         if fetch is not None:

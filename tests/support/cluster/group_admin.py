@@ -23,7 +23,7 @@ from fakebroker.protocol.messages.offset_delete import (
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from fakebroker.protocol.releases import NEWEST, Release
-from tests.cluster.harness import Harness
+from tests.support.cluster.cluster_harness import ClusterHarness
 
 BEFORE_4_0 = Release(3, 9)
 NONE = ErrorCode.NONE
@@ -35,7 +35,7 @@ class Groups:
     def __init__(self, release: Release = NEWEST, **config: object) -> None:
         settings: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
         settings |= {name.replace("_", "."): value for name, value in config.items()}
-        self.harness = Harness({"news": 2, "sport": 1}, brokers=2, config=settings)
+        self.harness = ClusterHarness({"news": 2, "sport": 1}, brokers=2, config=settings)
         for broker in self.harness.cluster.brokers.values():
             broker.release = release
 

@@ -67,7 +67,7 @@ class Call:
         return self.result
 
 
-class Driver:
+class CoordinatorHarness:
     """One coordinator that leads every partition, and its log. Methods default to the group "g".
 
     `answered` has the joins and syncs that were answered, in that order; `batches` what was appended, with the

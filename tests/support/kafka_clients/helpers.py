@@ -8,10 +8,10 @@ import pytest
 
 from fakebroker import FakeCluster
 from fakebroker.protocol.consumer_protocol import decode_assignment
-from tests.interop.aio import AIO
-from tests.interop.clients import GroupConsumer, Record
-from tests.interop.confluent import CONFLUENT
-from tests.interop.python import KAFKA_PYTHON
+from tests.support.kafka_clients.aiokafka_client import AIO
+from tests.support.kafka_clients.client import GroupConsumer, Record
+from tests.support.kafka_clients.confluent_client import CONFLUENT
+from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
 
 CLIENTS = (CONFLUENT, AIO, KAFKA_PYTHON)
 PATIENCE_S = 30

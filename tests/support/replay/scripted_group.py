@@ -26,10 +26,10 @@ from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.script.script import Act, Action, Script
-from tests.client.bench import committed, fetched, refusal
-from tests.coordinator import spoken
-from tests.coordinator.driver import result_of
-from tests.virtual_time import VirtualTime
+from tests.support.client.member_harness import committed, fetched, refusal
+from tests.support.coordinator import messages as spoken
+from tests.support.coordinator.coordinator_harness import result_of
+from tests.support.virtual_time import VirtualTime
 
 START_MS = 1_700_000_000_000.0
 PARTITIONS = {"orders": 4, "payments": 2}

@@ -20,7 +20,7 @@ TIMEOUT_S = 20
 """How long a test waits for what must come; only a broken server makes it wait."""
 
 
-class Wire:
+class WireClient:
     """One connection to a broker."""
 
     def __init__(self, broker: BrokerView, client_id: str = "wire") -> None:

@@ -24,8 +24,8 @@ from fakebroker.cluster.controller import Failover
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.protocol.registry import api_of
 from fakebroker.topic_partition import TopicPartition
-from tests.cluster.harness import START_MS, Harness, batch, carried
-from tests.virtual_time import VirtualTime
+from tests.support.cluster.cluster_harness import START_MS, ClusterHarness, batch, carried
+from tests.support.virtual_time import VirtualTime
 
 MAX_POLL_INTERVAL_MS = 8_000
 POLL_MS = 400.0
@@ -60,7 +60,7 @@ class App:
     is_running: bool = True
 
 
-class ConsumerLab(VirtualTime):
+class ConsumerSimulation(VirtualTime):
     """A cluster of three brokers with the group "g" of up to `size` consumers.
 
     Attributes:
@@ -71,7 +71,7 @@ class ConsumerLab(VirtualTime):
         super().__init__(START_MS)
         self.random = Random(seed)
         self.assignor = assignor
-        self.harness = Harness(topics, brokers=3, config={"group.initial.rebalance.delay.ms": 0})
+        self.harness = ClusterHarness(topics, brokers=3, config={"group.initial.rebalance.delay.ms": 0})
         self.cluster = self.harness.cluster
         self.processed: dict[TopicPartition, set[int]] = {}
         self.apps: list[App | None] = [None] * size

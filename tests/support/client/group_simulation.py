@@ -27,10 +27,10 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, Offs
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.topic_partition import TopicPartition
-from tests.client.bench import committed, fetched, refusal
-from tests.coordinator import spoken
-from tests.coordinator.driver import result_of
-from tests.virtual_time import VirtualTime
+from tests.support.client.member_harness import committed, fetched, refusal
+from tests.support.coordinator import messages as spoken
+from tests.support.coordinator.coordinator_harness import result_of
+from tests.support.virtual_time import VirtualTime
 
 START_MS = 1_700_000_000_000.0
 ROUND_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
@@ -48,7 +48,7 @@ class Link:
     arrival_ms: dict[str, float] = field(default_factory=dict)
 
 
-class Lab(VirtualTime):
+class GroupSimulation(VirtualTime):
     """A group "g" of up to `size` members over topics with so many partitions each.
 
     Attributes:

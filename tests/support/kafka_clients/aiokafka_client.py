@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import for_code
 from aiokafka.structs import ConsumerRecord
 
-from tests.interop.clients import (
+from tests.support.kafka_clients.client import (
     CALL_TIMEOUT_S,
     FETCH_WAIT_MS,
     HEARTBEAT_INTERVAL_MS,

@@ -1,4 +1,4 @@
-"""Batch joins in one's hand: short calls for what `Driver` has no words for (KAFKA-8397)."""
+"""Batch joins in one's hand: short calls for what `CoordinatorHarness` has no words for (KAFKA-8397)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ from fakebroker.coordinator.group.api import JoinResult
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchResult
 from fakebroker.coordinator.group.batch_join.join_batch import join_batch
 from fakebroker.errors import ErrorCode
-from tests.coordinator.driver import RANGE, REBALANCE_MS, SESSION_MS, Call, Driver
+from tests.support.coordinator.coordinator_harness import RANGE, REBALANCE_MS, SESSION_MS, Call, CoordinatorHarness
 
 Protocols = tuple[tuple[str, bytes], ...]
 
@@ -47,7 +47,7 @@ def joining(member_id: str = "", instance_id: str | None = None, protocols: Prot
     return BatchMember(member_id=member_id, instance_id=instance_id, protocols=protocols)
 
 
-def batch(driver: Driver, *members: BatchMember, **options: Any) -> BatchCall:
+def batch(driver: CoordinatorHarness, *members: BatchMember, **options: Any) -> BatchCall:
     """A JoinGroup of version 10."""
     call = BatchCall()
     request = BatchJoin(
@@ -64,7 +64,7 @@ def batch(driver: Driver, *members: BatchMember, **options: Any) -> BatchCall:
     return call
 
 
-def register(driver: Driver, *instance_ids: str, **options: Any) -> list[str]:
+def register(driver: CoordinatorHarness, *instance_ids: str, **options: Any) -> list[str]:
     """Registers instances; gives the member ids that they will have."""
     call = batch(driver, *map(expected, instance_ids), **options)
     assert call.errors == [ErrorCode.NONE] * len(instance_ids)

@@ -24,7 +24,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.replay.simulation.scheduler import ACTION, Scheduler, VirtualClock
-from tests.coordinator import spoken
+from tests.support.coordinator import messages as spoken
 
 MEMBERS, INSTANCES = 100, 40
 HEARTBEAT_INTERVAL_MS, JITTER = 3_000, 0.1

@@ -12,7 +12,7 @@ from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment
-from tests.replay.stage import SESSION_MS
+from tests.support.replay.scripted_group import SESSION_MS
 
 
 class AssignsTwice(Coordinator):

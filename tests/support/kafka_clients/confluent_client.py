@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.interop.clients import (
+from tests.support.kafka_clients.client import (
     CALL_TIMEOUT_S,
     FETCH_WAIT_MS,
     HEARTBEAT_INTERVAL_MS,

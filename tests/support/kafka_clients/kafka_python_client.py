@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.selector import NetworkSelector
 
-from tests.interop.clients import (
+from tests.support.kafka_clients.client import (
     CALL_TIMEOUT_S,
     FETCH_WAIT_MS,
     HEARTBEAT_INTERVAL_MS,
