@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint rewrite mutate bench bench-replay serve clean
+.PHONY: help demo test check lint soak rewrite mutate bench bench-replay serve clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -36,6 +36,9 @@ rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew,
 	$(BIN)/python -m tests.client.test_scale_out
 	$(BIN)/python -m tests.replay.test_workload_docs
 	$(BIN)/python -m tests.replay.test_run_schema
+
+soak: $(STAMP) ## run every case of the tests that `make test` runs a sample of (about an hour), and write scenarios/soak.md
+	FAKEBROKER_SOAK=1 $(BIN)/python -m pytest -m soak --soak-report scenarios/soak.md --numprocesses 2 --dist worksteal
 
 mutate: $(STAMP) ## run the mutations of tests/mutation against the tests, for about an hour; start again to go on
 	$(BIN)/python -m tests.mutation.mutate run
