@@ -119,7 +119,7 @@ def test_a_group_is_led_by_hand(browser: Browser, cluster: FakeCluster, url: str
             page.get_by_role("button", name="Hold", exact=True).click()
             page.get_by_role("button", name="Force a rebalance").click()
             expect(state).to_have_text("PreparingRebalance")
-            expect(page.locator(".explanation")).to_contain_text("2 of 2 members have joined the round")
+            expect(page.locator(".explanation")).to_contain_text("2 of 2 members have joined this rebalance")
             page.get_by_role("button", name="Release").click()
             expect(state).to_have_text("Stable")
             page.get_by_role("row").filter(has_text="one").get_by_role("button", name="Evict").first.click()

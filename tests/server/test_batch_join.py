@@ -165,7 +165,7 @@ def test_what_is_seen_of_a_group_with_expectations(cluster: FakeCluster) -> None
         (x_id, "x", "parked"),
         (y_id, "y", ""),
     ]
-    assert "1 join kept aside: the group waits for instances y for 60.0 s more." in cluster.explain("g")
+    assert "1 join held back: the group waits for the instances y for 60.0 s more." in cluster.explain("g")
     assert ", static 'y', expected" in str(cluster.group("g"))
     assert [each.kind for each in cluster.pending_deadlines() if each.member_ids == (y_id,)] == ["expected"]
     wire.socket.close()
@@ -173,7 +173,7 @@ def test_what_is_seen_of_a_group_with_expectations(cluster: FakeCluster) -> None
 
 def test_what_is_explained_while_nobody_waits(cluster: FakeCluster) -> None:
     register(cluster.coordinator_of("g"), "x", "y")
-    said = "Instances x, y are expected; the next one is not any more in 60.0 s unless one joins."
+    said = "The instances x, y are expected; the next registration expires in 60.0 s, unless one of them joins."
     assert said in cluster.explain("g")
 
 

@@ -83,12 +83,12 @@ class Scene:
 def test_no_group() -> None:
     scene = Scene()
     assert scene.words == (
-        "g is Dead: there is no such group. Nobody has joined it, and nothing was committed to it."
+        "g is Dead: there is no such group. No member has joined it, and no offset was committed."
     )  # fmt: skip
     scene.commit()
     scene.harness.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
     scene.harness.advance(2_500)
-    assert scene.words == "g is Dead: there is no such group. It was there until 2.5 s ago: DeleteGroups."
+    assert scene.words == "g is Dead: there is no such group. It was removed 2.5 s ago: DeleteGroups."
 
 
 def test_empty() -> None:
@@ -96,15 +96,15 @@ def test_empty() -> None:
     scene.commit()
     scene.harness.advance(1_500)
     assert scene.words == (
-        "g has been in Empty for 1.5 s: first OffsetCommit. It has never had members, and has 1 committed offset."
+        "g has been in Empty for 1.5 s: first OffsetCommit. It has never had members and has 1 committed offset."
     )
     scene.stable("a")
     scene.leave("a")
     assert scene.words == (
-        "g has been in Empty for 0.0 s: LeaveGroup of a. It has no members, and has 1 committed offset."
+        "g has been in Empty for 0.0 s: LeaveGroup of a. It has no members and has 1 committed offset."
     )
     scene.join("b", version=4)
-    assert scene.words.endswith("b was told its id and has not joined with it; it has 10.0 s more to do so.")
+    assert scene.words.endswith("b was given its member id and has 10.0 s left to join with it.")
 
 
 def test_the_initial_delay() -> None:
@@ -112,9 +112,9 @@ def test_the_initial_delay() -> None:
     scene.join("a")
     scene.harness.advance(1_000)
     assert scene.words == (
-        "g has been in PreparingRebalance for 1.0 s: JoinGroup of a, a new member. 1 of 1 members have joined the "
-        "round. It is the first round of an empty group: others may join for 2.0 s more, and for up to 57.0 s on top "
-        "of that if new members go on coming."
+        "g has been in PreparingRebalance for 1.0 s: JoinGroup of a, a new member. 1 of 1 members have joined this "
+        "rebalance. This is the first rebalance of an empty group: it waits for more members for 2.0 s, and up to "
+        "57.0 s longer if new members keep joining."
     )
 
 
@@ -135,11 +135,11 @@ def test_a_rebalance_waits_for_members() -> None:
     scene.join("b")
     scene.harness.advance(100)
     assert scene.words == (
-        "g has been in PreparingRebalance for 0.1 s: JoinGroup of c, a new member. 2 of 4 members have joined the "
-        "round. Waiting for a (last heard of 0.6 s ago), which has not rejoined; it will be dropped in 9.4 s. Waiting "
-        "for s (static, last heard of 4.6 s ago), which has not rejoined; the round ends without it in 59.9 s, and "
-        "being static it is dropped when its session ends, in 25.4 s. d was told its id and has not joined with it; "
-        "it has 9.9 s more to do so."
+        "g has been in PreparingRebalance for 0.1 s: JoinGroup of c, a new member. 2 of 4 members have joined this "
+        "rebalance. Waiting for a (last request 0.6 s ago), which has not rejoined; it will be removed in 9.4 s. "
+        "Waiting for s (static, last request 4.6 s ago), which has not rejoined; the rebalance continues without it in "
+        "59.9 s; as a static member it is removed when its session expires, in 25.4 s. d was given its member id and "
+        "has 9.9 s left to join with it."
     )
 
 
@@ -161,9 +161,9 @@ def test_completing() -> None:
     scene.harness.advance(250)
     scene.heartbeat("a")
     assert scene.words == (
-        "g has been in CompletingRebalance for 0.2 s: initial delay is over. Waiting for the SyncGroup of the leader "
-        "a (last heard of 0.0 s ago), which assigns. No SyncGroup of this generation has come from b. Who has not "
-        "sent one in 59.8 s is dropped."
+        "g has been in CompletingRebalance for 0.2 s: initial delay is over. Waiting for the assignment: the "
+        "SyncGroup of the leader a (last request 0.0 s ago). Waiting for the SyncGroup of b. Members that do not send "
+        "one within 59.8 s are removed."
     )
 
 
@@ -175,11 +175,11 @@ def test_stable() -> None:
     scene.harness.advance(1_000)
     scene.sync("a")
     assert scene.words == (
-        "g has been in Stable for 0.0 s: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 members; "
-        "a leads. No SyncGroup of this generation has come from b. Who has not sent one in 60.0 s is dropped."
+        "g has been in Stable for 0.0 s: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 members. "
+        "The leader is a. Waiting for the SyncGroup of b. Members that do not send one within 60.0 s are removed."
     )
     scene.sync("b")
-    assert scene.words.endswith("a leads.")
+    assert scene.words.endswith("The leader is a.")
 
 
 def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
@@ -189,11 +189,11 @@ def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
     controller.set_leader(partition, 2, scene.harness.now_ms, Failover(zombie=True))
     scene.leave("a")  # at the zombie
     assert scene.words == (
-        "g has been in Stable for 0.0 s: loaded from the log. Generation 1 with protocol 'range' has 1 member; a "
-        "leads. Broker 1 answers for it as well: it is a zombie."
+        "g has been in Stable for 0.0 s: loaded from the log. Generation 1 with protocol 'range' has 1 member. "
+        "The leader is a. Broker 1 also acts as its coordinator: it is a zombie."
     )
     controller.set_leader(partition, 3, scene.harness.now_ms, Failover(zombie=True))
-    assert scene.words.endswith("leads. Brokers 1, 2 answer for it as well: they are zombies.")
+    assert scene.words.endswith("The leader is a. Brokers 1, 2 also act as its coordinator: they are zombies.")
 
 
 @pytest.mark.parametrize(
@@ -201,18 +201,18 @@ def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
     [
         (
             Failover(load_ms=3_000),
-            "g is being loaded: broker 2 reads __consumer_offsets-0 for 2.0 s more. Requests get "
+            "g is being loaded: broker 2 loads __consumer_offsets-0 for 2.0 s more. Requests fail with "
             "COORDINATOR_LOAD_IN_PROGRESS.",
         ),
         (
             Failover(load_ms=None),
-            "g is being loaded: broker 2 reads __consumer_offsets-0 until finish_loading(). Requests get "
+            "g is being loaded: broker 2 loads __consumer_offsets-0 until finish_loading(). Requests fail with "
             "COORDINATOR_LOAD_IN_PROGRESS.",
         ),
         (
             Failover(load_fails=True),
-            "g cannot be had: broker 2 failed to read __consumer_offsets-0. Requests get NOT_COORDINATOR until it has "
-            "another leader.",
+            "g is not available: broker 2 failed to load __consumer_offsets-0. Requests fail with NOT_COORDINATOR "
+            "until the partition has another leader.",
         ),
     ],
 )
@@ -230,19 +230,19 @@ def test_no_coordinator() -> None:
     cluster = scene.harness.cluster
     cluster.controller.set_leader(cluster.offsets_partition_of("g"), NO_LEADER, scene.harness.now_ms, Failover())
     assert scene.words == (
-        "g has no coordinator: no broker leads __consumer_offsets-0, which is on 1, 2. Who looks for it is told "
-        "COORDINATOR_NOT_AVAILABLE."
+        "g has no coordinator: __consumer_offsets-0 has no leader. Its replicas are on brokers 1, 2. "
+        "FindCoordinator fails with COORDINATOR_NOT_AVAILABLE."
     )
     cluster.controller.stop_broker(cluster.brokers[2], scene.harness.now_ms, Failover(), elect=False)
-    assert "which is on 1, 2; down: 2. Who" in scene.words
+    assert "on brokers 1, 2; down: 2. Find" in scene.words
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("PreparingRebalance", "It is held in this state. 1 of 1 members have joined the round."),
-        ("CompletingRebalance", "It is held in this state. The SyncGroup of the leader app"),
+        ("PreparingRebalance", "It is held in this state until it is released. 1 of 1 members have joined this"),
+        ("CompletingRebalance", "It is held in this state until it is released. The SyncGroup of the leader app"),
     ],
 )
 def test_held(fake_cluster: FakeCluster, state: str, words: str) -> None:

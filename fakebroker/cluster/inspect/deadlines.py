@@ -125,7 +125,7 @@ def _outlives_its_session(group: Group, member: Member) -> bool:
     return group.is_sync_held(member.member_id) or (is_parked and not member.is_new)
 
 
-def _expiry_looks(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+def _offsets_expiry_checks(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     for broker in cluster.brokers.values():
         for partition in broker.coordinator.led_partitions():
             if partition.scheduled_ms != inf:
@@ -133,7 +133,7 @@ def _expiry_looks(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
                 yield Deadline(at_ms=at_ms, kind="offsets_expiry", node_id=broker.node_id, partition=index)
 
 
-def _late_answers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+def _delayed_responses(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     for at_ms in (cluster.sync_delays.next_deadline(), cluster.faults.next_deadline()):
         if at_ms is not None:
             yield Deadline(at_ms=at_ms, kind="late_answer")
@@ -143,7 +143,7 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _loads,
     _stale_lookups,
     _group_timers,
-    _expiry_looks,
-    _late_answers,
+    _offsets_expiry_checks,
+    _delayed_responses,
 )
 """Functions that yield deadlines, one for each part of a cluster that has some."""

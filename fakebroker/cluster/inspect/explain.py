@@ -30,16 +30,16 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
         sentences = _without_group(group_id, moments, now_ms)
     else:
         its_moments = [moment for moment in moments if moment.coordinator_id == broker.node_id]
-        sentences = _Words(group, its_moments, now_ms).sentences()
+        sentences = _GroupExplanation(group, its_moments, now_ms).sentences()
     return " ".join([*sentences, *_zombies(cluster, group_id)])
 
 
 def _zombies(cluster: Cluster, group_id: str) -> Iterator[str]:
     node_ids = cluster.controller.zombies(cluster.offsets_partition_of(group_id).index)
     if len(node_ids) == 1:
-        yield f"Broker {node_ids[0]} answers for it as well: it is a zombie."
+        yield f"Broker {node_ids[0]} also acts as its coordinator: it is a zombie."
     elif node_ids:
-        yield f"Brokers {', '.join(map(str, node_ids))} answer for it as well: they are zombies."
+        yield f"Brokers {', '.join(map(str, node_ids))} also act as its coordinator: they are zombies."
 
 
 # Without a group
@@ -53,34 +53,35 @@ def _without_coordinator(cluster: Cluster, group_id: str) -> Iterator[str]:
     replicas = cluster.offsets_partition_of(group_id).replicas
     down = [node_id for node_id in replicas if not cluster.brokers[node_id].up]
     where = f"{_listed(map(str, replicas))}" + (f"; down: {_listed(map(str, down))}" if down else "")
-    yield f"{group_id} has no coordinator: no broker leads {_partition_name(cluster, group_id)}, which is on {where}."
-    yield "Who looks for it is told COORDINATOR_NOT_AVAILABLE."
+    name = _partition_name(cluster, group_id)
+    yield f"{group_id} has no coordinator: {name} has no leader. Its replicas are on brokers {where}."
+    yield "FindCoordinator fails with COORDINATOR_NOT_AVAILABLE."
 
 
 def _not_served(cluster: Cluster, group_id: str, broker: BrokerNode, error: ErrorCode, now_ms: float) -> Iterator[str]:
     name = _partition_name(cluster, group_id)
     loading = cluster.controller.loading.get(cluster.offsets_partition_of(group_id).index)
     if loading is None:
-        yield f"{group_id} cannot be had: broker {broker.node_id} failed to read {name}."
-        yield f"Requests get {error.name} until it has another leader."
+        yield f"{group_id} is not available: broker {broker.node_id} failed to load {name}."
+        yield f"Requests fail with {error.name} until the partition has another leader."
         return
     until = "until finish_loading()" if loading[0] == inf else f"for {_seconds(loading[0] - now_ms)} more"
-    yield f"{group_id} is being loaded: broker {broker.node_id} reads {name} {until}. Requests get {error.name}."
+    yield f"{group_id} is being loaded: broker {broker.node_id} loads {name} {until}. Requests fail with {error.name}."
 
 
 def _without_group(group_id: str, moments: Sequence[Moment], now_ms: float) -> Iterator[str]:
     yield f"{group_id} is Dead: there is no such group."
     if not moments:
-        yield "Nobody has joined it, and nothing was committed to it."
+        yield "No member has joined it, and no offset was committed."
     else:
         cause = with_names(moments[-1].cause, names_in(moments))
-        yield f"It was there until {_seconds(now_ms - moments[-1].at_ms)} ago: {cause}."
+        yield f"It was removed {_seconds(now_ms - moments[-1].at_ms)} ago: {cause}."
 
 
 # A group
 
 
-class _Words:
+class _GroupExplanation:
     """The explanation of one group."""
 
     def __init__(self, group: Group, moments: list[Moment], now_ms: float) -> None:
@@ -94,26 +95,26 @@ class _Words:
         state = f"{group.group_id} has been in {group.state.value} for {_seconds(self.now_ms - since_ms)}"
         yield f"{state}: {with_names(self.last.cause, self.names)}." if self.last else f"{state}."
         if group.is_held:
-            yield "It is held in this state."
+            yield "It is held in this state until it is released."
         yield from _BY_STATE[group.state](self)
         yield from self._expected()
 
     def empty(self) -> Iterator[str]:
         group = self.group
-        had = "has no members" if group.protocol_type else "has never had members"
-        yield f"It {had}, and has {_count(len(list(group.offsets)), 'committed offset')}."
+        members = "no members" if group.protocol_type else "never had members"
+        yield f"It has {members} and has {_count(len(list(group.offsets)), 'committed offset')}."
         yield from self._pending()
 
     def preparing(self) -> Iterator[str]:
         group = self.group
-        yield f"{len(group.parked_joins)} of {len(group.members)} members have joined the round."
+        yield f"{len(group.parked_joins)} of {len(group.members)} members have joined this rebalance."
         if group.is_initial_rebalance:
-            more = f", and for up to {_seconds(group.initial_remaining_ms)} on top of that if new members go on coming"
-            left = f"others may join for {self._left(group.join_deadline_ms)} more"
-            yield f"It is the first round of an empty group: {left}{more if group.initial_remaining_ms else ''}."
+            more = f", and up to {_seconds(group.initial_remaining_ms)} longer if new members keep joining"
+            left = f"it waits for more members for {self._left(group.join_deadline_ms)}"
+            yield f"This is the first rebalance of an empty group: {left}{more if group.initial_remaining_ms else ''}."
         missing = [member for member in group.members.values() if member.member_id not in group.parked_joins]
         for member in missing[:_NAMED_AT_MOST]:
-            yield f"Waiting for {self._who(member)}, which has not rejoined; {self._fate(member)}."
+            yield f"Waiting for {self._describe(member)}, which has not rejoined; {self._removal(member)}."
         if missing[_NAMED_AT_MOST:]:
             yield f"Waiting for {_count(len(missing) - _NAMED_AT_MOST, 'more member')}."
         yield from self._pending()
@@ -121,16 +122,16 @@ class _Words:
     def completing(self) -> Iterator[str]:
         leader = self.group.members[self.group.leader_id or ""]
         if self.group.is_sync_held(leader.member_id):
-            yield f"The SyncGroup of the leader {self._who(leader)} has come, and is held."
+            yield f"The SyncGroup of the leader {self._describe(leader)} was received and is held."
         else:
-            yield f"Waiting for the SyncGroup of the leader {self._who(leader)}, which assigns."
+            yield f"Waiting for the assignment: the SyncGroup of the leader {self._describe(leader)}."
         yield from self._unsynced(leader.member_id)
 
     def stable(self) -> Iterator[str]:
         group = self.group
         size = _count(len(group.members), "member")
-        yield f"Generation {group.generation_id} with protocol {group.protocol_name!r} has {size};"
-        yield f"{self.names[group.leader_id or '']} leads."
+        yield f"Generation {group.generation_id} with protocol {group.protocol_name!r} has {size}."
+        yield f"The leader is {self.names[group.leader_id or '']}."
         yield from self._unsynced()
 
     def _unsynced(self, but: str = "") -> Iterator[str]:
@@ -138,14 +139,14 @@ class _Words:
         group = self.group
         names = [self.names.get(member_id, member_id) for member_id in group.awaiting_sync if member_id != but]
         if names:
-            yield f"No SyncGroup of this generation has come from {_listed(names)}."
+            yield f"Waiting for the SyncGroup of {_listed(names)}."
         if group.awaiting_sync:
-            yield f"Who has not sent one in {self._left(group.sync_deadline_ms)} is dropped."
+            yield f"Members that do not send one within {self._left(group.sync_deadline_ms)} are removed."
 
     def _pending(self) -> Iterator[str]:
         for member_id, deadline_ms in list(self.group.pending_members.items())[:_NAMED_AT_MOST]:
             name, left = self.names[member_id], self._left(deadline_ms)
-            yield f"{name} was told its id and has not joined with it; it has {left} more to do so."
+            yield f"{name} was given its member id and has {left} left to join with it."
 
     def _expected(self) -> Iterator[str]:
         """Yield sentences on registered instances that have not joined, and until when the group waits for them."""
@@ -154,11 +155,11 @@ class _Words:
         left = self._left(expectations.deadline_ms())
         if expectations.waiting:
             waiting = _count(len(expectations.waiting), "join")
-            yield f"{waiting} kept aside: the group waits for instances {missing} for {left} more."
+            yield f"{waiting} held back: the group waits for the instances {missing} for {left} more."
         elif expectations.instances:
-            yield f"Instances {missing} are expected; the next one is not any more in {left} unless one joins."
+            yield f"The instances {missing} are expected; the next registration expires in {left}, unless one of them joins."
 
-    def _who(self, member: Member) -> str:
+    def _describe(self, member: Member) -> str:
         """Return a member's name and last request time; with its client id, unless the name begins with it."""
         name = self.names[member.member_id]
         known = ["static"] if member.instance_id is not None else []
@@ -166,16 +167,16 @@ class _Words:
             known.append(member.client_id)
         if member.deadline_ms < inf and not member.is_new:
             heard_ms = self.now_ms - (member.deadline_ms - member.session_timeout_ms)
-            known.append(f"last heard of {_seconds(heard_ms)} ago")
+            known.append(f"last request {_seconds(heard_ms)} ago")
         return f"{name} ({', '.join(known)})" if known else name
 
-    def _fate(self, member: Member) -> str:
-        round_ends_ms, session_ends_ms = self.group.join_deadline_ms, member.deadline_ms
+    def _removal(self, member: Member) -> str:
+        join_ends_ms, session_ends_ms = self.group.join_deadline_ms, member.deadline_ms
         if member.instance_id is None:
-            return f"it will be dropped in {self._left(min(round_ends_ms, session_ends_ms))}"
+            return f"it will be removed in {self._left(min(join_ends_ms, session_ends_ms))}"
         return (
-            f"the round ends without it in {self._left(round_ends_ms)}, and being static it is dropped when its "
-            f"session ends, in {self._left(session_ends_ms)}"
+            f"the rebalance continues without it in {self._left(join_ends_ms)}; as a static member it is removed when "
+            f"its session expires, in {self._left(session_ends_ms)}"
         )
 
     def _left(self, deadline_ms: float) -> str:
@@ -183,10 +184,10 @@ class _Words:
 
 
 _BY_STATE = {
-    EMPTY: _Words.empty,
-    PREPARING_REBALANCE: _Words.preparing,
-    COMPLETING_REBALANCE: _Words.completing,
-    STABLE: _Words.stable,
+    EMPTY: _GroupExplanation.empty,
+    PREPARING_REBALANCE: _GroupExplanation.preparing,
+    COMPLETING_REBALANCE: _GroupExplanation.completing,
+    STABLE: _GroupExplanation.stable,
 }
 
 
