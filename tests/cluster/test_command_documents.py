@@ -1,4 +1,4 @@
-"""`scenarios/commands.md` lists all commands with their arguments, as they are defined; `make rewrite` writes it."""
+"""The list of all commands with their arguments is generated from their definitions."""
 
 import inspect
 import re
@@ -17,7 +17,7 @@ from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.seed import GroupSeed, MemberSeed
 from fakebroker.validation import expectation
 
-DOCUMENT = Path(__file__).parents[2] / "scenarios" / "commands.md"
+DOCUMENT = Path(__file__).parents[2] / "scenarios" / "reference" / "commands.md"
 STRUCTS: dict[type[msgspec.Struct], str] = {
     Failover: "Options of a failover",
     Fault: "Options of a fault",

@@ -1,4 +1,4 @@
-"""Generated documents: what generates them from the code, and tests that they are up to date.
+"""Generated parts of documents: what generates them from the code, and tests that they are up to date.
 
-`make rewrite` writes all of them. Start reading with `reference.py`.
+Start with `generated.py`, which lists them.
 """

@@ -1,14 +1,28 @@
-"""Markdown tables, and the parts of Google-style docstrings."""
+"""Generated parts of Markdown documents, Markdown tables, and the parts of Google-style docstrings."""
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+
+def fill(text: str, parts: Mapping[str, str]) -> str:
+    """Return a document with its generated parts, each between `<!-- name -->` and `<!-- /name -->`.
+
+    Raises:
+        ValueError: The document does not have a part exactly once.
+    """
+    for name, content in parts.items():
+        head, begin, rest = text.partition(f"<!-- {name} -->\n")
+        _, end, tail = rest.partition(f"<!-- /{name} -->")
+        if not begin or not end or begin in tail:
+            raise ValueError(f"expected one part between <!-- {name} --> and <!-- /{name} -->")
+        text = f"{head}{begin}{content}\n{end}{tail}"
+    return text
 
 
 def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     """Return a table; bars in cells are escaped."""
-    lines = [_row(header), "|" + "---|" * len(header), *map(_row, rows)]
-    return "\n".join(lines)
+    return "\n".join([_row(header), "|" + "---|" * len(header), *map(_row, rows)])
 
 
 def _row(cells: tuple[object, ...]) -> str:

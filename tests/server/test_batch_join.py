@@ -173,7 +173,7 @@ def test_what_is_seen_of_a_group_with_expectations(cluster: FakeCluster) -> None
 
 def test_what_is_explained_while_nobody_waits(cluster: FakeCluster) -> None:
     register(cluster.coordinator_of("g"), "x", "y")
-    said = "The instances x, y are expected; the next registration expires in 60.0 s, unless one of them joins."
+    said = "The instances x, y are expected. Unless one of them joins, the next registration expires in 60.0 s."
     assert said in cluster.explain("g")
 
 

@@ -157,7 +157,8 @@ class _GroupExplanation:
             waiting = _count(len(expectations.waiting), "join")
             yield f"{waiting} held back: the group waits for the instances {missing} for {left} more."
         elif expectations.instances:
-            yield f"The instances {missing} are expected; the next registration expires in {left}, unless one of them joins."
+            yield f"The instances {missing} are expected."
+            yield f"Unless one of them joins, the next registration expires in {left}."
 
     def _describe(self, member: Member) -> str:
         """Return a member's name and last request time; with its client id, unless the name begins with it."""

@@ -1,0 +1,43 @@
+"""What brokers support: their APIs, settings and emulated releases, as tables."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from fakebroker.cluster.configs.settings import SETTINGS
+from fakebroker.protocol.registry import APIS
+from fakebroker.protocol.releases import RELEASES, Release
+from fakebroker.protocol.schema import Versions
+from tests.documents.markdown import table
+
+
+def apis() -> str:
+    return table(("key", "API", "versions"), [(api.key, api.name, api.versions) for api in APIS])
+
+
+def settings() -> str:
+    rows = [(f"`{name}`", str(setting.default).lower(), setting.about) for name, setting in SETTINGS.items()]
+    return table(("setting", "default", "meaning"), rows)
+
+
+def releases() -> str:
+    rows = [(str(new), ", ".join(_changes(old, new)) or "no change") for old, new in pairwise(RELEASES)]
+    return table(("release", "versions"), rows)
+
+
+def _changes(old: Release, new: Release) -> Iterator[str]:
+    """Yield how the versions of a release differ from those of the one before."""
+    for api in APIS:
+        before, after = (RELEASES[release].get(api.name) for release in (old, new))
+        if after and before is None:
+            yield f"{api.name} {after} (new API)"
+        elif after and before and after != before:
+            yield f"{api.name} {' '.join(_version_changes(before, after))}"
+
+
+def _version_changes(before: Versions, after: Versions) -> Iterator[str]:
+    if after.last > before.last:
+        yield f"+{after.last}" if after.last == before.last + 1 else f"+{Versions(before.last + 1, after.last)}"
+    if after.first > before.first:
+        yield f"without {Versions(before.first, after.first - 1)}"
+    if after.first < before.first:
+        yield f"with {Versions(after.first, before.first - 1)} again"

@@ -1,0 +1,29 @@
+"""All generated parts of documents. `python -m tests.documents.generated`, or `make rewrite`, writes them."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.documents import brokers, python_api
+from tests.documents.markdown import fill
+
+ROOT = Path(__file__).parents[2]
+
+GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "scenarios/reference/apis.md": {"apis": brokers.apis},
+    "scenarios/reference/settings.md": {"settings": brokers.settings},
+    "scenarios/reference/releases.md": {"releases": brokers.releases},
+    "scenarios/reference/fake_cluster.md": {"fake-cluster": python_api.fake_cluster},
+    "scenarios/reference/pytest.md": {"fixtures": python_api.fixtures, "options": python_api.options},
+    "scenarios/reference/command_line.md": {"command-line": python_api.command_line},
+}
+"""For each document the names of its generated parts, and what generates them."""
+
+
+def generate(document: str) -> str:
+    """Return a document with its parts as they should be."""
+    return fill((ROOT / document).read_text(), {name: part() for name, part in GENERATED[document].items()})
+
+
+if __name__ == "__main__":
+    for document in GENERATED:
+        (ROOT / document).write_text(generate(document))

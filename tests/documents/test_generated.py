@@ -1,0 +1,42 @@
+"""Generated parts of documents are up to date and complete."""
+
+import re
+
+import pytest
+
+from fakebroker import FakeCluster
+from fakebroker.protocol.releases import RELEASES, release
+from tests.documents.generated import GENERATED, ROOT, generate
+from tests.documents.markdown import fill
+
+REFERENCE = ROOT / "scenarios" / "reference"
+
+
+def test_documents_are_up_to_date(subtests: pytest.Subtests) -> None:
+    for document in GENERATED:
+        with subtests.test(document=document):
+            assert (ROOT / document).read_text() == generate(document), "run `make rewrite`"
+
+
+@pytest.mark.parametrize("text", ["", "<!-- a -->\n", "<!-- a -->\n<!-- /a -->\n<!-- a -->\n<!-- /a -->\n"])
+def test_a_part_must_be_there_once(text: str) -> None:
+    with pytest.raises(ValueError, match="expected one part between <!-- a --> and"):
+        fill(text, {"a": "content"})
+
+
+def test_every_public_name_of_fake_cluster_is_documented() -> None:
+    text = (REFERENCE / "fake_cluster.md").read_text()
+    names = [name for name in dir(FakeCluster) if not name.startswith("_")]
+    assert [name for name in names if not re.search(rf"^### `(?:await )?{name}\b", text, re.MULTILINE)] == []
+
+
+def test_versions_in_the_release_notes_are_those_of_the_release() -> None:
+    """`JoinGroup 5` in the row of 2.3 means that 2.3 is the first release with that version."""
+    notes_of_all = (REFERENCE / "releases.md").read_text().partition("<!-- releases -->")[0]
+    checked = 0
+    for name, notes in re.findall(r"^\| ([0-9.]+) \| (.*) \|$", notes_of_all, re.MULTILINE):
+        for api, version in re.findall(r"\b([A-Z][A-Za-z]+) ([0-9]+)\b", notes):
+            first = next(known for known, apis in RELEASES.items() if api in apis and apis[api].last >= int(version))
+            assert first == release(name), f"{api} {version}"
+            checked += 1
+    assert checked >= 15
