@@ -1,4 +1,4 @@
-"""The compacted log against a plain list of all that was appended; and how much it holds and does at a time."""
+"""The compacted log: compared with a list of all appended records; and its memory and work per append."""
 
 import random
 import sys
@@ -30,7 +30,7 @@ ALL = 2**31
 
 
 def a_batch(*pairs: Pair, timestamp_ms: int = 0, compression: Compression = Compression.NONE) -> bytes:
-    """A batch with a record for each key and value."""
+    """Return a batch with a record for each key and value."""
     records = [Record(offset, timestamp_ms, key, value) for offset, (key, value) in enumerate(pairs)]
     return encode_batch(records, compression=compression)
 
@@ -44,7 +44,7 @@ def records_of(log: PartitionLog) -> list[Record]:
 
 
 def last_values(records: Iterable[Record]) -> dict[bytes, bytes]:
-    """What a reader knows in the end: the last value of each key, unless it is a tombstone."""
+    """Return the last value of each key, without tombstones."""
     last = {record.key: record.value for record in records}
     return {key: value for key, value in last.items() if key is not None and value is not None}
 
@@ -56,7 +56,7 @@ def fill(log: PartitionLog, key: bytes, count: int) -> None:
 
 
 class CompactedLogMachine(RuleBasedStateMachine):
-    """Runs a log beside a list of the batches that were appended to it, none of them ever dropped but by truncation."""
+    """A compacted log compared with a list of all appended batches, which only truncation removes."""
 
     @initialize(window_records=st.sampled_from([1, 5, 40]), window_bytes=st.sampled_from([1, 300, ALL]))
     def start(self, window_records: int, window_bytes: int) -> None:
@@ -174,7 +174,7 @@ CompactedLogMachine.TestCase.settings = settings(max_examples=80, stateful_step_
 TestCompactedLog = CompactedLogMachine.TestCase
 
 
-def test_a_tombstone_goes_after_what_it_deletes() -> None:
+def test_a_tombstone_is_removed_after_the_records_it_deletes() -> None:
     log = PartitionLog(compactor=Compactor(window_records=1))
     log.append(a_batch((b"gone", b"1")), leader_epoch=0)
     log.append(a_batch((b"gone", None)), leader_epoch=0)
@@ -187,7 +187,7 @@ def test_a_tombstone_goes_after_what_it_deletes() -> None:
     assert seen == [(b"1", None), ()]
 
 
-def test_a_tombstone_is_there_for_as_long_as_it_is_in_the_window() -> None:
+def test_a_tombstone_stays_while_it_is_in_the_window() -> None:
     log = PartitionLog(compactor=Compactor(window_records=1_000))
     log.append(a_batch((b"gone", None)), leader_epoch=0)
     fill(log, b"other", 999)
@@ -201,7 +201,7 @@ def test_records_without_a_key_are_not_kept() -> None:
     assert records_of(log)[0] == Record(1, 0, b"a", b"2")
 
 
-def test_offsets_stay_and_the_log_start_offset_too() -> None:
+def test_compaction_does_not_change_offsets() -> None:
     log = PartitionLog(compactor=Compactor(window_records=1))
     log.append(a_batch((b"first", b"1")), leader_epoch=3)
     fill(log, b"a", 1_000)
@@ -213,7 +213,7 @@ def test_offsets_stay_and_the_log_start_offset_too() -> None:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_a_batch_that_loses_records_keeps_the_rest_of_its_header(compression: Compression) -> None:
+def test_a_compacted_batch_keeps_its_header(compression: Compression) -> None:
     records = [Record(0, 70, b"a", b"1"), Record(1, 90, b"kept", b"2", (("h", b"v"),)), Record(2, 80, b"a", b"3")]
     batch = encode_batch(
         records,
@@ -238,7 +238,7 @@ def test_a_batch_that_loses_records_keeps_the_rest_of_its_header(compression: Co
     assert (swept.base_sequence, swept.max_timestamp_ms) == (7, 90)
 
 
-def test_truncating_within_the_window_brings_back_what_was_superseded() -> None:
+def test_truncating_within_the_window_restores_superseded_records() -> None:
     log = PartitionLog(compactor=Compactor())
     log.append(a_batch((b"a", b"old")), leader_epoch=0)
     fill(log, b"b", 10_000)
@@ -256,7 +256,7 @@ def test_truncating_within_the_window_brings_back_what_was_superseded() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_long_history_with_truncations(seed: int) -> None:
-    """Long enough for passes that go on while records are superseded, and are cut off by truncations."""
+    """Long enough for compaction passes that are interrupted by truncations."""
     chance = random.Random(seed)
     log = PartitionLog(compactor=Compactor(window_records=50))
     appended: list[Record] = []
@@ -280,7 +280,7 @@ def test_a_batch_is_truncated_as_a_whole() -> None:
     assert last_values(records_of(log)) == {b"a": b"1", b"b": b"1"}
 
 
-def test_truncating_to_the_start_leaves_an_empty_log_that_goes_on() -> None:
+def test_a_log_truncated_to_its_start_can_be_appended_to() -> None:
     log = PartitionLog(compactor=Compactor(window_records=1))
     fill(log, b"a", 1_000)
     log.truncate_to(0)
@@ -317,11 +317,11 @@ def test_the_window_is_bounded_in_bytes_too() -> None:
 COMMIT_KEYS = 1_000
 COMMITS = [a_batch((b"\0\1\0\5group\0\6orders%04d" % number, bytes(30))) for number in range(COMMIT_KEYS)]
 MOST_RECORDS = DEFAULT_WINDOW_RECORDS + STEP_RECORDS + 3 * COMMIT_KEYS
-"""What a log with so many live records holds at most: its window, and up to twice as many superseded ones."""
+"""Most records in a log with this many keys: its window, and up to twice as many superseded records."""
 
 
 def key_of(number: int) -> int:
-    """Which key a commit is of: all of them, in an order that has no short period."""
+    """Return the key of a commit: all keys, in an order without a short period."""
     return number * number * 7919 % 999_983 % COMMIT_KEYS
 
 
@@ -340,7 +340,7 @@ def test_many_commits_of_a_thousand_keys_are_bounded() -> None:
 
 
 class CountingCompactor(Compactor):
-    """Counts the records that compaction looks at. Looks inside: nothing outside tells how much is done at a time."""
+    """Counts the records that compaction visits, in private methods: nothing outside shows the work per append."""
 
     __slots__ = ("looked_at",)
 
@@ -358,7 +358,7 @@ class CountingCompactor(Compactor):
 
 
 @pytest.mark.parametrize("keys", [10, 1_000, 20_000])
-def test_no_append_does_work_that_grows_with_the_log(keys: int) -> None:
+def test_work_per_append_does_not_grow_with_the_log(keys: int) -> None:
     compactor = CountingCompactor()
     log = PartitionLog(compactor=compactor)
     most = 0
@@ -369,7 +369,7 @@ def test_no_append_does_work_that_grows_with_the_log(keys: int) -> None:
     assert 0 < most <= (1 + SWEEP_FACTOR) * STEP_RECORDS
 
 
-def test_a_small_append_behind_a_large_batch_does_the_work_of_that_batch_at_most() -> None:
+def test_work_of_a_small_append_after_a_large_batch_is_bounded() -> None:
     compactor = CountingCompactor()
     log = PartitionLog(compactor=compactor)
     large = a_batch(*[(b"%d" % number, b"") for number in range(2_000)])
@@ -384,7 +384,7 @@ def test_a_small_append_behind_a_large_batch_does_the_work_of_that_batch_at_most
 
 
 def held_bytes(log: PartitionLog) -> int:
-    """The memory of a log's records and of what it keeps about them. Looks inside: it is not to be had otherwise."""
+    """Return the memory of a log's records and its compaction state, from private attributes."""
     compactor = log._compactor
     assert compactor is not None
     held: list[object] = [log._batches, compactor._last_offsets, compactor._superseded, compactor._dropping]

@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: what is told, what may be altered, and what it does."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: described values, valid changes, and their effect."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def describe(
     broker: int = 1,
     **flags: bool,
 ) -> list[Any]:
-    """The results for some resources."""
+    """Return the results for some resources."""
     asked = [
         DescribeConfigsResource(resource_type=type_, resource_name=name, configuration_keys=keys)
         for type_, name in resources
@@ -47,7 +47,7 @@ def describe(
 
 
 def told(harness: ClusterHarness, resource: Resource, name: str, *, version: int = 4, broker: int = 1) -> Any:
-    """One config with its synonyms."""
+    """Return one config with its synonyms."""
     (result,) = describe(harness, resource, keys=[name], version=version, broker=broker, include_synonyms=version > 0)
     assert result.error_code == ErrorCode.NONE, result.error_message
     (config,) = result.configs
@@ -72,7 +72,7 @@ def replace(
     broker: int = 1,
     validate_only: bool = False,
 ) -> Outcome:
-    """AlterConfigs for one resource."""
+    """Send AlterConfigs for one resource."""
     asked = alter_configs.AlterConfigsResource(
         resource_type=resource[0],
         resource_name=resource[1],
@@ -92,7 +92,7 @@ def change(
     broker: int = 1,
     validate_only: bool = False,
 ) -> Outcome:
-    """IncrementalAlterConfigs for one resource; a change is a name, an operation and a value."""
+    """Send IncrementalAlterConfigs for one resource; a change is a name, an operation and a value."""
     asked = changed_resource(resource, *changes)
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[asked], validate_only=validate_only)
     (answer,) = harness.ask(request, version, broker=broker).responses
@@ -179,17 +179,17 @@ def test_all_configs_of_a_broker(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize("keys", [None, []])
-def test_no_keys_are_all(keys: list[str] | None) -> None:
+def test_no_keys_select_all_configs(keys: list[str] | None) -> None:
     (result,) = describe(ClusterHarness(), NEWS, keys=keys)
     assert len(result.configs) == len(TOPIC_CONFIGS)
 
 
-def test_keys_that_are_asked_for_and_known_are_told() -> None:
+def test_only_requested_and_known_keys_are_described() -> None:
     (result,) = describe(ClusterHarness(), NEWS, keys=["segment.ms", "no.such", "preallocate"])
     assert [config.name for config in result.configs] == ["preallocate", "segment.ms"]
 
 
-def test_documentation_is_told_if_asked_for() -> None:
+def test_documentation_on_request() -> None:
     (result,) = describe(ClusterHarness(), NEWS, keys=["max.message.bytes", "segment.ms"], include_documentation=True)
     assert [config.documentation for config in result.configs] == ["Largest record batch.", ""]
 
@@ -227,21 +227,21 @@ def test_configs_of_the_same_meaning_are_synonyms() -> None:
     assert value(harness, NEWS, "retention.ms") == ("5000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
 
-def test_each_broker_tells_its_own_defaults_of_topics() -> None:
+def test_topic_defaults_are_those_of_the_answering_broker() -> None:
     harness = ClusterHarness(brokers=2)
     set_(harness, (BROKER, "2"), "log.retention.bytes", "5", broker=2)
     assert value(harness, NEWS, "retention.bytes", broker=2) == ("5", ConfigSource.DYNAMIC_BROKER_CONFIG)
     assert value(harness, NEWS, "retention.bytes", broker=1) == (str(64 * 1024**2), ConfigSource.DEFAULT_CONFIG)
 
 
-def test_a_broker_of_an_older_release_tells_the_defaults_of_that_release() -> None:
+def test_defaults_follow_the_emulated_release() -> None:
     harness = ClusterHarness(as_version="2.2")
     name = "group.max.session.timeout.ms"
     assert value(harness, BROKER_1, name) == ("300000", ConfigSource.DEFAULT_CONFIG)
     assert value(ClusterHarness(), BROKER_1, name) == ("1800000", ConfigSource.DEFAULT_CONFIG)
 
 
-def test_cluster_wide_configs_are_those_that_were_altered() -> None:
+def test_the_cluster_wide_resource_has_only_altered_configs() -> None:
     harness = ClusterHarness(config={"message.max.bytes": 500})
     assert describe(harness, CLUSTER)[0].configs == []
     set_(harness, CLUSTER, "message.max.bytes", "600")
@@ -249,14 +249,14 @@ def test_cluster_wide_configs_are_those_that_were_altered() -> None:
     assert len(synonyms(harness, CLUSTER, "message.max.bytes")) == 1
 
 
-def test_kafkas_own_topics_have_configs_of_their_own() -> None:
+def test_internal_topics_have_their_own_configs() -> None:
     harness = ClusterHarness()
     own = (TOPIC, "__consumer_offsets")
     assert value(harness, own, "cleanup.policy") == ("compact", ConfigSource.TOPIC_CONFIG)
     assert value(harness, own, "segment.bytes") == ("104857600", ConfigSource.TOPIC_CONFIG)
 
 
-def test_values_are_told_as_kafka_writes_them() -> None:
+def test_values_in_kafkas_notation() -> None:
     harness = ClusterHarness()
     for name, text, expected in (
         ("preallocate", " TRUE ", "true"),
@@ -281,7 +281,7 @@ def test_values_are_told_as_kafka_writes_them() -> None:
         ((LOGGER, "2"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_described(subtests: pytest.Subtests, resource: Resource, error: ErrorCode) -> None:
+def test_invalid_resources_to_describe(subtests: pytest.Subtests, resource: Resource, error: ErrorCode) -> None:
     for version in versions("DescribeConfigs"):
         with subtests.test(version=version):
             refused, fine = describe(ClusterHarness(brokers=2), resource, NEWS, version=version)
@@ -301,7 +301,7 @@ def test_an_unknown_type_fails_the_whole_request(type_: int) -> None:
     assert all(f"type {type_}" in each.error_message for each in results)
 
 
-def test_brokers_have_no_loggers() -> None:
+def test_broker_loggers_are_not_supported() -> None:
     harness = ClusterHarness()
     (result,) = describe(harness, (LOGGER, "1"))
     assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
@@ -350,7 +350,7 @@ def test_changing_single_configs(subtests: pytest.Subtests) -> None:
 @pytest.mark.parametrize(
     ("resource", "name"), [(NEWS, "cleanup.policy"), (BROKER_1, "log.cleanup.policy"), (CLUSTER, "log.cleanup.policy")]
 )
-def test_lists_grow_and_shrink(resource: Resource, name: str) -> None:
+def test_appending_to_and_subtracting_from_lists(resource: Resource, name: str) -> None:
     harness = ClusterHarness()
     assert change(harness, resource, (name, APPEND, "compact"))[0] == ErrorCode.NONE
     assert value(harness, resource, name)[0] == "delete,compact"
@@ -367,7 +367,7 @@ def test_lists_grow_and_shrink(resource: Resource, name: str) -> None:
     ("resource", "name"),
     [(NEWS, "retention.ms"), (NEWS, "no.such"), (BROKER_1, "log.retention.ms"), (BROKER_1, "no.such")],
 )
-def test_only_lists_grow_and_shrink(resource: Resource, name: str, operation: Operation) -> None:
+def test_append_and_subtract_require_a_list(resource: Resource, name: str, operation: Operation) -> None:
     error, message = change(ClusterHarness(), resource, (name, operation, "1"))
     assert error == ErrorCode.INVALID_CONFIG
     assert message == f"Can't {operation.name} to key {name} because its type is not LIST."
@@ -397,7 +397,7 @@ BAD_TOPIC_VALUES = {
 
 
 @pytest.mark.parametrize(("name", "text"), BAD_TOPIC_VALUES.items())
-def test_bad_topic_configs(name: str, text: str) -> None:
+def test_invalid_topic_configs(name: str, text: str) -> None:
     harness = ClusterHarness()
     for error, message in (replace(harness, NEWS, {name: text}), change(harness, NEWS, (name, SET, text))):
         assert error == ErrorCode.INVALID_CONFIG
@@ -406,7 +406,7 @@ def test_bad_topic_configs(name: str, text: str) -> None:
     assert harness.topic().configs == {}
 
 
-def test_topic_configs_that_contradict_each_other() -> None:
+def test_contradicting_topic_configs() -> None:
     harness = ClusterHarness()
     set_(harness, NEWS, "max.compaction.lag.ms", "10")
     assert change(harness, NEWS, ("min.compaction.lag.ms", SET, "11"))[0] == ErrorCode.INVALID_CONFIG
@@ -425,7 +425,7 @@ def test_topic_configs_that_contradict_each_other() -> None:
         ("log.cleanup.policy", "burn", "log.cleanup.policy: 'burn' is none of compact, delete"),
     ],
 )
-def test_bad_broker_configs(resource: Resource, name: str, text: str, expected: str) -> None:
+def test_invalid_broker_configs(resource: Resource, name: str, text: str, expected: str) -> None:
     harness = ClusterHarness()
     for error, message in (replace(harness, resource, {name: text}), change(harness, resource, (name, SET, text))):
         assert error == ErrorCode.INVALID_REQUEST
@@ -434,11 +434,11 @@ def test_bad_broker_configs(resource: Resource, name: str, text: str, expected: 
     assert describe(harness, CLUSTER)[0].configs == []
 
 
-def test_a_read_only_config_of_a_broker_may_be_deleted_for_it_is_not_there() -> None:
+def test_deleting_a_read_only_broker_config_is_allowed() -> None:
     assert change(ClusterHarness(), BROKER_1, ("num.partitions", DELETE, None)) == (ErrorCode.NONE, None)
 
 
-def test_broker_configs_of_plugins_are_taken_and_kept_secret() -> None:
+def test_unknown_broker_configs_are_stored_and_sensitive() -> None:
     harness = ClusterHarness()
     set_(harness, BROKER_1, "my.plugin.key", "secret")
     config = told(harness, BROKER_1, "my.plugin.key")
@@ -461,14 +461,14 @@ def test_broker_configs_of_plugins_are_taken_and_kept_secret() -> None:
         ((CLIENT_METRICS, "m"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_altered(resource: Resource, error: ErrorCode) -> None:
+def test_invalid_resources_to_alter(resource: Resource, error: ErrorCode) -> None:
     harness = ClusterHarness(brokers=2)
     for refused, message in (replace(harness, resource, {}), change(harness, resource)):
         assert refused == error
         assert message
 
 
-def test_bad_configs_come_before_a_missing_topic() -> None:
+def test_invalid_configs_are_reported_before_a_missing_topic() -> None:
     assert change(ClusterHarness(), (TOPIC, "gone"), ("no.such", SET, "1"))[0] == ErrorCode.INVALID_CONFIG
 
 
@@ -481,12 +481,12 @@ def test_null_values(resource: Resource) -> None:
 
 
 @pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
-def test_a_key_given_twice(resource: Resource) -> None:
+def test_a_duplicate_key(resource: Resource) -> None:
     error, message = change(ClusterHarness(), resource, ("segment.ms", SET, "1"), ("segment.ms", DELETE, None))
     assert (error, message) == (ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
-def test_a_resource_given_twice_is_refused_twice_and_the_others_are_altered() -> None:
+def test_a_duplicate_resource_is_rejected_and_others_are_altered() -> None:
     harness = ClusterHarness({"news": 1, "mail": 1})
     mail = (TOPIC, "mail")
     asked = [changed_resource(each, ("segment.ms", SET, "9")) for each in (NEWS, mail, NEWS)]
@@ -497,7 +497,7 @@ def test_a_resource_given_twice_is_refused_twice_and_the_others_are_altered() ->
     assert (dict(harness.topic("mail").configs), dict(harness.topic().configs)) == ({"segment.ms": "9"}, {})
 
 
-def test_one_bad_config_keeps_the_others_of_its_resource_out() -> None:
+def test_one_invalid_config_rejects_all_of_its_resource() -> None:
     harness = ClusterHarness()
     assert change(harness, NEWS, ("segment.ms", SET, "9"), ("no.such", SET, "1"))[0] == ErrorCode.INVALID_CONFIG
     assert harness.topic().configs == {}
@@ -519,7 +519,7 @@ def test_validate_only(resource: Resource) -> None:
 @pytest.mark.parametrize(
     ("resource", "name"), [(NEWS, "max.message.bytes"), (BROKER_1, "message.max.bytes"), (CLUSTER, "message.max.bytes")]
 )
-def test_batches_that_are_too_large_are_refused_from_then_on(resource: Resource, name: str) -> None:
+def test_a_new_max_message_bytes_applies_at_once(resource: Resource, name: str) -> None:
     harness = ClusterHarness()
     records = batch(b"a" * 200)
     assert produce(harness, records) == ErrorCode.NONE
@@ -529,7 +529,7 @@ def test_batches_that_are_too_large_are_refused_from_then_on(resource: Resource,
     assert produce(harness, records) == ErrorCode.NONE
 
 
-def test_a_broker_goes_by_its_own_limit() -> None:
+def test_each_broker_uses_its_own_limit() -> None:
     harness = ClusterHarness(brokers=2)
     set_(harness, (BROKER, "2"), "message.max.bytes", "1", broker=2)
     assert harness.partition().leader_id == 1
@@ -540,7 +540,7 @@ def test_a_broker_goes_by_its_own_limit() -> None:
     ("resource", "name"),
     [(NEWS, "retention.bytes"), (BROKER_1, "log.retention.bytes"), (CLUSTER, "log.retention.bytes")],
 )
-def test_old_batches_are_dropped_at_once_and_from_then_on(resource: Resource, name: str) -> None:
+def test_a_new_retention_applies_at_once(resource: Resource, name: str) -> None:
     harness = ClusterHarness()
     records = batch(b"a" * 100)
     for _ in range(5):
@@ -556,7 +556,7 @@ def test_old_batches_are_dropped_at_once_and_from_then_on(resource: Resource, na
     assert (log.log_start_offset, log.log_end_offset) == (4, 7)
 
 
-def test_the_offsets_topic_is_not_cut() -> None:
+def test_retention_does_not_apply_to_the_offsets_topic() -> None:
     harness = ClusterHarness()
     log = harness.cluster.offsets_partition(0).log
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Coordinators' records in the log of an offsets partition: written, read back, and what cannot be read."""
+"""Records of group coordinators in `__consumer_offsets`: written, read back, and unreadable records."""
 
 import io
 from dataclasses import replace
@@ -74,7 +74,7 @@ RECORDS = st.builds(GroupRecord, TEXT, st.none() | GROUPS) | st.builds(
 
 
 def a_log(*pairs: tuple[bytes | None, bytes | None]) -> PartitionLog:
-    """A log with a batch for each key and value, at the offsets from 0 on."""
+    """Return a log with a batch for each key and value, from offset 0."""
     log = PartitionLog()
     for key, value in pairs:
         log.append(records.encode_batch([records.Record(0, 1_000, key, value)]), leader_epoch=0)
@@ -144,17 +144,17 @@ def prefixed(version: int, value: bytes) -> bytes:
         (GroupRecord("grp", None), GROUP_KEY, None),
     ],
 )
-def test_what_is_written(record: Record, key: bytes, value: str | None) -> None:
+def test_encoded_keys_and_values(record: Record, key: bytes, value: str | None) -> None:
     assert record_key(record) == key
     assert record_value(record) == (None if value is None else layout(value))
 
 
 @given(record=RECORDS)
-def test_what_is_written_is_read(record: Record) -> None:
+def test_written_records_are_read_back(record: Record) -> None:
     assert parse_record(record_key(record), record_value(record)) == record
 
 
-def test_who_does_not_know_of_expectations_reads_the_group_all_the_same() -> None:
+def test_readers_without_batch_join_ignore_expected_instances() -> None:
     assert GROUP.value is not None
     with_them = replace(GROUP, value=replace(GROUP.value, extension_values=(StoredInstance("x", "x-1", 60_000),)))
     key, value = record_key(with_them), record_value(with_them)
@@ -233,7 +233,7 @@ def test_records_of_one_call_are_one_batch() -> None:
     ]
 
 
-def test_a_record_that_its_fields_cannot_carry_leaves_the_log_as_it_was() -> None:
+def test_a_record_that_cannot_be_encoded_is_not_appended() -> None:
     log = PartitionLog()
     with pytest.raises(ProtocolError, match="field topic"):
         append_records(log, [OFFSET, replace(OFFSET, topic="t" * 40_000)], leader_epoch=0, now_ms=0)
@@ -241,14 +241,14 @@ def test_a_record_that_its_fields_cannot_carry_leaves_the_log_as_it_was() -> Non
 
 
 @given(written=st.lists(st.lists(RECORDS, min_size=1, max_size=3), max_size=4))
-def test_what_is_appended_is_read_in_order(written: list[list[Record]]) -> None:
+def test_records_are_read_in_order(written: list[list[Record]]) -> None:
     log = PartitionLog()
     for batch in written:
         append_records(log, batch, leader_epoch=0, now_ms=0)
     assert read_records(log, 7) == [record for batch in written for record in batch]
 
 
-def test_a_log_larger_than_one_read_is_read_to_its_end() -> None:
+def test_a_log_larger_than_one_read_is_read_completely() -> None:
     log = PartitionLog()
     large = [
         replace(OFFSET, partition=number, value=replace(COMMITTED, metadata="x" * 30_000)) for number in range(100)
@@ -258,7 +258,7 @@ def test_a_log_larger_than_one_read_is_read_to_its_end() -> None:
     assert read_records(log, 7) == large
 
 
-def test_a_compacted_log_gives_the_last_value_of_each_key() -> None:
+def test_a_compacted_log_has_the_last_value_of_each_key() -> None:
     log = PartitionLog(compactor=Compactor(window_records=1))
     for offset in range(1_000):
         record = replace(OFFSET, partition=offset % 3, value=replace(COMMITTED, offset=offset))
@@ -288,13 +288,13 @@ def test_key_versions_of_other_kinds_are_skipped() -> None:
         (GROUP_KEY, b"\0\3\0\1", "GroupMetadataValue v3: field protocol_type malformed at byte 4"),
     ],
 )
-def test_an_unreadable_record_is_an_error_that_says_where(key: bytes | None, value: bytes | None, fault: str) -> None:
+def test_an_unreadable_record_is_an_error_with_its_offset(key: bytes | None, value: bytes | None, fault: str) -> None:
     log = a_log((GROUP_KEY, None), (GROUP_KEY, None), (key, value))
     with pytest.raises(ProtocolError, match=f"__consumer_offsets-7, offset 2: {fault}"):
         read_records(log, 7)
 
 
-def test_an_unreadable_batch_is_an_error_that_says_where() -> None:
+def test_an_unreadable_batch_is_an_error_with_its_offset() -> None:
     log = a_log((GROUP_KEY, None))
     batch = bytearray(records.encode_batch([records.Record(0, 1_000, GROUP_KEY, None)]))
     batch[60] = 2  # the last byte of the record count

@@ -1,4 +1,4 @@
-"""What is pending: every kind of deadline, exact, in the order in which things will happen."""
+"""Pending deadlines: every kind, with exact times and in order."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def deadlines(groups: Groups) -> list[Deadline]:
 
 
 def pending(groups: Groups) -> list[Any]:
-    """What is pending, in short."""
+    """Return the pending deadlines in a short form."""
     return [(each.in_s, each.kind, each.group_id, each.member_ids) for each in deadlines(groups)]
 
 
@@ -37,7 +37,7 @@ def test_nothing_is_pending_without_groups() -> None:
     assert deadlines(Groups()) == []
 
 
-def test_a_deadline_says_when_where_and_for_whom() -> None:
+def test_a_deadline_has_time_broker_group_and_members() -> None:
     groups = Groups()
     member_ids = (groups.stable(),)
     assert deadlines(groups) == [
@@ -56,7 +56,7 @@ def test_a_session_is_exact_after_a_heartbeat() -> None:
     assert pending(groups)[0] == (10.0, "session", "g", (member,))
 
 
-def test_the_join_phase_waits_for_whom_it_misses() -> None:
+def test_a_join_deadline_names_the_missing_members() -> None:
     groups = Groups()
     first = groups.stable()
     assert groups.join() is None
@@ -71,7 +71,7 @@ def test_the_join_phase_waits_for_whom_it_misses() -> None:
     ]
 
 
-def test_a_session_that_changes_nothing_is_not_pending() -> None:
+def test_a_session_deadline_without_effect_is_not_listed() -> None:
     groups = Groups()
     leader = groups.stable()
     assert groups.join() is None
@@ -83,7 +83,7 @@ def test_a_session_that_changes_nothing_is_not_pending() -> None:
     assert pending(groups) == expected, "the follower is owed an answer, and its session will begin anew with it"
 
 
-def test_a_held_group_has_no_end_of_its_state() -> None:
+def test_a_held_group_has_no_join_or_sync_deadline() -> None:
     groups = Groups(group_initial_rebalance_delay_ms=3_000)
     assert groups.join() is None
     (group,) = groups.coordinator.groups()
@@ -91,7 +91,7 @@ def test_a_held_group_has_no_end_of_its_state() -> None:
     assert pending(groups) == [(300.0, "session", "g", tuple(members(groups))), EXPIRY_LOOK]
 
 
-def test_late_answers() -> None:
+def test_delayed_responses() -> None:
     groups = Groups()
     member = groups.join()
     assert member is not None
@@ -127,7 +127,7 @@ def test_loads_and_stale_lookups() -> None:
     assert deadlines(groups) == [], "a load that the test ends has no deadline"
 
 
-def test_what_is_due_at_the_same_time_has_an_order() -> None:
+def test_deadlines_at_the_same_time_are_ordered() -> None:
     groups = Groups()
     first, second = groups.stable("a"), groups.stable("b")
     assert [each.member_ids for each in deadlines(groups)][:2] == [(first,), (second,)]

@@ -1,4 +1,4 @@
-"""DeleteRecords: what it takes away, what it refuses, and what other requests see afterwards."""
+"""DeleteRecords: deleted records, errors, and later requests."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ ALL_VERSIONS = versions("DeleteRecords")
 
 
 def filled(topics: dict[str, int] | None = None, brokers: int = 1) -> ClusterHarness:
-    """Three batches in partition 0: offsets 0-1, 2-3 and 4."""
+    """Return a cluster with three batches in partition 0: offsets 0-1, 2-3 and 4."""
     harness = ClusterHarness(topics, brokers)
     for values in ([b"a", b"b"], [b"c", b"d"], [b"e"]):
         harness.partition().log.append(batch(*values), 0)
@@ -28,7 +28,7 @@ def filled(topics: dict[str, int] | None = None, brokers: int = 1) -> ClusterHar
 def delete(
     harness: ClusterHarness, *asked: tuple[str, int, int], version: int = 2, broker: int = 1
 ) -> list[tuple[str, int, ErrorCode, int]]:
-    """Delete the records of (topic, partition) before an offset; each result's error and low watermark."""
+    """Delete records before an offset; return error and low watermark of each result."""
     topics = [
         DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)])
         for name, index, offset in asked
@@ -58,7 +58,7 @@ def earliest(harness: ClusterHarness) -> int:
     ("offset", "start", "batches"),
     [(0, 0, [0, 2, 4]), (1, 1, [0, 2, 4]), (2, 2, [2, 4]), (5, 5, []), (HIGH_WATERMARK, 5, [])],
 )
-def test_records_before_the_offset_are_gone(
+def test_records_before_the_offset_are_deleted(
     subtests: pytest.Subtests, offset: int, start: int, batches: list[int]
 ) -> None:
     for version in ALL_VERSIONS:
@@ -97,7 +97,7 @@ def test_offsets_out_of_range(offset: int) -> None:
         ("__consumer_offsets", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_refused_partitions(subtests: pytest.Subtests, topic: str, index: int, error: ErrorCode) -> None:
+def test_rejected_partitions(subtests: pytest.Subtests, topic: str, index: int, error: ErrorCode) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = filled({"news": 3}, brokers=3)
@@ -113,7 +113,7 @@ def test_refused_partitions(subtests: pytest.Subtests, topic: str, index: int, e
         ("delete, compact", ErrorCode.NONE),
     ],
 )
-def test_a_topic_that_is_compacted_only_keeps_its_records(policy: str, error: ErrorCode) -> None:
+def test_a_compacted_topic_rejects_the_request(policy: str, error: ErrorCode) -> None:
     harness = ClusterHarness()
     configs = [CreatableTopicConfig(name="cleanup.policy", value=policy)]
     topic = CreatableTopic(name="table", num_partitions=1, replication_factor=1, assignments=[], configs=configs)
@@ -123,7 +123,7 @@ def test_a_topic_that_is_compacted_only_keeps_its_records(policy: str, error: Er
     assert delete(harness, ("table", 0, 1)) == [("table", 0, error, deleted)]
 
 
-def test_of_a_partition_that_is_named_twice_the_last_offset_counts() -> None:
+def test_for_a_duplicate_partition_the_last_offset_counts() -> None:
     harness = filled({"news": 2, "sports": 1})
     asked = [("news", 0, 4), ("sports", 0, 0), ("news", 1, 0), ("news", 0, 2)]
     assert delete(harness, *asked) == [
@@ -133,7 +133,7 @@ def test_of_a_partition_that_is_named_twice_the_last_offset_counts() -> None:
     ]
 
 
-def test_records_go_on_from_where_they_were() -> None:
+def test_later_records_continue_at_the_log_end_offset() -> None:
     harness = filled()
     delete(harness, ("news", 0, HIGH_WATERMARK))
     assert harness.partition().log.append(batch(b"f"), 0) == 5

@@ -1,4 +1,4 @@
-"""Faults in the core: which requests they meet, what the answers then are, and what took effect."""
+"""Injected faults without sockets: matched requests, responses, and effects on the state."""
 
 import math
 from typing import Any
@@ -32,8 +32,8 @@ from fakebroker.protocol.messages.offset_fetch import (
 )
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.registry import APIS
-from tests.cluster.test_fetch_sessions import Client
 from tests.support.cluster.cluster_harness import ClusterHarness, batch, carried, response
+from tests.support.cluster.fetching_client import FetchingClient
 from tests.support.strategies import filled
 
 TOPICS = {"orders": 2, "news": 2}
@@ -50,7 +50,7 @@ def fail(h: ClusterHarness, api: str | None, **options: Any) -> ActiveFault:
 
 
 def beats(h: ClusterHarness, count: int, **how: Any) -> list[str]:
-    """What so many heartbeats of nobody are answered; UNKNOWN_MEMBER_ID is the truth."""
+    """Send heartbeats of an unknown member and return the errors; UNKNOWN_MEMBER_ID without a fault."""
     return [ErrorCode(h.ask(BEAT, 4, **how).error_code).name for _ in range(count)]
 
 
@@ -75,7 +75,7 @@ def commit(offset: int, *places: tuple[str, int], group_id: str = "g") -> Offset
 
 
 def errors(answer: Any) -> dict[tuple[str, int], str]:
-    """The error of each partition in an answer."""
+    """Return the error of each partition in a response."""
     return {
         (topic.name, partition.partition_index): ErrorCode(partition.error_code).name
         for topic in answer.topics
@@ -91,12 +91,12 @@ def committed(h: ClusterHarness, group_id: str = "g") -> dict[tuple[str, int], i
 # The table
 
 
-def test_every_api_has_its_errors() -> None:
+def test_every_api_has_a_table_of_errors() -> None:
     assert set(PLACES) == {api.name for api in APIS}
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_every_refusal_can_be_told(api: Any) -> None:
+def test_every_error_can_be_encoded(api: Any) -> None:
     for place in PLACES[api.name]:
         for version in [each for each in api.request.VERSIONS if each in place.versions]:
             request, told = filled(api.request, version), filled(api.response, version)
@@ -116,7 +116,7 @@ def test_every_refusal_can_be_told(api: Any) -> None:
 # What is met
 
 
-def test_the_first_so_many(h: ClusterHarness) -> None:
+def test_times_limits_the_number_of_responses(h: ClusterHarness) -> None:
     rule = fail(h, "Heartbeat", error="NOT_COORDINATOR", times=2)
     assert beats(h, 3) == [FALSE, FALSE, TRUE]
     assert rule.hits == 2
@@ -138,13 +138,13 @@ def test_the_first_so_many(h: ClusterHarness) -> None:
         ({"broker": 1}, "xxxx"),
     ],
 )
-def test_which_requests_are_met(h: ClusterHarness, options: dict[str, Any], met: str) -> None:
+def test_matched_requests(h: ClusterHarness, options: dict[str, Any], met: str) -> None:
     rule = fail(h, "Heartbeat", error=ErrorCode.NOT_COORDINATOR, **options)
     assert "".join("x" if error == FALSE else "-" for error in beats(h, 4)) == met
     assert rule.hits == met.count("x")
 
 
-def test_another_broker_is_not_met() -> None:
+def test_requests_to_other_brokers_do_not_match() -> None:
     h = ClusterHarness(brokers=2)
     fail(h, "Heartbeat", error="NOT_COORDINATOR", broker=2)
     fail(h, "Heartbeat", error="COORDINATOR_NOT_AVAILABLE", broker=1)
@@ -152,7 +152,7 @@ def test_another_broker_is_not_met() -> None:
     assert beats(h, 1, broker=1) == ["COORDINATOR_NOT_AVAILABLE"]
 
 
-def test_chance_repeats_with_its_source(h: ClusterHarness) -> None:
+def test_probability_is_reproducible_with_the_seed(h: ClusterHarness) -> None:
     runs = []
     for harness in (h, ClusterHarness(topics=TOPICS)):
         rule = fail(harness, "Heartbeat", error="NOT_COORDINATOR", probability=0.5)
@@ -162,7 +162,7 @@ def test_chance_repeats_with_its_source(h: ClusterHarness) -> None:
     assert runs[0] == runs[1]
 
 
-def test_a_window_of_the_brokers_time(h: ClusterHarness) -> None:
+def test_after_s_and_for_s_limit_the_time(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", error="NOT_COORDINATOR", after_s=1, for_s=2)
     found = []
     for _ in range(4):
@@ -171,14 +171,14 @@ def test_a_window_of_the_brokers_time(h: ClusterHarness) -> None:
     assert found == [TRUE, FALSE, FALSE, TRUE]
 
 
-def test_the_first_fault_that_meets_a_request_hides_the_others(h: ClusterHarness) -> None:
+def test_the_first_matching_fault_applies(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", error="NOT_COORDINATOR", times=1)
     second = fail(h, "Heartbeat", error="COORDINATOR_NOT_AVAILABLE", nth=1)
     assert beats(h, 3) == [FALSE, "COORDINATOR_NOT_AVAILABLE", TRUE]
     assert second.seen == 2
 
 
-def test_a_fault_that_is_removed_is_over(h: ClusterHarness) -> None:
+def test_a_removed_fault_has_no_effect(h: ClusterHarness) -> None:
     rule = fail(h, "Heartbeat", error="NOT_COORDINATOR")
     h.cluster.faults.remove(rule)
     h.cluster.faults.remove(rule)
@@ -191,7 +191,7 @@ def test_the_call_names_its_fault(h: ClusterHarness) -> None:
     assert [call.fault for call in calls] == [rule.fault, None]
 
 
-def test_any_api_that_names_the_group(h: ClusterHarness) -> None:
+def test_a_fault_of_a_group_matches_every_api_that_names_it(h: ClusterHarness) -> None:
     fail(h, None, group="g", throttle_time_ms=7)
     assert h.ask(BEAT, 4).throttle_time_ms == 7
     assert h.ask(commit(1, ("orders", 0)), 8).throttle_time_ms == 7
@@ -203,7 +203,7 @@ def test_any_api_that_names_the_group(h: ClusterHarness) -> None:
 # Where the error stands, and what takes effect
 
 
-def test_a_commit_that_is_refused_does_not_take_effect(h: ClusterHarness) -> None:
+def test_a_rejected_commit_has_no_effect(h: ClusterHarness) -> None:
     fail(h, "OffsetCommit", error="COORDINATOR_LOAD_IN_PROGRESS")
     answer = h.ask(commit(5, ("orders", 0), ("news", 1)), 8)
     assert set(errors(answer).values()) == {"COORDINATOR_LOAD_IN_PROGRESS"}
@@ -211,14 +211,14 @@ def test_a_commit_that_is_refused_does_not_take_effect(h: ClusterHarness) -> Non
     assert committed(h) == {}
 
 
-def test_an_error_that_is_told_though_the_commit_took_effect(h: ClusterHarness) -> None:
+def test_with_handles_a_commit_takes_effect_in_spite_of_the_error(h: ClusterHarness) -> None:
     fail(h, "OffsetCommit", error="REQUEST_TIMED_OUT", handles=True)
     assert errors(h.ask(commit(5, ("orders", 0)), 8)) == {("orders", 0): "REQUEST_TIMED_OUT"}
     assert committed(h) == {("orders", 0): 5}
 
 
 @pytest.mark.parametrize("version", [8, 10])
-def test_one_partition_of_a_commit_is_refused(h: ClusterHarness, version: int) -> None:
+def test_one_partition_of_a_commit_is_rejected(h: ClusterHarness, version: int) -> None:
     fail(h, "OffsetCommit", error="UNKNOWN_TOPIC_OR_PARTITION", partition="orders-1")
     request = commit(5, ("orders", 0), ("orders", 1), ("news", 1))
     for topic in request.topics:
@@ -231,7 +231,7 @@ def test_one_partition_of_a_commit_is_refused(h: ClusterHarness, version: int) -
     assert committed(h) == {("orders", 0): 5, ("news", 1): 5}
 
 
-def test_one_partition_of_a_commit_took_effect_and_tells_an_error(h: ClusterHarness) -> None:
+def test_with_handles_one_partition_takes_effect_in_spite_of_the_error(h: ClusterHarness) -> None:
     fail(h, "OffsetCommit", error="UNKNOWN_TOPIC_OR_PARTITION", topic="news", handles=True)
     answer = h.ask(commit(5, ("orders", 0), ("news", 1)), 8)
     assert errors(answer) == {("orders", 0): "NONE", ("news", 1): "UNKNOWN_TOPIC_OR_PARTITION"}
@@ -239,7 +239,7 @@ def test_one_partition_of_a_commit_took_effect_and_tells_an_error(h: ClusterHarn
 
 
 @pytest.mark.parametrize(("handles", "offsets"), [(True, {("orders", 0): 5}), (None, {})])
-def test_a_connection_that_is_dropped(h: ClusterHarness, handles: bool | None, offsets: dict[Any, int]) -> None:
+def test_drop_closes_the_connection(h: ClusterHarness, handles: bool | None, offsets: dict[Any, int]) -> None:
     fail(h, "OffsetCommit", drop=True, handles=handles)
     call = h.send(commit(5, ("orders", 0)), 8)
     assert h.cluster.answered == [call]
@@ -248,7 +248,7 @@ def test_a_connection_that_is_dropped(h: ClusterHarness, handles: bool | None, o
 
 
 @pytest.mark.parametrize(("handles", "offsets"), [(True, {("orders", 0): 5}), (None, {})])
-def test_an_answer_that_never_comes(h: ClusterHarness, handles: bool | None, offsets: dict[Any, int]) -> None:
+def test_silent_sends_no_response(h: ClusterHarness, handles: bool | None, offsets: dict[Any, int]) -> None:
     fail(h, "OffsetCommit", silent=True, handles=handles)
     call = h.send(commit(5, ("orders", 0)), 8)
     h.advance(3_600_000)
@@ -265,7 +265,7 @@ def offset_fetch(version: int) -> OffsetFetchRequest:
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=many) for name in ("g", "h")])
 
 
-def test_the_error_of_a_group_stands_where_the_version_puts_it(h: ClusterHarness) -> None:
+def test_the_place_of_a_group_error_depends_on_the_version(h: ClusterHarness) -> None:
     fail(h, "OffsetFetch", error="NOT_COORDINATOR", group="g")
     partitions = h.ask(offset_fetch(1), 1).topics[0].partitions
     assert [(each.partition_index, each.committed_offset, each.error_code) for each in partitions] == [
@@ -286,7 +286,7 @@ def test_the_error_of_a_partition_of_fetched_offsets(h: ClusterHarness) -> None:
     assert list(errors(h.ask(everything, 7)).values()) == ["NONE", "UNSTABLE_OFFSET_COMMIT"]
 
 
-def test_one_key_of_a_look_up(h: ClusterHarness) -> None:
+def test_one_key_of_find_coordinator(h: ClusterHarness) -> None:
     fail(h, "FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", group="g")
     old = h.ask(FindCoordinatorRequest(key="g"), 3)
     assert (old.error_code, old.node_id, old.host, old.port) == (15, -1, "", -1)
@@ -296,7 +296,7 @@ def test_one_key_of_a_look_up(h: ClusterHarness) -> None:
     assert [each.error_code for each in transactional] == [0]
 
 
-def test_metadata_keeps_its_brokers(h: ClusterHarness) -> None:
+def test_metadata_with_an_error_still_lists_the_brokers(h: ClusterHarness) -> None:
     fail(h, "Metadata", error="LEADER_NOT_AVAILABLE", topic="orders", times=2)
     for topics in (None, [MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="news")]):
         answer = h.ask(MetadataRequest(topics=topics), 9)
@@ -338,7 +338,7 @@ def test_one_partition_of_a_produce(h: ClusterHarness) -> None:
     assert [h.partition(index, "orders").log.log_end_offset for index in range(2)] == [0, 1]
 
 
-def test_a_produce_without_acks_cannot_be_told(h: ClusterHarness) -> None:
+def test_an_error_for_acks_0_closes_the_connection(h: ClusterHarness) -> None:
     fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER")
     call = h.send(produce(0), 9)
     assert h.cluster.answered == [call]
@@ -354,8 +354,8 @@ def test_one_partition_of_a_produce_without_acks(h: ClusterHarness) -> None:
     assert [h.partition(index, "orders").log.log_end_offset for index in range(2)] == [0, 1]
 
 
-def test_a_fetch_session_tells_the_error_of_a_partition_without_news(h: ClusterHarness) -> None:
-    client = Client(h)
+def test_an_unchanged_partition_of_a_fetch_session_gets_the_error(h: ClusterHarness) -> None:
+    client = FetchingClient(h)
     client.fetch({0: 0, 1: 0})
     rule = fail(h, "Fetch", error="NOT_LEADER_OR_FOLLOWER", partition="news-1", times=1)
     (topic,) = client.fetch().responses
@@ -366,7 +366,7 @@ def test_a_fetch_session_tells_the_error_of_a_partition_without_news(h: ClusterH
 
 def test_a_fetch_that_fails_does_not_wait(h: ClusterHarness) -> None:
     fail(h, "Fetch", error="OFFSET_OUT_OF_RANGE")
-    request = Client(h).request({0: 0})
+    request = FetchingClient(h).request({0: 0})
     request.max_wait_ms = 60_000
     answer = h.ask(request, 12)
     assert [each.error_code for each in answer.responses[0].partitions] == [1]
@@ -390,7 +390,7 @@ def join(member_id: str) -> JoinGroupRequest:
     )
 
 
-def test_a_parked_join_takes_effect_and_is_told_an_error() -> None:
+def test_with_handles_a_parked_join_takes_effect_in_spite_of_the_error() -> None:
     h = ClusterHarness()
     member_id = h.ask(join(""), 9).member_id
     fail(h, "JoinGroup", error="COORDINATOR_NOT_AVAILABLE", handles=True)
@@ -404,7 +404,7 @@ def test_a_parked_join_takes_effect_and_is_told_an_error() -> None:
     assert group.generation_id == 1
 
 
-def test_one_member_that_leaves_is_refused(h: ClusterHarness) -> None:
+def test_one_leaving_member_is_rejected(h: ClusterHarness) -> None:
     fail(h, "LeaveGroup", error="FENCED_INSTANCE_ID", instance_id="i")
     members = [MemberIdentity(member_id="m"), MemberIdentity(member_id="", group_instance_id="i")]
     answer = h.ask(LeaveGroupRequest(group_id="g", members=members), 4)
@@ -414,7 +414,7 @@ def test_one_member_that_leaves_is_refused(h: ClusterHarness) -> None:
     assert (answer.error_code, answer.members) == (ErrorCode.NOT_COORDINATOR, [])
 
 
-def test_an_unsupported_version_is_told_in_version_0(h: ClusterHarness) -> None:
+def test_unsupported_version_of_api_versions_is_answered_in_version_0(h: ClusterHarness) -> None:
     fail(h, "ApiVersions", error="UNSUPPORTED_VERSION")
     call = h.send(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
     assert call.response_version == 0
@@ -425,7 +425,7 @@ def test_an_unsupported_version_is_told_in_version_0(h: ClusterHarness) -> None:
 # When the answer comes, and its bytes
 
 
-def test_an_answer_is_held_back(h: ClusterHarness) -> None:
+def test_a_response_is_delayed(h: ClusterHarness) -> None:
     fail(h, "OffsetCommit", delay_s=2)
     call = h.send(commit(5, ("orders", 0)), 8)
     assert committed(h) == {("orders", 0): 5}
@@ -450,7 +450,7 @@ def test_a_delay_is_drawn_from_a_range(h: ClusterHarness) -> None:
     assert len(set(waits)) > 10
 
 
-def test_an_answer_is_throttled_and_shared_answers_are_not(h: ClusterHarness) -> None:
+def test_throttling_does_not_change_shared_responses(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", throttle_time_ms=300, times=1)
     assert [h.ask(BEAT, 4).throttle_time_ms for _ in range(2)] == [300, 0]
 
@@ -459,7 +459,7 @@ def spoiled(h: ClusterHarness, **options: Any) -> bytes:
     return bytes(h.cluster.faults.corrupted(Fault(api=None, **options), bytearray(range(20))))
 
 
-def test_the_bytes_of_an_answer(h: ClusterHarness) -> None:
+def test_corrupted_bytes_of_a_response(h: ClusterHarness) -> None:
     frame = bytes(range(20))
     assert spoiled(h, delay_s=1) == frame
     assert spoiled(h, twice=True) == frame * 2
@@ -533,7 +533,7 @@ def test_the_bytes_of_an_answer(h: ClusterHarness) -> None:
         ({"api": None, "error": "NOT_COORDINATOR"}, "api=None: expected the API that error="),
     ],
 )
-def test_a_fault_that_can_do_nothing_is_refused(h: ClusterHarness, fields: dict[str, Any], complaint: str) -> None:
+def test_faults_without_effect_are_rejected(h: ClusterHarness, fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         h.cluster.faults.add(Fault(**fields), h.now_ms)
     assert complaint in str(caught.value)
@@ -545,20 +545,20 @@ def test_an_error_by_its_number(h: ClusterHarness) -> None:
     assert added.fault == Fault(api="OffsetCommit", error=ErrorCode.NOT_COORDINATOR)
 
 
-def test_an_api_that_no_broker_has_is_refused() -> None:
+def test_an_api_that_no_broker_supports_is_rejected() -> None:
     h = ClusterHarness(as_version="2.0")
     with pytest.raises(ConfigError, match="api='OffsetDelete': expected an API that a broker supports"):
         fail(h, "OffsetDelete", drop=True)
 
 
-def test_what_apis_name() -> None:
+def test_kinds_of_names_in_each_api() -> None:
     named = {api.name: set(kinds_of(api)) for api in APIS}
     assert named["OffsetCommit"] == {"group", "member_id", "instance_id", "topic", "partition"}
     assert named["Metadata"] == {"topic", "partition"}
     assert named["ListGroups"] == set()
 
 
-def test_a_call_without_faults_goes_the_plain_way(h: ClusterHarness) -> None:
+def test_without_faults_calls_are_handled_directly(h: ClusterHarness) -> None:
     call = h.send(BEAT, 4)
     assert call.fault is None
     assert h.cluster.answered == []

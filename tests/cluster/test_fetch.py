@@ -1,4 +1,4 @@
-"""Fetch: what is read, within which limits, what is refused, and when a request waits."""
+"""Fetch: the records that are read, size limits, errors, and requests that wait for records."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def request(
 
 
 def append(harness: ClusterHarness, *batches: bytes, index: int = 0) -> None:
-    """Produce over the wire, so that those who wait are woken."""
+    """Append with Produce requests, which complete waiting fetches."""
     for records in batches:
         data = TopicProduceData(name="news", partition_data=[PartitionProduceData(index=index, records=records)])
         answer = harness.ask(ProduceRequest(acks=1, timeout_ms=0, topic_data=[data]), 9)
@@ -64,7 +64,7 @@ def offsets(records: bytes) -> list[int]:
     return [each.base_offset for each in split_batches(records)]
 
 
-def test_reads(subtests: pytest.Subtests) -> None:
+def test_records_are_read(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
@@ -83,7 +83,7 @@ def test_reads(subtests: pytest.Subtests) -> None:
             assert (answer.error_code, answer.session_id, answer.node_endpoints) == (ErrorCode.NONE, 0, [])
 
 
-def test_read_committed_is_told_of_no_aborted_transactions(subtests: pytest.Subtests) -> None:
+def test_read_committed_has_an_empty_list_of_aborted_transactions(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
@@ -115,7 +115,7 @@ def test_offsets_out_of_range(subtests: pytest.Subtests, offset: int, is_valid: 
             assert told.error_code == (ErrorCode.NONE if is_valid else ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
-def test_who_may_answer(subtests: pytest.Subtests) -> None:
+def test_leader_and_newer_followers_answer(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness(brokers=3, config={"default.replication.factor": 2})
@@ -161,7 +161,7 @@ def test_leader_epochs(subtests: pytest.Subtests, epoch: int, error: ErrorCode) 
         pytest.param(2**20, 1, [1, 0], id="one batch at least, for the first partition alone"),
     ],
 )
-def test_limits(max_bytes: int, partition_max_bytes: int, expected: list[int]) -> None:
+def test_size_limits(max_bytes: int, partition_max_bytes: int, expected: list[int]) -> None:
     harness = ClusterHarness({"news": 3})
     for index in (1, 2):
         append(harness, ONE, ONE, ONE, index=index)
@@ -170,7 +170,7 @@ def test_limits(max_bytes: int, partition_max_bytes: int, expected: list[int]) -
     assert [len(offsets(each.records)) for each in told] == [0, *expected]
 
 
-def test_the_broker_limits_bytes_too() -> None:
+def test_fetch_max_bytes_of_the_broker() -> None:
     harness = ClusterHarness(config={"fetch.max.bytes": 1024})
     append(harness, *[ONE] * 20)
     asked = request(harness, 12, wanted(), min_bytes=2000)
@@ -196,7 +196,7 @@ def park(
         pytest.param([wanted(9)], {}, id="nothing that exists"),
     ],
 )
-def test_answered_at_once(asked: list[FetchPartition], fields: dict[str, Any]) -> None:
+def test_requests_that_do_not_wait(asked: list[FetchPartition], fields: dict[str, Any]) -> None:
     harness = ClusterHarness({"news": 2})
     append(harness, ONE)
     call = harness.send(request(harness, 12, *asked, **fields), 12)
@@ -204,7 +204,7 @@ def test_answered_at_once(asked: list[FetchPartition], fields: dict[str, Any]) -
     assert len(harness.cluster.purgatory) == 0
 
 
-def test_waits_for_an_append(subtests: pytest.Subtests) -> None:
+def test_a_fetch_waits_for_an_append(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
@@ -214,7 +214,7 @@ def test_waits_for_an_append(subtests: pytest.Subtests) -> None:
             assert harness.cluster.purgatory.next_deadline() is None
 
 
-def test_waits_until_its_time_is_up(subtests: pytest.Subtests) -> None:
+def test_a_fetch_waits_no_longer_than_max_wait_ms(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
@@ -238,7 +238,7 @@ def test_an_unknown_partition_does_not_end_the_wait_for_others() -> None:
     ]
 
 
-def test_waits_for_min_bytes_of_all_its_partitions() -> None:
+def test_min_bytes_counts_all_partitions_of_the_request() -> None:
     harness = ClusterHarness({"news": 3})
     append(harness, ONE)
     call = park(harness, wanted(0), wanted(1), min_bytes=3 * 69)
@@ -249,7 +249,7 @@ def test_waits_for_min_bytes_of_all_its_partitions() -> None:
     assert [len(offsets(each.records)) for each in partitions(response(call))] == [2, 1]
 
 
-def test_bytes_over_a_partition_limit_do_not_count() -> None:
+def test_min_bytes_does_not_count_bytes_beyond_a_partition_limit() -> None:
     harness = ClusterHarness({"news": 2})
     call = park(harness, wanted(0, max_bytes=69), wanted(1, max_bytes=69), min_bytes=2 * 69)
     append(harness, ONE, ONE, ONE)
@@ -258,14 +258,14 @@ def test_bytes_over_a_partition_limit_do_not_count() -> None:
     assert [len(offsets(each.records)) for each in partitions(response(call))] == [1, 1]
 
 
-def test_min_bytes_over_the_response_limit_can_be_met() -> None:
+def test_min_bytes_larger_than_max_bytes_can_be_reached() -> None:
     harness = ClusterHarness()
     call = park(harness, wanted(), min_bytes=1000, max_bytes=69)
     append(harness, ONE)
     assert len(partitions(response(call))[0].records) == 69
 
 
-def test_batches_that_do_not_fit_count_for_min_bytes() -> None:
+def test_min_bytes_counts_batches_that_do_not_fit() -> None:
     harness = ClusterHarness({"news": 2})
     append(harness, ONE, ONE)
     append(harness, ONE, index=1)
@@ -274,14 +274,14 @@ def test_batches_that_do_not_fit_count_for_min_bytes() -> None:
     assert [len(each.records) for each in told] == [69, 69]
 
 
-def test_retention_can_end_a_wait() -> None:
+def test_retention_can_complete_a_waiting_fetch() -> None:
     harness = ClusterHarness(config={"log.retention.bytes": 69})
     call = park(harness, wanted(), min_bytes=2 * 69)
     append(harness, ONE, ONE)
     assert partitions(response(call))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_those_who_wait_are_answered_in_order() -> None:
+def test_waiting_fetches_are_answered_in_order() -> None:
     harness = ClusterHarness({"news": 2})
     late = park(harness, wanted(1), max_wait_ms=900)
     first, second = park(harness, wanted()), park(harness, wanted())
@@ -294,7 +294,7 @@ def test_those_who_wait_are_answered_in_order() -> None:
     assert harness.cluster.answered == [early, late]
 
 
-def test_a_closed_connection_waits_no_longer() -> None:
+def test_closing_the_connection_cancels_a_waiting_fetch() -> None:
     harness = ClusterHarness()
     peer = harness.peer()
     call = park(harness, wanted(), peer=peer)
@@ -306,7 +306,7 @@ def test_a_closed_connection_waits_no_longer() -> None:
     assert len(harness.cluster.purgatory) == 0
 
 
-def test_the_end_of_a_topic_ends_the_wait() -> None:
+def test_deleting_the_topic_completes_a_waiting_fetch() -> None:
     harness = ClusterHarness()
     call = park(harness, wanted(), version=18)
     harness.cluster.delete_topic(harness.topic())
@@ -315,7 +315,7 @@ def test_the_end_of_a_topic_ends_the_wait() -> None:
     assert partitions(response(call))[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_answered_requests_do_not_pile_up() -> None:
+def test_answered_fetches_leave_no_timers() -> None:
     harness = ClusterHarness()
     for offset in range(300):
         call = park(harness, wanted(offset=offset), max_wait_ms=2**31 - 1)

@@ -1,4 +1,4 @@
-"""The journal of the pure cluster: its modes and limits, and what a call tells of itself."""
+"""The journal without sockets: modes, limits, and the properties of calls."""
 
 import gc
 import weakref
@@ -63,7 +63,7 @@ def harness(mode: str, max_calls: int = 100, **config: Any) -> ClusterHarness:
 # Limits
 
 
-def test_the_oldest_go_first_and_are_counted() -> None:
+def test_the_oldest_requests_are_dropped_first_and_counted() -> None:
     journal = Journal(max_calls=3)
     calls = [call_of(heartbeat(number)) for number in range(5)]
     for call in calls:
@@ -71,7 +71,7 @@ def test_the_oldest_go_first_and_are_counted() -> None:
     assert (list(journal), journal.dropped, journal.added, journal.bytes) == (calls[2:], 2, 5, 3 * BODY_BYTES)
 
 
-def test_bytes_are_limited_too() -> None:
+def test_bytes_are_limited() -> None:
     journal = Journal(max_bytes=2 * BODY_BYTES)
     calls = [call_of(heartbeat(number)) for number in range(5)]
     for call in calls:
@@ -79,7 +79,7 @@ def test_bytes_are_limited_too() -> None:
     assert (list(journal), journal.dropped, journal.bytes) == (calls[3:], 3, 2 * BODY_BYTES)
 
 
-def test_a_journal_of_no_calls_drops_each() -> None:
+def test_a_journal_of_size_0_drops_every_request() -> None:
     journal = Journal(max_calls=0)
     journal.add(call_of(heartbeat()))
     assert (len(journal), journal.dropped, journal.bytes) == (0, 1, 0)
@@ -96,7 +96,7 @@ def test_a_journal_of_no_calls_drops_each() -> None:
         (("full", 1, -1), "journal_bytes=-1: expected an integer >= 0"),
     ],
 )
-def test_bad_arguments(arguments: tuple[str, int, int], why: str) -> None:
+def test_invalid_arguments(arguments: tuple[str, int, int], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         new_journal(*arguments)
 
@@ -107,7 +107,7 @@ def test_off_keeps_nothing() -> None:
     assert (list(cluster.cluster.journal), cluster.cluster.journal.dropped) == ([], 0)
 
 
-def test_headers_keep_all_but_the_messages() -> None:
+def test_headers_keeps_everything_except_messages() -> None:
     cluster = harness("headers")
     answer = cluster.ask(join(), 9)
     cluster.ask(heartbeat(), 3)
@@ -119,7 +119,7 @@ def test_headers_keep_all_but_the_messages() -> None:
     assert (second.api_version, second.member_ids, second.errors) == (3, ("m",), (ErrorCode.UNKNOWN_MEMBER_ID,))
 
 
-def test_headers_of_a_parked_call_get_its_answer() -> None:
+def test_headers_of_a_parked_call_are_completed_by_its_response() -> None:
     cluster = harness("headers", **{"group.initial.rebalance.delay.ms": 3000})
     call = cluster.send(join(), 3)
     (kept,) = cluster.cluster.journal
@@ -132,10 +132,10 @@ def test_headers_of_a_parked_call_get_its_answer() -> None:
 
 
 class _Heartbeat(HeartbeatRequest):
-    """A request that can be watched going away."""
+    """A request that supports weak references."""
 
 
-def test_headers_let_go_of_messages_without_a_look() -> None:
+def test_headers_releases_messages_without_a_query() -> None:
     journal = new_journal("headers", 1000, 1_000_000)
     watched = []
     for number in range(300):
@@ -154,7 +154,7 @@ def test_headers_let_go_of_messages_without_a_look() -> None:
     assert len(journal) == 300
 
 
-def test_headers_do_not_wait_for_calls_that_are_forgotten() -> None:
+def test_headers_releases_dropped_calls() -> None:
     journal = new_journal("headers", 2, 1_000_000)
     watched = []
     for number in range(100):
@@ -168,7 +168,7 @@ def test_headers_do_not_wait_for_calls_that_are_forgotten() -> None:
     assert [number for number, reference in enumerate(watched) if reference() is not None] == [98, 99]
 
 
-def test_headers_count_the_bytes_of_their_names() -> None:
+def test_headers_counts_the_bytes_of_names() -> None:
     journal = new_journal("headers", 1000, BODY_BYTES * 20)
     for _ in range(1000):
         call = call_of(heartbeat())
@@ -179,7 +179,7 @@ def test_headers_count_the_bytes_of_their_names() -> None:
     assert (journal.bytes, journal.added) == (len(kept) * len("appgm"), 1000)
 
 
-def test_messages_that_are_still_needed_count_in_full() -> None:
+def test_messages_of_pending_calls_count_in_full() -> None:
     journal = new_journal("headers", 1000, BODY_BYTES * 20)
     for _ in range(100):
         journal.add(call_of(heartbeat()))
@@ -189,7 +189,7 @@ def test_messages_that_are_still_needed_count_in_full() -> None:
 # Answers
 
 
-def test_a_call_tells_after_how_many_it_was_answered() -> None:
+def test_a_call_has_the_number_of_requests_before_its_answer() -> None:
     cluster = harness("full", **{"group.initial.rebalance.delay.ms": 3000})
     parked = cluster.send(join(), 3)
     at_once = cluster.send(heartbeat(), 4)
@@ -233,7 +233,7 @@ def test_groups_and_members(request_message: Message, group_ids: tuple[str, ...]
     assert (call.group_ids, call.member_ids) == (group_ids, member_ids)
 
 
-def test_a_join_without_a_member_id_is_that_of_the_one_given() -> None:
+def test_a_join_without_member_id_has_the_assigned_member_id() -> None:
     answer = JoinGroupResponse(
         error_code=79, generation_id=-1, protocol_name=None, leader="", member_id="given", members=[]
     )
@@ -241,7 +241,7 @@ def test_a_join_without_a_member_id_is_that_of_the_one_given() -> None:
     assert call_of(join("own"), answer).member_ids == ("own",)
 
 
-def test_errors_are_found_wherever_they_stand() -> None:
+def test_errors_are_found_at_every_level() -> None:
     leave = LeaveGroupRequest(group_id="g", members=[])
     members = [
         MemberResponse(member_id="m", group_instance_id=None, error_code=code)

@@ -1,4 +1,4 @@
-"""ListOffsets: places in a log and offsets for timestamps."""
+"""ListOffsets: the ends of a log, and offsets for timestamps."""
 
 from typing import Any
 
@@ -29,14 +29,14 @@ def request(
 
 
 def ask(harness: ClusterHarness, version: int, asked: ListOffsetsRequest, broker: int = 1) -> tuple[int, int, int, int]:
-    """The error, timestamp, offset and leader epoch."""
+    """Send a request and return error, timestamp, offset and leader epoch."""
     (topic,) = harness.ask(asked, version, broker=broker).topics
     (found,) = topic.partitions
     return found.error_code, found.timestamp, found.offset, found.leader_epoch
 
 
 def filled() -> ClusterHarness:
-    """Offsets 1 to 4 left; epoch 2 from 0, epoch 3 from 3 on; the newest timestamp, 5001, at offset 2."""
+    """Return a cluster whose log has offsets 1 to 4: epoch 2 up to offset 2, then epoch 3; offset 2 has the last time."""
     harness = ClusterHarness()
     log = harness.partition().log
     log.append(batch(b"a", timestamp_ms=1000), 2)
@@ -62,7 +62,9 @@ def filled() -> ClusterHarness:
         (5002, 1, UNKNOWN),
     ],
 )
-def test_where(subtests: pytest.Subtests, timestamp: int, since: int, expected: tuple[int, int, int, int]) -> None:
+def test_offsets_for_timestamps(
+    subtests: pytest.Subtests, timestamp: int, since: int, expected: tuple[int, int, int, int]
+) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             answer = expected if version >= since else REFUSED
@@ -104,7 +106,7 @@ def test_leader_epochs(subtests: pytest.Subtests, epoch: int, error: ErrorCode) 
             assert ask(filled(), version, request(LATEST, epoch=epoch))[0] == error
 
 
-def test_only_the_leader_answers_but_for_debugging(subtests: pytest.Subtests) -> None:
+def test_only_the_leader_answers_except_debugging_consumers(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness(brokers=3, config={"default.replication.factor": 2})
@@ -114,7 +116,7 @@ def test_only_the_leader_answers_but_for_debugging(subtests: pytest.Subtests) ->
             assert errors == [[0, refused, refused], [0, 0, refused]]
 
 
-def test_a_partition_asked_for_twice(subtests: pytest.Subtests) -> None:
+def test_a_duplicate_partition_is_rejected(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness({"news": 2})

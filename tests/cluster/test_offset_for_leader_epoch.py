@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where epochs ended, and who may say so."""
+"""OffsetForLeaderEpoch: the end offsets of epochs, and the brokers that answer."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def request(
 def ask(
     harness: ClusterHarness, asked: OffsetForLeaderEpochRequest, version: int = 4, broker: int = 1
 ) -> tuple[ErrorCode, int, int]:
-    """The error, the leader epoch and its end offset."""
+    """Send a request and return error, leader epoch and end offset."""
     (topic,) = harness.ask(asked, version, broker=broker).topics
     (found,) = topic.partitions
     assert (topic.topic, found.partition) == (asked.topics[0].topic, asked.topics[0].partitions[0].partition)
@@ -35,7 +35,7 @@ def ask(
 
 
 def filled() -> ClusterHarness:
-    """Epoch 2 has the offsets 0 to 2, epoch 4 the offsets 3 and 4, and epoch 5 begins."""
+    """Return a cluster whose log has epoch 2 at offsets 0 to 2, epoch 4 at 3 and 4, and an empty epoch 5."""
     harness = ClusterHarness(brokers=2)
     log = harness.partition().log
     log.append(batch(b"a"), 2)
@@ -57,7 +57,7 @@ def filled() -> ClusterHarness:
         pytest.param(6, UNDEFINED, id="not yet"),
     ],
 )
-def test_where_an_epoch_ended(subtests: pytest.Subtests, leader_epoch: int, expected: tuple[int, int]) -> None:
+def test_end_offsets_of_epochs(subtests: pytest.Subtests, leader_epoch: int, expected: tuple[int, int]) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             found_epoch, end_offset = expected
@@ -65,7 +65,7 @@ def test_where_an_epoch_ended(subtests: pytest.Subtests, leader_epoch: int, expe
             assert found == (ErrorCode.NONE, found_epoch if version >= 1 else -1, end_offset)
 
 
-def test_the_current_epoch_goes_on() -> None:
+def test_the_current_epoch_ends_at_the_log_end_offset() -> None:
     harness = filled()
     ask(harness, request(5))
     harness.partition().log.append(batch(b"f"), 5)
@@ -102,7 +102,7 @@ def test_deleted_records() -> None:
         ("news", 0, 5, 1, ErrorCode.NONE),
     ],
 )
-def test_who_answers(
+def test_leader_epochs_of_requests(
     subtests: pytest.Subtests, topic: str, index: int, current: int, broker: int, error: ErrorCode
 ) -> None:
     for version in ALL_VERSIONS:
@@ -115,13 +115,13 @@ def test_who_answers(
 
 
 @pytest.mark.parametrize("replica_id", [-2, -1, 2])
-def test_a_follower_refuses_whoever_asks(replica_id: int) -> None:
+def test_a_follower_rejects_consumers_and_replicas(replica_id: int) -> None:
     asked = request(2, replica_id=replica_id)
     assert ask(filled(), asked, broker=2)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert ask(filled(), asked, broker=1) == (ErrorCode.NONE, 2, 3)
 
 
-def test_what_is_named_twice_is_answered_twice() -> None:
+def test_a_duplicate_partition_is_answered_twice() -> None:
     asked = request(2)
     asked.topics[0].partitions.append(OffsetForLeaderPartition(partition=0, leader_epoch=4))
     asked.topics.append(asked.topics[0])

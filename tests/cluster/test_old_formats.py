@@ -1,4 +1,4 @@
-"""Brokers of older releases: message sets in Produce and Fetch, several offsets in ListOffsets."""
+"""Brokers that emulate older releases: message sets in Produce and Fetch, several offsets in ListOffsets."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def old(as_version: str = "0.10.2", topics: dict[str, int] | None = None, **conf
 
 
 def message_set(*values: bytes, magic: int = 1, timestamp_ms: int = 1000) -> bytes:
-    """Messages as producers number them, without compression; their timestamps go up by 1 ms."""
+    """Return uncompressed messages with a producer's offsets; timestamps increase by 1 ms."""
     records = [Record(index, timestamp_ms + index, None, value) for index, value in enumerate(values)]
     return b"".join(encode_message(record, magic) for record in records)
 
@@ -40,7 +40,7 @@ def send(harness: ClusterHarness, version: int, records: bytes | None, *, index:
 
 
 def produce(harness: ClusterHarness, version: int, records: bytes | None, *, index: int = 0) -> Any:
-    """The response for the one partition."""
+    """Produce to one partition and return its part of the response."""
     return response(send(harness, version, records, index=index)).responses[0].partition_responses[0]
 
 
@@ -50,7 +50,7 @@ def stored(harness: ClusterHarness) -> list[Record]:
 
 @pytest.mark.parametrize("as_version", RELEASES)
 @pytest.mark.parametrize("magic", [0, 1])
-def test_appends_message_sets(as_version: str, subtests: pytest.Subtests, magic: int) -> None:
+def test_message_sets_are_appended(as_version: str, subtests: pytest.Subtests, magic: int) -> None:
     for version in [0, 1, 2]:
         with subtests.test(version=version):
             harness = old(as_version)
@@ -69,7 +69,7 @@ def test_appends_message_sets(as_version: str, subtests: pytest.Subtests, magic:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", NOT_ZSTD)
-def test_appends_wrappers(magic: int, codec: Compression) -> None:
+def test_compressed_message_sets_are_appended(magic: int, codec: Compression) -> None:
     harness = old()
 
     assert produce(harness, 2, wrapped(b"a", b"b", magic=magic, codec=codec)).error_code == ErrorCode.NONE
@@ -77,7 +77,7 @@ def test_appends_wrappers(magic: int, codec: Compression) -> None:
     assert split_batches(harness.partition().log.read(0, 2**31))[0].compression is codec
 
 
-def test_message_sets_are_refused_since_4_0(subtests: pytest.Subtests) -> None:
+def test_message_sets_are_rejected_since_4_0(subtests: pytest.Subtests) -> None:
     for version in [0, 1, 2]:
         with subtests.test(version=version):
             for as_version in ("4.0", "4.2", None):
@@ -88,7 +88,7 @@ def test_message_sets_are_refused_since_4_0(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize("records", [None, b"", message_set(b"a")[:-1]])
-def test_no_whole_message_is_no_error(records: bytes | None) -> None:
+def test_an_incomplete_message_set_appends_nothing(records: bytes | None) -> None:
     harness = old()
     answer = produce(harness, 2, records)
 
@@ -134,7 +134,9 @@ LOG_APPEND_TIME = encode_message(Record(0, 1000, None, b""), 1, timestamp_type=T
         ),
     ],
 )
-def test_what_is_refused(as_version: str, records: bytes, before_2_4: ErrorCode, error: ErrorCode) -> None:
+def test_invalid_message_sets_are_rejected(
+    as_version: str, records: bytes, before_2_4: ErrorCode, error: ErrorCode
+) -> None:
     harness = old(as_version, message_max_bytes=1000)
     refused = produce(harness, 2, records)
 
@@ -142,7 +144,7 @@ def test_what_is_refused(as_version: str, records: bytes, before_2_4: ErrorCode,
     assert (refused.base_offset, stored(harness)) == (-1, [])
 
 
-def test_where_nothing_may_be_written() -> None:
+def test_errors_of_the_partition_come_before_errors_of_the_records() -> None:
     harness = ClusterHarness({"news": 2}, brokers=2, as_version="0.10.2")
     # The second partition is the other broker's; what is wrong with the bytes is not looked at.
     codes = [produce(harness, 2, b"?" * 40, index=index).error_code for index in (1, 2)]
@@ -163,7 +165,7 @@ def fetch_request(offset: int = 0, *, index: int = 0, max_bytes: int = 2**20, mi
 
 
 def fetch(harness: ClusterHarness, version: int, offset: int = 0, *, max_bytes: int = 2**20) -> Any:
-    """The one partition of the response."""
+    """Fetch one partition and return its part of the response."""
     return harness.ask(fetch_request(offset, max_bytes=max_bytes), version).responses[0].partitions[0]
 
 
@@ -180,7 +182,7 @@ def told(messages: list[LegacyRecord]) -> list[tuple[int, bytes | None]]:
 
 @pytest.mark.parametrize("as_version", RELEASES)
 @pytest.mark.parametrize("codec", [Compression.NONE, *NOT_ZSTD])
-def test_fetches_message_sets(as_version: str, subtests: pytest.Subtests, codec: Compression) -> None:
+def test_message_sets_are_fetched(as_version: str, subtests: pytest.Subtests, codec: Compression) -> None:
     for version in range(4):
         with subtests.test(version=version):
             harness = filled(batch(b"a", b"b", compression=codec), batch(b"c"), as_version=as_version)
@@ -194,7 +196,7 @@ def test_fetches_message_sets(as_version: str, subtests: pytest.Subtests, codec:
             )
 
 
-def test_what_was_produced_as_messages_is_fetched_as_batches() -> None:
+def test_produced_messages_are_fetched_as_record_batches() -> None:
     harness = old("0.11")
     produce(harness, 2, wrapped(b"a", b"b"))
 
@@ -221,14 +223,14 @@ ONE = 12 + 22 + 1
         (3, 0, ONE),
     ],
 )
-def test_limits(version: int, max_bytes: int, expected: int) -> None:
+def test_size_limits(version: int, max_bytes: int, expected: int) -> None:
     harness = filled(batch(b"a", b"b", b"c"))
 
     assert len(fetch(harness, version, max_bytes=max_bytes).records) == expected
 
 
 @pytest.mark.parametrize(("version", "expected"), [(2, [1, 1]), (3, [ONE, 0])])
-def test_one_whole_message_at_least_comes_of_one_partition_alone(version: int, expected: list[int]) -> None:
+def test_at_least_one_message_of_the_first_partition_with_records(version: int, expected: list[int]) -> None:
     harness = old(topics={"news": 2})
     for index in (0, 1):
         harness.partition(index).log.append(batch(b"a"), 0)
@@ -238,7 +240,7 @@ def test_one_whole_message_at_least_comes_of_one_partition_alone(version: int, e
     assert [len(each.records) for each in harness.ask(asked, version).responses[0].partitions] == expected
 
 
-def test_the_limit_of_the_response_counts_messages() -> None:
+def test_the_response_limit_counts_converted_messages() -> None:
     harness = old(topics={"news": 2})
     for index in (0, 1):
         harness.partition(index).log.append(batch(b"a", b"b", b"c"), 0)
@@ -250,7 +252,7 @@ def test_the_limit_of_the_response_counts_messages() -> None:
     assert [len(each.records) for each in harness.ask(asked, 3).responses[0].partitions] == [3 * ONE, 0]
 
 
-def test_waits_for_messages(subtests: pytest.Subtests) -> None:
+def test_a_fetch_waits_for_messages(subtests: pytest.Subtests) -> None:
     for version in range(4):
         with subtests.test(version=version):
             harness = old()
@@ -262,7 +264,7 @@ def test_waits_for_messages(subtests: pytest.Subtests) -> None:
             assert told(split_messages(partition.records)) == [(0, b"a")]
 
 
-def test_does_not_wait_for_more_than_the_limit(subtests: pytest.Subtests) -> None:
+def test_min_bytes_is_capped_by_the_response_limit(subtests: pytest.Subtests) -> None:
     for version in range(4):
         with subtests.test(version=version):
             harness = filled(batch(b"a", b"b", b"c"))
@@ -287,7 +289,7 @@ def test_zstd(subtests: pytest.Subtests, is_configured: bool) -> None:
             assert fetch(harness, version, 1).error_code == (refused if is_refused else ErrorCode.NONE)
 
 
-def test_no_sessions(subtests: pytest.Subtests) -> None:
+def test_releases_without_fetch_sessions(subtests: pytest.Subtests) -> None:
     for version in range(7):
         with subtests.test(version=version):
             harness = filled(batch(b"a"))
@@ -299,7 +301,7 @@ def test_no_sessions(subtests: pytest.Subtests) -> None:
 def offsets_before(
     harness: ClusterHarness, timestamp: int, count: int = 9, *, index: int = 0, broker: int = 1
 ) -> tuple[int, list[int]]:
-    """What ListOffsets says in version 0."""
+    """Return the offsets of ListOffsets version 0."""
     asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp, max_num_offsets=count)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="news", partitions=[asked])])
     found = harness.ask(request, 0, broker=broker).topics[0].partitions[0]
@@ -323,7 +325,7 @@ NOW_MS = 1_700_000_000_000
         (1000, 2, []),
     ],
 )
-def test_offsets_before(timestamp: int, count: int, expected: list[int]) -> None:
+def test_offsets_before_a_timestamp(timestamp: int, count: int, expected: list[int]) -> None:
     harness = filled(batch(b"a", b"b"), batch(b"c", b"d"), batch(b"e"))
     harness.partition().log.truncate_before(1)
 
@@ -331,17 +333,17 @@ def test_offsets_before(timestamp: int, count: int, expected: list[int]) -> None
 
 
 @pytest.mark.parametrize("timestamp", [-1, -2, 0])
-def test_offsets_before_in_an_empty_log(timestamp: int) -> None:
+def test_offsets_before_a_timestamp_in_an_empty_log(timestamp: int) -> None:
     assert offsets_before(old(), timestamp) == (ErrorCode.NONE, [0])
 
 
-def test_records_from_the_future() -> None:
+def test_offsets_before_with_timestamps_in_the_future() -> None:
     harness = filled(batch(b"a", timestamp_ms=NOW_MS + 5))
 
     assert offsets_before(harness, NOW_MS) == (ErrorCode.NONE, [1, 0])
 
 
-def test_offsets_before_that_are_refused() -> None:
+def test_errors_of_offsets_before() -> None:
     harness = ClusterHarness({"news": 2}, brokers=2, as_version="0.10.2", config={"default.replication.factor": 1})
 
     assert offsets_before(harness, -3) == (ErrorCode.UNSUPPORTED_VERSION, [])

@@ -1,4 +1,4 @@
-"""The partition log against a naive model of it, and its answers one by one."""
+"""The partition log: compared with a simple model, and method by method."""
 
 import pytest
 from hypothesis import settings, strategies as st
@@ -20,7 +20,7 @@ from fakebroker.protocol.records import (
 def a_batch(
     *timestamps_ms: int, compression: Compression = Compression.NONE, value: bytes = b"", append_time: bool = False
 ) -> bytes:
-    """A produced batch with a record for each timestamp."""
+    """Return a batch as produced, with a record for each timestamp."""
     records = [Record(offset, timestamp_ms, None, value) for offset, timestamp_ms in enumerate(timestamps_ms)]
     return encode_batch(records, compression=compression, timestamp_type=TimestampType(append_time))
 
@@ -37,7 +37,7 @@ def base_offsets(data: bytes) -> list[int]:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Runs a log beside a plain list of its batches, which is searched from the front each time."""
+    """A log compared with a plain list of its batches."""
 
     @initialize(retention_bytes=st.sampled_from([-1, 0, 80, 300, 1000]))
     def start(self, retention_bytes: int) -> None:
@@ -175,7 +175,7 @@ def test_retention_keeps_the_newest_batch_whatever_its_size() -> None:
     assert base_offsets(log.read(log.log_start_offset, 10_000)) == [1]
 
 
-def test_dropped_batches_are_not_held_for_long() -> None:
+def test_dropped_batches_are_released() -> None:
     batch = a_batch(1)
     log = a_log(*[batch] * 1000, retention_bytes=10 * len(batch))
     # Looks inside: nothing outside tells a dropped batch from one that is gone.
@@ -197,7 +197,7 @@ def test_max_timestamp_is_the_first_record_that_has_it() -> None:
     assert log.max_timestamp() == TimestampAndOffset(1, 40, 0)
 
 
-def test_a_batch_that_claims_a_later_timestamp_than_it_holds_is_passed_over() -> None:
+def test_a_batch_whose_header_has_a_later_timestamp_than_its_records_is_skipped() -> None:
     claims = bytearray(a_batch(1))
     claims[42] = 200  # the last byte of the max timestamp
     log = a_log(bytes(claims), a_batch(150))
@@ -224,7 +224,7 @@ def test_end_offset_of_an_epoch(leader_epoch: int, expected: tuple[int, int]) ->
     assert epochs.end_offset_for(leader_epoch, 35) == EpochEndOffset(*expected)
 
 
-def test_epochs_before_the_log_start_offset_are_forgotten() -> None:
+def test_epochs_before_the_log_start_offset_are_removed() -> None:
     epochs = LeaderEpochs()
     for known_epoch, start_offset in [(1, 0), (2, 10), (3, 20)]:
         epochs.assign(known_epoch, start_offset)
@@ -233,5 +233,5 @@ def test_epochs_before_the_log_start_offset_are_forgotten() -> None:
     assert epochs.end_offset_for(2, 30) == EpochEndOffset(2, 20)
 
 
-def test_no_epoch_is_known_to_a_new_log() -> None:
+def test_a_new_log_has_no_epochs() -> None:
     assert PartitionLog().epochs.end_offset_for(0, 0) == EpochEndOffset(-1, -1)

@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused, and how either is told."""
+"""Produce: records that are appended or rejected, and the responses."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def request(
 
 
 def produce(harness: ClusterHarness, version: int, records: bytes | None, *, broker: int = 1, **fields: Any) -> Any:
-    """The response for the one partition."""
+    """Produce to one partition and return its part of the response."""
     response = harness.ask(request(harness, version, records, **fields), version, broker=broker)
     return response.responses[0].partition_responses[0]
 
@@ -49,7 +49,7 @@ def values(harness: ClusterHarness) -> list[tuple[int, bytes | None]]:
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
-def test_appends(subtests: pytest.Subtests, acks: int) -> None:
+def test_records_are_appended(subtests: pytest.Subtests, acks: int) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
@@ -64,7 +64,7 @@ def test_appends(subtests: pytest.Subtests, acks: int) -> None:
             assert split_batches(harness.partition().log.read(0, 2**31))[0].partition_leader_epoch == 3
 
 
-def test_several_partitions_have_each_their_own_answer() -> None:
+def test_each_partition_has_its_own_result() -> None:
     harness = ClusterHarness({"news": 2})
     asked = request(harness, 9, batch(b"a"))
     asked.topic_data[0].partition_data.append(PartitionProduceData(index=7, records=batch(b"b")))
@@ -77,7 +77,7 @@ def test_several_partitions_have_each_their_own_answer() -> None:
     ]
 
 
-def test_versions_before_record_batches_are_refused(subtests: pytest.Subtests) -> None:
+def test_versions_before_record_batches_are_rejected(subtests: pytest.Subtests) -> None:
     for version in [0, 1, 2]:
         with subtests.test(version=version):
             harness = ClusterHarness()
@@ -112,7 +112,7 @@ GOOD = batch(b"a")
         pytest.param(batch(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE, id="too large"),
     ],
 )
-def test_records_that_are_refused(subtests: pytest.Subtests, records: bytes | None, error: ErrorCode) -> None:
+def test_invalid_records_are_rejected(subtests: pytest.Subtests, records: bytes | None, error: ErrorCode) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness(config={"message.max.bytes": 1000})
@@ -121,7 +121,7 @@ def test_records_that_are_refused(subtests: pytest.Subtests, records: bytes | No
             assert values(harness) == []
 
 
-def test_a_refused_batch_is_told_why() -> None:
+def test_the_error_message_names_the_cause() -> None:
     refused = produce(ClusterHarness(), 8, GOOD[:-1] + b"?")
     assert "CRC" in refused.error_message
 
@@ -138,7 +138,7 @@ def test_compression(subtests: pytest.Subtests, compression: Compression) -> Non
 
 
 @pytest.mark.parametrize("acks", [-2, 2])
-def test_required_acks(subtests: pytest.Subtests, acks: int) -> None:
+def test_invalid_required_acks_are_rejected(subtests: pytest.Subtests, acks: int) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
@@ -156,7 +156,7 @@ def test_internal_topics(client_id: str, error: ErrorCode) -> None:
     assert topic.partition_responses[0].error_code == error
 
 
-def test_a_broker_that_does_not_lead_says_who_does(subtests: pytest.Subtests) -> None:
+def test_a_broker_that_is_not_the_leader_returns_the_leader(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness({"news": 3}, brokers=3)
@@ -170,7 +170,7 @@ def test_a_broker_that_does_not_lead_says_who_does(subtests: pytest.Subtests) ->
 
 
 @pytest.mark.parametrize(("records", "is_valid"), [(GOOD, True), (GOOD[:-1], False)])
-def test_acks_0_has_no_answer_but_a_closed_connection(
+def test_acks_0_has_no_response_and_an_error_closes_the_connection(
     subtests: pytest.Subtests, records: bytes, is_valid: bool
 ) -> None:
     for version in [*range(3), *ALL_VERSIONS]:

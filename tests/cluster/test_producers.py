@@ -1,4 +1,4 @@
-"""Idempotent producers: what is appended, what is known to be there already, and what is refused."""
+"""Idempotent producers: appended, duplicate and rejected batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ NOW = int(START_MS)
 def a_batch(
     sequence: int, *values: bytes, producer_id: int = 7, epoch: int = 0, timestamp_ms: int = NOW, count: int = 1
 ) -> bytes:
-    """A batch whose first record has this sequence number; with `count` records if their values do not matter."""
+    """Return a batch whose first record has a sequence number, with given values or `count` records."""
     records = [Record(index, timestamp_ms + index, None, value) for index, value in enumerate(values or [b""] * count)]
     return encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
 
@@ -42,12 +42,12 @@ def send(
 
 
 def produce(harness: ClusterHarness, records: bytes, version: int = 9, **where: int) -> Any:
-    """The response for the one partition."""
+    """Produce to one partition and return its part of the response."""
     return send(harness, records, version, **where).response.responses[0].partition_responses[0]
 
 
 def result(harness: ClusterHarness, records: bytes, version: int = 9, **where: int) -> tuple[ErrorCode, int]:
-    """The error and the base offset that a batch is answered with."""
+    """Produce to one partition and return error and base offset."""
     answer = produce(harness, records, version, **where)
     return ErrorCode(answer.error_code), answer.base_offset
 
@@ -61,7 +61,7 @@ REFUSED = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
 
-def test_a_duplicate_is_told_its_first_offset_and_its_timestamp(subtests: pytest.Subtests) -> None:
+def test_a_duplicate_gets_the_offset_of_the_first_append(subtests: pytest.Subtests) -> None:
     for version in IDEMPOTENT_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
@@ -74,7 +74,7 @@ def test_a_duplicate_is_told_its_first_offset_and_its_timestamp(subtests: pytest
             assert end_offset(harness) == 5
 
 
-def test_five_batches_are_known_again() -> None:
+def test_the_last_five_batches_are_recognized_as_duplicates() -> None:
     harness = ClusterHarness()
     for sequence in range(7):
         assert result(harness, a_batch(sequence)) == (APPENDED, sequence)
@@ -95,7 +95,7 @@ def test_five_batches_are_known_again() -> None:
         pytest.param(LAST_SEQUENCE, 1, id="before the first one"),
     ],
 )
-def test_out_of_order(subtests: pytest.Subtests, sequence: int, count: int) -> None:
+def test_sequence_numbers_out_of_order(subtests: pytest.Subtests, sequence: int, count: int) -> None:
     for version in IDEMPOTENT_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
@@ -109,7 +109,7 @@ def test_out_of_order(subtests: pytest.Subtests, sequence: int, count: int) -> N
             assert end_offset(harness) == 5
 
 
-def test_epochs(subtests: pytest.Subtests) -> None:
+def test_producer_epochs(subtests: pytest.Subtests) -> None:
     for version in IDEMPOTENT_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
@@ -124,7 +124,7 @@ def test_epochs(subtests: pytest.Subtests) -> None:
             assert end_offset(harness) == 3
 
 
-def test_an_old_epoch_is_told_which_one_is_expected() -> None:
+def test_the_error_message_names_the_expected_epoch() -> None:
     harness = ClusterHarness()
     produce(harness, a_batch(0, epoch=3))
     answer = produce(harness, a_batch(1, epoch=2))
@@ -141,7 +141,7 @@ def test_an_old_epoch_is_told_which_one_is_expected() -> None:
         (NEWEST, ErrorCode.NONE),
     ],
 )
-def test_an_unknown_producer_that_has_sent_before(release: Release, error: ErrorCode) -> None:
+def test_a_later_sequence_number_of_an_unknown_producer(release: Release, error: ErrorCode) -> None:
     harness = ClusterHarness()
     harness.cluster.brokers[1].release = release
     answer = produce(harness, a_batch(4))
@@ -166,7 +166,7 @@ def test_batches_without_a_producer_id_are_all_appended() -> None:
         assert result(harness, a_batch(-1, producer_id=-1, epoch=-1)) == (APPENDED, offset)
 
 
-def test_producers_and_partitions_have_nothing_to_do_with_each_other() -> None:
+def test_producers_and_partitions_are_independent() -> None:
     harness = ClusterHarness({"news": 2})
     assert result(harness, a_batch(0)) == (APPENDED, 0)
     assert result(harness, a_batch(0, producer_id=8)) == (APPENDED, 1)
@@ -183,7 +183,7 @@ def test_acks_0() -> None:
     assert end_offset(harness) == 1
 
 
-def test_a_duplicate_wakes_nobody_and_changes_nothing() -> None:
+def test_a_duplicate_does_not_complete_fetches() -> None:
     harness = ClusterHarness()
     produce(harness, a_batch(0, b"a"))
     log = harness.partition().log
@@ -192,7 +192,7 @@ def test_a_duplicate_wakes_nobody_and_changes_nothing() -> None:
     assert (log.read(0, 2**31), log.size_bytes) == before
 
 
-def test_the_next_leader_knows_the_producers() -> None:
+def test_a_new_leader_has_the_producer_state() -> None:
     harness = ClusterHarness(brokers=2)
     controller, home = harness.cluster.controller, harness.cluster.brokers[1]
     produce(harness, a_batch(0))
@@ -211,7 +211,7 @@ def test_the_next_leader_knows_the_producers() -> None:
     ("release", "expected"),
     [(Release(2, 3), (ErrorCode.UNKNOWN_PRODUCER_ID, -1)), (Release(2, 4), REFUSED), (NEWEST, REFUSED)],
 )
-def test_whether_producers_outlive_their_records(release: Release, expected: tuple[ErrorCode, int]) -> None:
+def test_producers_whose_records_were_deleted(release: Release, expected: tuple[ErrorCode, int]) -> None:
     harness = ClusterHarness()
     harness.cluster.brokers[1].release = release
     produce(harness, a_batch(0, count=2))
@@ -222,7 +222,7 @@ def test_whether_producers_outlive_their_records(release: Release, expected: tup
     assert end_offset(harness) == 2
 
 
-def test_a_forgotten_producer_starts_again() -> None:
+def test_an_expired_producer_may_start_at_0() -> None:
     harness = ClusterHarness()
     harness.cluster.brokers[1].release = Release(2, 3)
     produce(harness, a_batch(0))
@@ -231,14 +231,14 @@ def test_a_forgotten_producer_starts_again() -> None:
         assert result(harness, a_batch(0)) == (APPENDED, 1)
 
 
-def test_retention_forgets_no_producer() -> None:
+def test_retention_does_not_remove_producers() -> None:
     harness = ClusterHarness(config={"log.retention.bytes": 150})
     assert [result(harness, a_batch(sequence)) for sequence in range(5)] == [(APPENDED, offset) for offset in range(5)]
     assert harness.partition().log.log_start_offset == 3
     assert result(harness, a_batch(0)) == (APPENDED, 0)
 
 
-def test_a_producer_is_forgotten_a_day_after_its_last_batch() -> None:
+def test_a_producer_expires_a_day_after_its_last_batch() -> None:
     harness = ClusterHarness()
     produce(harness, a_batch(0))
     harness.advance(EXPIRATION_MS - 1)
@@ -249,7 +249,7 @@ def test_a_producer_is_forgotten_a_day_after_its_last_batch() -> None:
     assert result(harness, a_batch(5)) == (APPENDED, 1)
 
 
-def test_a_batch_by_a_clock_that_is_a_day_behind_is_known_until_somebody_looks() -> None:
+def test_a_batch_with_an_old_timestamp_is_known_until_the_next_expiry_check() -> None:
     harness = ClusterHarness()
     old_ms = NOW - EXPIRATION_MS
     for _ in range(2):
@@ -260,7 +260,7 @@ def test_a_batch_by_a_clock_that_is_a_day_behind_is_known_until_somebody_looks()
 
 @dataclass(slots=True)
 class Sent:
-    """A batch as its producer has sent it, and its base offset once it is in the log."""
+    """A batch that was sent, and its base offset once it is in the log."""
 
     data: bytes
     values: Sequence[bytes]
@@ -271,7 +271,7 @@ class Sent:
 
 @dataclass(slots=True)
 class ModelProducer:
-    """A producer as a client is one: it sends anew what is not acknowledged, at most five batches at a time."""
+    """A model of a producer client: it retries batches that were not acknowledged, with at most five in flight."""
 
     producer_id: int
     next_sequence: int
@@ -290,7 +290,7 @@ class ModelProducer:
         return self.sent[-1]
 
     def expected(self, batch: Sent, end_offset: int) -> tuple[ErrorCode, int]:
-        """What a batch must be answered, by the whole history of its producer."""
+        """Return the expected result of a batch, from the whole history of its producer."""
         appended = [each for each in self.sent if each.offset is not None]
         newest_epoch = max(each.epoch for each in appended)
         if batch.epoch < newest_epoch:
@@ -305,7 +305,7 @@ class ModelProducer:
 
 
 class LossyWire(RuleBasedStateMachine):
-    """Producers whose batches arrive late, twice, and in any order, while leaders move and records are deleted."""
+    """Producers whose batches arrive late, twice and in any order, while leaders move and records are deleted."""
 
     @initialize(starts=st.lists(st.sampled_from([0, 1, LAST_SEQUENCE - 2]), min_size=1, max_size=3))
     def start(self, starts: list[int]) -> None:
@@ -353,7 +353,7 @@ class LossyWire(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def begin_an_epoch(self, data: st.DataObject) -> None:
-        """What is not in the log is sent anew, from sequence number 0 on."""
+        """Start a new epoch: batches that are not in the log are sent again, from sequence number 0."""
         producer = data.draw(st.sampled_from(self.producers))
         again = [each for each in producer.sent if each.offset is None]
         producer.sent = [each for each in producer.sent if each.offset is not None]
