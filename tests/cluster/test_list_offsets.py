@@ -36,7 +36,7 @@ def ask(harness: ClusterHarness, version: int, asked: ListOffsetsRequest, broker
 
 
 def filled() -> ClusterHarness:
-    """Return a cluster whose log has offsets 1 to 4: epoch 2 up to offset 2, then epoch 3; offset 2 has the last time."""
+    """Return a cluster whose log has offsets 1 to 4: epoch 2 up to offset 2, then epoch 3; timestamp 5001 at 2."""
     harness = ClusterHarness()
     log = harness.partition().log
     log.append(batch(b"a", timestamp_ms=1000), 2)
