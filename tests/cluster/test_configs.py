@@ -269,9 +269,8 @@ def test_values_in_kafkas_notation() -> None:
         assert value(harness, NEWS, name) == (expected, ConfigSource.TOPIC_CONFIG)
 
 
-@pytest.mark.parametrize(
-    ("resource", "error"),
-    [
+def test_invalid_resources_to_describe(subtests: pytest.Subtests) -> None:
+    for resource, error in [
         ((TOPIC, "gone"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ((TOPIC, "no spaces"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         ((TOPIC, ""), ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -279,26 +278,26 @@ def test_values_in_kafkas_notation() -> None:
         ((BROKER, "one"), ErrorCode.INVALID_REQUEST),
         ((LOGGER, ""), ErrorCode.INVALID_REQUEST),
         ((LOGGER, "2"), ErrorCode.INVALID_REQUEST),
-    ],
-)
-def test_invalid_resources_to_describe(subtests: pytest.Subtests, resource: Resource, error: ErrorCode) -> None:
-    for version in versions("DescribeConfigs"):
-        with subtests.test(version=version):
-            refused, fine = describe(ClusterHarness(brokers=2), resource, NEWS, version=version)
-            assert (refused.resource_type, refused.resource_name, refused.error_code) == (*resource, error)
-            assert refused.error_message
-            assert refused.configs == []
-            assert (fine.error_code, len(fine.configs)) == (ErrorCode.NONE, len(TOPIC_CONFIGS))
+    ]:
+        with subtests.test(resource=resource, error=error):
+            for version in versions("DescribeConfigs"):
+                with subtests.test(version=version):
+                    refused, fine = describe(ClusterHarness(brokers=2), resource, NEWS, version=version)
+                    assert (refused.resource_type, refused.resource_name, refused.error_code) == (*resource, error)
+                    assert refused.error_message
+                    assert refused.configs == []
+                    assert (fine.error_code, len(fine.configs)) == (ErrorCode.NONE, len(TOPIC_CONFIGS))
 
 
-@pytest.mark.parametrize("type_", [0, 1, 99, GROUP, CLIENT_METRICS])
-def test_an_unknown_type_fails_the_whole_request(type_: int) -> None:
-    results = describe(ClusterHarness(), NEWS, (type_, "x"))
-    assert [(each.resource_name, each.error_code) for each in results] == [
-        ("news", ErrorCode.INVALID_REQUEST),
-        ("x", ErrorCode.INVALID_REQUEST),
-    ]
-    assert all(f"type {type_}" in each.error_message for each in results)
+def test_an_unknown_type_fails_the_whole_request(subtests: pytest.Subtests) -> None:
+    for type_ in [0, 1, 99, GROUP, CLIENT_METRICS]:
+        with subtests.test(type_=type_):
+            results = describe(ClusterHarness(), NEWS, (type_, "x"))
+            assert [(each.resource_name, each.error_code) for each in results] == [
+                ("news", ErrorCode.INVALID_REQUEST),
+                ("x", ErrorCode.INVALID_REQUEST),
+            ]
+            assert all(f"type {type_}" in each.error_message for each in results)
 
 
 def test_broker_loggers_are_not_supported() -> None:
@@ -362,15 +361,18 @@ def test_appending_to_and_subtracting_from_lists(resource: Resource, name: str) 
     assert value(harness, resource, name)[0] == "compact"
 
 
-@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
-@pytest.mark.parametrize(
-    ("resource", "name"),
-    [(NEWS, "retention.ms"), (NEWS, "no.such"), (BROKER_1, "log.retention.ms"), (BROKER_1, "no.such")],
-)
-def test_append_and_subtract_require_a_list(resource: Resource, name: str, operation: Operation) -> None:
-    error, message = change(ClusterHarness(), resource, (name, operation, "1"))
-    assert error == ErrorCode.INVALID_CONFIG
-    assert message == f"Can't {operation.name} to key {name} because its type is not LIST."
+def test_append_and_subtract_require_a_list(subtests: pytest.Subtests) -> None:
+    for resource, name in [
+        (NEWS, "retention.ms"),
+        (NEWS, "no.such"),
+        (BROKER_1, "log.retention.ms"),
+        (BROKER_1, "no.such"),
+    ]:
+        for operation in [APPEND, SUBTRACT]:
+            with subtests.test(resource=resource, name=name, operation=operation):
+                error, message = change(ClusterHarness(), resource, (name, operation, "1"))
+                assert error == ErrorCode.INVALID_CONFIG
+                assert message == f"Can't {operation.name} to key {name} because its type is not LIST."
 
 
 @pytest.mark.parametrize("resource", [NEWS, BROKER_1, CLUSTER])
@@ -396,14 +398,15 @@ BAD_TOPIC_VALUES = {
 }
 
 
-@pytest.mark.parametrize(("name", "text"), BAD_TOPIC_VALUES.items())
-def test_invalid_topic_configs(name: str, text: str) -> None:
-    harness = ClusterHarness()
-    for error, message in (replace(harness, NEWS, {name: text}), change(harness, NEWS, (name, SET, text))):
-        assert error == ErrorCode.INVALID_CONFIG
-        assert message is not None
-        assert name in message
-    assert harness.topic().configs == {}
+def test_invalid_topic_configs(subtests: pytest.Subtests) -> None:
+    for name, text in BAD_TOPIC_VALUES.items():
+        with subtests.test(name=name, text=text):
+            harness = ClusterHarness()
+            for error, message in (replace(harness, NEWS, {name: text}), change(harness, NEWS, (name, SET, text))):
+                assert error == ErrorCode.INVALID_CONFIG
+                assert message is not None
+                assert name in message
+            assert harness.topic().configs == {}
 
 
 def test_contradicting_topic_configs() -> None:
@@ -413,25 +416,26 @@ def test_contradicting_topic_configs() -> None:
     assert change(harness, NEWS, ("min.compaction.lag.ms", SET, "10"))[0] == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("resource", [BROKER_1, CLUSTER])
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
+def test_invalid_broker_configs(subtests: pytest.Subtests) -> None:
+    for name, text, expected in [
         ("num.partitions", "3", "Cannot update these configs dynamically: num.partitions"),
         ("log.retention.hours", "3", "Cannot update these configs dynamically: log.retention.hours"),
         ("broker.id", "3", "Cannot update these configs dynamically: broker.id"),
         ("message.max.bytes", "-1", "message.max.bytes: expected 0 to 2147483647"),
         ("log.retention.bytes", "all", "log.retention.bytes: expected a number of type LONG"),
         ("log.cleanup.policy", "burn", "log.cleanup.policy: 'burn' is none of compact, delete"),
-    ],
-)
-def test_invalid_broker_configs(resource: Resource, name: str, text: str, expected: str) -> None:
-    harness = ClusterHarness()
-    for error, message in (replace(harness, resource, {name: text}), change(harness, resource, (name, SET, text))):
-        assert error == ErrorCode.INVALID_REQUEST
-        assert message is not None
-        assert expected in message
-    assert describe(harness, CLUSTER)[0].configs == []
+    ]:
+        for resource in [BROKER_1, CLUSTER]:
+            with subtests.test(name=name, text=text, expected=expected, resource=resource):
+                harness = ClusterHarness()
+                for error, message in (
+                    replace(harness, resource, {name: text}),
+                    change(harness, resource, (name, SET, text)),
+                ):
+                    assert error == ErrorCode.INVALID_REQUEST
+                    assert message is not None
+                    assert expected in message
+                assert describe(harness, CLUSTER)[0].configs == []
 
 
 def test_deleting_a_read_only_broker_config_is_allowed() -> None:
@@ -447,9 +451,8 @@ def test_unknown_broker_configs_are_stored_and_sensitive() -> None:
     assert [(each.name, each.value) for each in config.synonyms] == [("my.plugin.key", None)]
 
 
-@pytest.mark.parametrize(
-    ("resource", "error"),
-    [
+def test_invalid_resources_to_alter(subtests: pytest.Subtests) -> None:
+    for resource, error in [
         ((TOPIC, "gone"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ((TOPIC, ""), ErrorCode.INVALID_REQUEST),
         ((TOPIC, "no spaces"), ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -459,13 +462,12 @@ def test_unknown_broker_configs_are_stored_and_sensitive() -> None:
         ((99, "news"), ErrorCode.INVALID_REQUEST),
         ((GROUP, "g"), ErrorCode.INVALID_REQUEST),
         ((CLIENT_METRICS, "m"), ErrorCode.INVALID_REQUEST),
-    ],
-)
-def test_invalid_resources_to_alter(resource: Resource, error: ErrorCode) -> None:
-    harness = ClusterHarness(brokers=2)
-    for refused, message in (replace(harness, resource, {}), change(harness, resource)):
-        assert refused == error
-        assert message
+    ]:
+        with subtests.test(resource=resource, error=error):
+            harness = ClusterHarness(brokers=2)
+            for refused, message in (replace(harness, resource, {}), change(harness, resource)):
+                assert refused == error
+                assert message
 
 
 def test_invalid_configs_are_reported_before_a_missing_topic() -> None:

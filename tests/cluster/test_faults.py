@@ -95,22 +95,23 @@ def test_every_api_has_a_table_of_errors() -> None:
     assert set(PLACES) == {api.name for api in APIS}
 
 
-@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_every_error_can_be_encoded(api: Any) -> None:
-    for place in PLACES[api.name]:
-        for version in [each for each in api.request.VERSIONS if each in place.versions]:
-            request, told = filled(api.request, version), filled(api.response, version)
-            for error in sorted(place.errors):
-                injection = InjectedError(error, place, version, {}, lambda topic_id: None)
-                refused = (
-                    put_error(injection, told)
-                    if api.name in READS and place.response_path
-                    else refusal(injection, api.response, request)
-                )
-                answer: Any = carried(refused, version)
-                for array in place.response_path:
-                    (answer,) = getattr(answer, array)
-                assert answer.error_code == error, (version, error)
+def test_every_error_can_be_encoded(subtests: pytest.Subtests) -> None:
+    for api in APIS:
+        with subtests.test(api=api):
+            for place in PLACES[api.name]:
+                for version in [each for each in api.request.VERSIONS if each in place.versions]:
+                    request, told = filled(api.request, version), filled(api.response, version)
+                    for error in sorted(place.errors):
+                        injection = InjectedError(error, place, version, {}, lambda topic_id: None)
+                        refused = (
+                            put_error(injection, told)
+                            if api.name in READS and place.response_path
+                            else refusal(injection, api.response, request)
+                        )
+                        answer: Any = carried(refused, version)
+                        for array in place.response_path:
+                            (answer,) = getattr(answer, array)
+                        assert answer.error_code == error, (version, error)
 
 
 # What is met
@@ -476,9 +477,8 @@ def test_corrupted_bytes_of_a_response(h: ClusterHarness) -> None:
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
+def test_faults_without_effect_are_rejected(subtests: pytest.Subtests, h: ClusterHarness) -> None:
+    for fields, complaint in [
         ({"api": "Heartbeats", "drop": True}, "fault: api='Heartbeats': expected one of Produce, "),
         ({"api": "Heartbeat", "drop": True, "versions": "5-7"}, "versions='5-7': expected some of Heartbeat 0-4"),
         ({"api": "Heartbeat", "drop": True, "versions": "new"}, "versions='new': expected versions such as '0-3'"),
@@ -531,13 +531,12 @@ def test_corrupted_bytes_of_a_response(h: ClusterHarness) -> None:
             "expected an integer from 1 to 2147483647 or none",
         ),
         ({"api": None, "error": "NOT_COORDINATOR"}, "api=None: expected the API that error="),
-    ],
-)
-def test_faults_without_effect_are_rejected(h: ClusterHarness, fields: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        h.cluster.faults.add(Fault(**fields), h.now_ms)
-    assert complaint in str(caught.value)
-    assert h.cluster.faults.active == []
+    ]:
+        with subtests.test(fields=fields, complaint=complaint):
+            with pytest.raises(ConfigError) as caught:
+                h.cluster.faults.add(Fault(**fields), h.now_ms)
+            assert complaint in str(caught.value)
+            assert h.cluster.faults.active == []
 
 
 def test_an_error_by_its_number(h: ClusterHarness) -> None:

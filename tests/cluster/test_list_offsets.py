@@ -47,9 +47,8 @@ def filled() -> ClusterHarness:
     return harness
 
 
-@pytest.mark.parametrize(
-    ("timestamp", "since", "expected"),
-    [
+def test_offsets_for_timestamps(subtests: pytest.Subtests) -> None:
+    for timestamp, since, expected in [
         (LATEST, 1, (0, -1, 5, 3)),
         (EARLIEST, 1, (0, -1, 1, 2)),
         (MAX_TIMESTAMP, 7, (0, 5001, 2, 2)),
@@ -60,17 +59,14 @@ def filled() -> ClusterHarness:
         (0, 1, (0, 5000, 1, 2)),
         (5001, 1, (0, 5001, 2, 2)),
         (5002, 1, UNKNOWN),
-    ],
-)
-def test_offsets_for_timestamps(
-    subtests: pytest.Subtests, timestamp: int, since: int, expected: tuple[int, int, int, int]
-) -> None:
-    for version in ALL_VERSIONS:
-        with subtests.test(version=version):
-            answer = expected if version >= since else REFUSED
-            if version < 4:
-                answer = (*answer[:3], -1)
-            assert ask(filled(), version, request(timestamp)) == answer
+    ]:
+        with subtests.test(timestamp=timestamp, since=since, expected=expected):
+            for version in ALL_VERSIONS:
+                with subtests.test(version=version):
+                    answer = expected if version >= since else REFUSED
+                    if version < 4:
+                        answer = (*answer[:3], -1)
+                    assert ask(filled(), version, request(timestamp)) == answer
 
 
 @pytest.mark.parametrize(

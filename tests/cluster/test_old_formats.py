@@ -1,5 +1,6 @@
 """Brokers that emulate older releases: message sets in Produce and Fetch, several offsets in ListOffsets."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -48,11 +49,9 @@ def stored(harness: ClusterHarness) -> list[Record]:
     return [record for each in split_batches(harness.partition().log.read(0, 2**31)) for record in decode_records(each)]
 
 
-@pytest.mark.parametrize("as_version", RELEASES)
-@pytest.mark.parametrize("magic", [0, 1])
-def test_message_sets_are_appended(as_version: str, subtests: pytest.Subtests, magic: int) -> None:
-    for version in [0, 1, 2]:
-        with subtests.test(version=version):
+def test_message_sets_are_appended(subtests: pytest.Subtests) -> None:
+    for magic, as_version, version in product([0, 1], RELEASES, [0, 1, 2]):
+        with subtests.test(magic=magic, as_version=as_version, version=version):
             harness = old(as_version)
             answers = [produce(harness, version, message_set(b"a", b"b", magic=magic)) for _ in range(2)]
 
@@ -67,14 +66,14 @@ def test_message_sets_are_appended(as_version: str, subtests: pytest.Subtests, m
             ]
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", NOT_ZSTD)
-def test_compressed_message_sets_are_appended(magic: int, codec: Compression) -> None:
-    harness = old()
+def test_compressed_message_sets_are_appended(subtests: pytest.Subtests) -> None:
+    for codec, magic in product(NOT_ZSTD, [0, 1]):
+        with subtests.test(codec=codec, magic=magic):
+            harness = old()
 
-    assert produce(harness, 2, wrapped(b"a", b"b", magic=magic, codec=codec)).error_code == ErrorCode.NONE
-    assert [each.value for each in stored(harness)] == [b"a", b"b"]
-    assert split_batches(harness.partition().log.read(0, 2**31))[0].compression is codec
+            assert produce(harness, 2, wrapped(b"a", b"b", magic=magic, codec=codec)).error_code == ErrorCode.NONE
+            assert [each.value for each in stored(harness)] == [b"a", b"b"]
+            assert split_batches(harness.partition().log.read(0, 2**31))[0].compression is codec
 
 
 def test_message_sets_are_rejected_since_4_0(subtests: pytest.Subtests) -> None:
@@ -180,11 +179,9 @@ def told(messages: list[LegacyRecord]) -> list[tuple[int, bytes | None]]:
     return [(message.offset, message.value) for message in messages]
 
 
-@pytest.mark.parametrize("as_version", RELEASES)
-@pytest.mark.parametrize("codec", [Compression.NONE, *NOT_ZSTD])
-def test_message_sets_are_fetched(as_version: str, subtests: pytest.Subtests, codec: Compression) -> None:
-    for version in range(4):
-        with subtests.test(version=version):
+def test_message_sets_are_fetched(subtests: pytest.Subtests) -> None:
+    for codec, as_version, version in product([Compression.NONE, *NOT_ZSTD], RELEASES, range(4)):
+        with subtests.test(codec=codec, as_version=as_version, version=version):
             harness = filled(batch(b"a", b"b", compression=codec), batch(b"c"), as_version=as_version)
             answer = fetch(harness, version, 1)
             messages = split_messages(answer.records)
@@ -208,9 +205,8 @@ ONE = 12 + 22 + 1
 """The bytes of a message of magic 1 with a value of one byte."""
 
 
-@pytest.mark.parametrize(
-    ("version", "max_bytes", "expected"),
-    [
+def test_size_limits(subtests: pytest.Subtests) -> None:
+    for version, max_bytes, expected in [
         (2, 3 * ONE, 3 * ONE),
         (2, 3 * ONE - 1, 3 * ONE - 1),
         (2, 1, 1),
@@ -221,12 +217,11 @@ ONE = 12 + 22 + 1
         (3, ONE, ONE),
         (3, 1, ONE),
         (3, 0, ONE),
-    ],
-)
-def test_size_limits(version: int, max_bytes: int, expected: int) -> None:
-    harness = filled(batch(b"a", b"b", b"c"))
+    ]:
+        with subtests.test(version=version, max_bytes=max_bytes, expected=expected):
+            harness = filled(batch(b"a", b"b", b"c"))
 
-    assert len(fetch(harness, version, max_bytes=max_bytes).records) == expected
+            assert len(fetch(harness, version, max_bytes=max_bytes).records) == expected
 
 
 @pytest.mark.parametrize(("version", "expected"), [(2, [1, 1]), (3, [ONE, 0])])
@@ -311,9 +306,8 @@ def offsets_before(
 NOW_MS = 1_700_000_000_000
 
 
-@pytest.mark.parametrize(
-    ("timestamp", "count", "expected"),
-    [
+def test_offsets_before_a_timestamp(subtests: pytest.Subtests) -> None:
+    for timestamp, count, expected in [
         (-1, 1, [5]),
         (-1, 2, [5, 1]),
         (-1, 0, []),
@@ -323,13 +317,12 @@ NOW_MS = 1_700_000_000_000
         (NOW_MS - 1, 2, [1]),
         (1001, 2, [1]),
         (1000, 2, []),
-    ],
-)
-def test_offsets_before_a_timestamp(timestamp: int, count: int, expected: list[int]) -> None:
-    harness = filled(batch(b"a", b"b"), batch(b"c", b"d"), batch(b"e"))
-    harness.partition().log.truncate_before(1)
+    ]:
+        with subtests.test(timestamp=timestamp, count=count, expected=expected):
+            harness = filled(batch(b"a", b"b"), batch(b"c", b"d"), batch(b"e"))
+            harness.partition().log.truncate_before(1)
 
-    assert offsets_before(harness, timestamp, count) == (ErrorCode.NONE, expected)
+            assert offsets_before(harness, timestamp, count) == (ErrorCode.NONE, expected)
 
 
 @pytest.mark.parametrize("timestamp", [-1, -2, 0])
