@@ -1,7 +1,8 @@
-"""`scenarios/commands.md` lists all commands with their arguments, as they are defined; `make rewrite` writes it."""
+"""`scenarios/commands.md` documents all commands, from their definitions; `make rewrite` updates it."""
 
 import inspect
 import re
+import textwrap
 import typing
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,14 +28,21 @@ STRUCTS: dict[type[msgspec.Struct], str] = {
 }
 
 INTRODUCTION = """\
-Everything that can be done to a cluster. Each command is a method of `FakeCluster` and of the control client, an event
-of `fakebroker serve --events` and of `[[event]]` tables in workloads (`do` and the arguments), a step `do` of
-transcripts, and over HTTP `POST /v1/clusters/{cluster}/events`. In events, `"none"` stands for no value. A member is
-named by member id, instance id, or client id if only one member has it."""
+The commands that change a cluster. Each command is a method of `FakeCluster` and of the control client. As an event,
+with its name as `do` and its arguments, it can be used in `fakebroker serve --events`, in `[[event]]` tables of
+workloads, in steps `do` of transcripts, and over HTTP with `POST /v1/clusters/{cluster}/events`. In events, `"none"`
+represents None, the absence of a value. A member is identified by its member id, its instance id, or its client id if
+no other member of the group has that."""
+
+
+def description(documented: object) -> list[str]:
+    """Return the paragraphs of a Google docstring before its sections, each on one line."""
+    text = re.split(r"^(?:Args|Returns|Raises):$", inspect.getdoc(documented) or "", maxsplit=1, flags=re.MULTILINE)[0]
+    return [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
 
 
 def described(documented: object, section: str) -> dict[str, str]:
-    """The names in a section of a Google docstring, such as `Args`, with their descriptions on one line."""
+    """Return the names in a section of a Google docstring, such as `Args`, with their descriptions on one line."""
     text = inspect.getdoc(documented) or ""
     found = re.search(rf"^{section}:\n((?:(?: .*)?\n?)*)", text, re.MULTILINE)
     items = re.findall(r"^ {4}(\w+): ((?:.*\n?(?: {6,}.*\n?)*))", found[1] if found else "", re.MULTILINE)
@@ -59,7 +67,9 @@ def table(rows: Iterable[str]) -> list[str]:
 
 def of_command(command: Command) -> list[str]:
     about, hints = described(command.method, "Args"), typing.get_type_hints(command.method, include_extras=True)
-    lines = ["", f"## {command.name}", "", str(command.arguments.__doc__)]
+    lines = ["", f"## {command.name}"]
+    for paragraph in description(command.method):
+        lines += ["", *textwrap.wrap(paragraph, 120)]
     rows, options = [], ""
     for name, parameter in list(inspect.signature(command.method).parameters.items())[1:]:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -96,11 +106,11 @@ def document() -> str:
     return "\n".join([*lines, ""])
 
 
-def test_the_document_is_what_is_defined() -> None:
+def test_the_document_follows_the_definitions() -> None:
     assert DOCUMENT.read_text() == document(), "run `make rewrite`"
 
 
-def test_every_argument_is_described() -> None:
+def test_all_arguments_and_options_are_documented() -> None:
     for name, command in COMMANDS.items():
         _, *names = inspect.signature(command.method).parameters
         assert list(described(command.method, "Args")) == names, name

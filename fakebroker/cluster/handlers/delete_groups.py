@@ -1,4 +1,4 @@
-"""DeleteGroups (KIP-229): each group once, however often the request names it; the coordinator decides."""
+"""DeleteGroups: delete groups without members (KIP-229). A group that is named more than once has one result."""
 
 from collections.abc import Sequence
 from functools import partial
