@@ -268,8 +268,8 @@ def test_replicas_of_a_removed_broker_move_to_others() -> None:
         for partition in topic.partitions:
             assert sorted(partition.replicas) == [2, 3, 4]
             assert partition.leader_id in group.cluster.brokers
-    coordinator = group.found_coordinator()
-    assert (group.committed(coordinator), group.heartbeat(coordinator)) == (7, 0)
+    found = group.found_coordinator()
+    assert (group.committed(found), group.heartbeat(found)) == (7, 0)
 
 
 # Partitions that await their last leader
@@ -283,8 +283,12 @@ def group_awaiting_broker_2() -> FailoverHarness:
     return group
 
 
-def has_no_coordinator(group: FailoverHarness) -> bool:
-    return group.partition.leader_id == NO_LEADER and group.found_coordinator() == NOT_AVAILABLE
+NO_COORDINATOR = (NO_LEADER, NOT_AVAILABLE)
+
+
+def coordinator(group: FailoverHarness) -> tuple[int, int]:
+    """Return the leader of the group's partition, and the result of FindCoordinator."""
+    return group.partition.leader_id, group.found_coordinator()
 
 
 def test_other_brokers_that_start_do_not_lead_a_partition_that_awaits_its_last_leader(
@@ -296,7 +300,7 @@ def test_other_brokers_that_start_do_not_lead_a_partition_that_awaits_its_last_l
             for node_id in others:
                 group.stop_broker(node_id)
                 group.start_broker(node_id)
-                assert has_no_coordinator(group)
+                assert coordinator(group) == NO_COORDINATOR
             group.start_broker(2)
             assert (group.found_coordinator(), group.committed(2), group.partition.replicas[0]) == (2, 7, 1)
 
@@ -306,7 +310,7 @@ def test_a_partition_awaits_its_last_leader_while_brokers_are_added_and_removed(
     group.cluster.add_broker(EmulatedRelease.of(Broker()))
     group.remove_broker(1)
     assert group.partition.replicas == (2, 3, 4)
-    assert has_no_coordinator(group)
+    assert coordinator(group) == NO_COORDINATOR
     group.start_broker(2)
     assert (group.found_coordinator(), group.committed(2)) == (2, 7)
 
@@ -336,7 +340,7 @@ def test_a_partition_moved_to_no_leader_after_its_last_leader_was_removed() -> N
     group.cluster.add_broker(EmulatedRelease.of(Broker()))
     group.remove_broker(1)
     group.start_broker(3)
-    assert has_no_coordinator(group)
+    assert coordinator(group) == NO_COORDINATOR
     group.move_coordinator(4)
     assert (group.found_coordinator(), group.committed(4)) == (4, 7)
 

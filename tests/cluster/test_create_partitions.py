@@ -54,17 +54,15 @@ def test_new_partitions_are_placed_on_brokers_that_are_up() -> None:
 
 
 def test_validate_only_creates_nothing(subtests: pytest.Subtests) -> None:
-    harness = ClusterHarness({"news": 1})
     for version in versions("CreatePartitions"):
         with subtests.test(version=version):
+            harness = ClusterHarness({"news": 1})
             results = create_partitions(harness, ("news", 3), ("none", 3), version=version, validate_only=True)
             assert [each.error_code for each in results] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
             assert len(replicas(harness)) == 1
 
 
 def test_invalid_requests_create_nothing(subtests: pytest.Subtests) -> None:
-    harness = ClusterHarness({"news": 2}, brokers=3, config=TWO_REPLICAS)
-    stop_brokers(harness, 2, 3)
     cases: list[tuple[Growth, ErrorCode, str]] = [
         (("none", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'none'"),
         (("news", 2), ErrorCode.INVALID_PARTITIONS, "topic 'news' with 2 partitions: expected 3 to 100000"),
@@ -88,6 +86,8 @@ def test_invalid_requests_create_nothing(subtests: pytest.Subtests) -> None:
     ]
     for growth, error, message in cases:
         with subtests.test(growth=growth):
+            harness = ClusterHarness({"news": 2}, brokers=3, config=TWO_REPLICAS)
+            stop_brokers(harness, 2, 3)
             (result,) = create_partitions(harness, growth)
             assert (result.name, result.error_code) == (growth[0], error)
             assert message in result.error_message

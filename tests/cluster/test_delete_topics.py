@@ -56,8 +56,7 @@ def test_delete_by_id() -> None:
 
 
 def test_duplicates_and_ambiguous_topics_are_not_deleted(subtests: pytest.Subtests) -> None:
-    harness = ClusterHarness({"news": 1})
-    no_id, topic_id = ZERO_UUID, harness.topic().topic_id
+    no_id, topic_id = ZERO_UUID, ClusterHarness({"news": 1}).topic().topic_id  # The ids of harnesses are the same.
     cases: dict[str, tuple[list[tuple[str | None, bytes]], list[tuple[str | None, bytes]]]] = {
         "name twice": ([("news", no_id), ("news", no_id)], [("news", no_id)]),
         "id twice": ([(None, topic_id), (None, topic_id)], [(None, topic_id)]),
@@ -67,15 +66,16 @@ def test_duplicates_and_ambiguous_topics_are_not_deleted(subtests: pytest.Subtes
     }
     for case, (topics, expected) in cases.items():
         with subtests.test(case):
+            harness = ClusterHarness({"news": 1})
             response = harness.ask(request(*topics), 6)
             assert results(response) == [(*topic, ErrorCode.INVALID_REQUEST) for topic in expected]
             assert "news" in harness.cluster.topics
 
 
 def test_deletion_can_be_disabled(subtests: pytest.Subtests) -> None:
-    harness = ClusterHarness({"news": 1}, config={"delete.topic.enable": False})
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
+            harness = ClusterHarness({"news": 1}, config={"delete.topic.enable": False})
             error = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
             response = harness.ask(request_by_name(version, "news"), version)
             assert results(response) == [("news", ZERO_UUID, error)]

@@ -146,7 +146,6 @@ def test_a_broker_that_is_removed_ends_a_reassignment_to_it() -> None:
 
 
 def test_invalid_reassignments_change_nothing(subtests: pytest.Subtests) -> None:
-    harness = ClusterHarness({"news": 1}, brokers=3, config=TWO_REPLICAS)
     cases: list[tuple[dict[str, Any], ErrorCode, str]] = [
         ({"target": [1], "name": "none"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no partition none-0"),
         ({"target": [1], "index": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no partition news-9"),
@@ -162,6 +161,7 @@ def test_invalid_reassignments_change_nothing(subtests: pytest.Subtests) -> None
     ]
     for arguments, error, message in cases:
         with subtests.test(**arguments):
+            harness = ClusterHarness({"news": 1}, brokers=3, config=TWO_REPLICAS)
             result_error, result_message = reassign(harness, **arguments)
             assert result_error == error
             assert result_message is not None
