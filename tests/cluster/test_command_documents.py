@@ -1,10 +1,8 @@
 """`scenarios/commands.md` documents all commands, from their definitions; `make rewrite` updates it."""
 
 import inspect
-import re
 import textwrap
 import typing
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.seed import GroupSeed, MemberSeed
 from fakebroker.validation import expectation
+from tests.documents.markdown import description, entries, table
 
 DOCUMENT = Path(__file__).parents[2] / "scenarios" / "commands.md"
 STRUCTS: dict[type[msgspec.Struct], str] = {
@@ -35,56 +34,47 @@ represents None, the absence of a value. A member is identified by its member id
 no other member of the group has that."""
 
 
-def description(documented: object) -> list[str]:
-    """Return the paragraphs of a Google docstring before its sections, each on one line."""
-    text = re.split(r"^(?:Args|Returns|Raises):$", inspect.getdoc(documented) or "", maxsplit=1, flags=re.MULTILINE)[0]
-    return [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
+HEADER = ("argument", "type", "default", "meaning")
 
 
-def described(documented: object, section: str) -> dict[str, str]:
-    """Return the names in a section of a Google docstring, such as `Args`, with their descriptions on one line."""
-    text = inspect.getdoc(documented) or ""
-    found = re.search(rf"^{section}:\n((?:(?: .*)?\n?)*)", text, re.MULTILINE)
-    items = re.findall(r"^ {4}(\w+): ((?:.*\n?(?: {6,}.*\n?)*))", found[1] if found else "", re.MULTILINE)
-    return {name: " ".join(about.split()) for name, about in items}
+def row(name: str, kind: Any, default: object, about: str) -> tuple[str, ...]:
+    is_required = default in (inspect.Parameter.empty, msgspec.NODEFAULT)
+    return (
+        f"`{name}`",
+        expectation(kind).removeprefix("one of "),
+        "required" if is_required else literal(default),
+        about,
+    )
 
 
-def row(name: str, kind: Any, default: object, about: str) -> str:
-    shown = "" if default in (inspect.Parameter.empty, msgspec.NODEFAULT) else f"`{plain(default)}`"
-    cells = (f"`{name}`", expectation(kind).removeprefix("one of "), shown or "required", about)
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def plain(default: object) -> str:
+def literal(default: object) -> str:
+    """Return a default value as it is written in events."""
     if default is None:
-        return "none"
-    return str(default).lower() if isinstance(default, bool) else str(default)
-
-
-def table(rows: Iterable[str]) -> list[str]:
-    return ["| argument | type | default | meaning |", "|---|---|---|---|", *rows]
+        return "`none`"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def of_command(command: Command) -> list[str]:
-    about, hints = described(command.method, "Args"), typing.get_type_hints(command.method, include_extras=True)
+    """Return the lines of the section of a command."""
+    about, hints = entries(command.method, "Args"), typing.get_type_hints(command.method, include_extras=True)
     lines = ["", f"## {command.name}"]
-    for paragraph in description(command.method):
+    for paragraph in description(command.method).split("\n\n"):
         lines += ["", *textwrap.wrap(paragraph, 120)]
     rows, options = [], ""
     for name, parameter in list(inspect.signature(command.method).parameters.items())[1:]:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            struct = OPTIONS[typing.get_args(hints[name])[0]]
-            options = f"[{STRUCTS[struct]}](#{STRUCTS[struct].lower().replace(' ', '-')})"
+            title = STRUCTS[OPTIONS[typing.get_args(hints[name])[0]]]
+            options = f"[{title}](#{title.lower().replace(' ', '-')})"
         else:
             rows.append(row(name, hints[name], parameter.default, about.get(name, "")))
     if rows:
-        lines += ["", *table(rows)]
+        lines += ["", table(HEADER, rows)]
     return [*lines, "", f"{'And:' if rows else 'Arguments:'} {options}"] if options else lines
 
 
 def of_struct(struct: type[msgspec.Struct], title: str) -> list[str]:
-    about = described(struct, "Attributes")
-    fields = msgspec.structs.fields(struct)
+    """Return the lines of the section of a struct with options."""
+    about = entries(struct, "Attributes")
     rows = [
         row(
             field.name,
@@ -92,9 +82,9 @@ def of_struct(struct: type[msgspec.Struct], title: str) -> list[str]:
             field.default if field.required or not callable(field.default_factory) else "empty",
             about[field.name],
         )
-        for field in fields
+        for field in msgspec.structs.fields(struct)
     ]
-    return ["", f"## {title}", "", *table(rows)]
+    return ["", f"## {title}", "", table(HEADER, rows)]
 
 
 def document() -> str:
@@ -113,9 +103,9 @@ def test_the_document_follows_the_definitions() -> None:
 def test_all_arguments_and_options_are_documented() -> None:
     for name, command in COMMANDS.items():
         _, *names = inspect.signature(command.method).parameters
-        assert list(described(command.method, "Args")) == names, name
+        assert list(entries(command.method, "Args")) == names, name
     for struct in STRUCTS:
-        assert list(described(struct, "Attributes")) == list(struct.__struct_fields__)
+        assert list(entries(struct, "Attributes")) == list(struct.__struct_fields__)
 
 
 if __name__ == "__main__":
