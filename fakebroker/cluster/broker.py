@@ -11,7 +11,7 @@ from fakebroker.protocol.schema import Versions
 
 @dataclass(slots=True, eq=False)
 class BrokerNode:
-    """One broker of a running cluster. (`fakebroker.Broker` describes a broker that is to be created.)
+    """One broker of a running cluster; `fakebroker.Broker` has the settings of a broker.
 
     Attributes:
         node_id: Kafka's `broker.id`.

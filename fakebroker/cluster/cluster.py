@@ -63,12 +63,16 @@ class Cluster:
         keeps_history: Whether `history` records the transitions of groups.
 
     Attributes:
+        cluster_id: The id that clients see.
         brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
         broker_configs: The cluster-wide dynamic configs of brokers.
+        topics: The topics.
+        purgatory, controller, faults, sync_delays: The services, each described by its class.
         placed_topics: How many topics requests have created; determines the first broker of the next one.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
         history: The transitions of all groups, including deleted ones.
         now_ms: The brokers' time of the current or last request or tick, in milliseconds since the epoch.
+        next_producer_id: The id that the next InitProducerId returns.
         wire_ms: The clients' time, by which Fetch requests wait, in milliseconds since the epoch.
         offsets_topic_is_used: Whether __consumer_offsets is visible to clients.
         answered: Calls that were not answered by the return value of `handle`, in the order of their answers. The
@@ -97,6 +101,7 @@ class Cluster:
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}
         self.brokers: dict[int, BrokerNode] = {}
+        # A reset replaces `new_id`, so it is not passed itself.
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
@@ -153,7 +158,7 @@ class Cluster:
         return self.topics.offsets_partition(index)
 
     def visible_topics(self) -> list[Topic]:
-        """Return the topics that clients see: __consumer_offsets from the first look-up of a coordinator on."""
+        """Return the topics that clients see. As in Kafka, __consumer_offsets is created when it is first needed."""
         return [topic for topic in self.topics if self.offsets_topic_is_used or topic.name != OFFSETS_TOPIC]
 
     def leader_of(self, partition: Partition) -> BrokerNode | None:
@@ -196,6 +201,7 @@ class Cluster:
         return self._spread(count, len(topic.partitions[0].replicas), before)
 
     def _spread(self, partitions: int, replication_factor: int, first: int = 0) -> Assignment:
+        """Assign partitions to brokers, preferably to those that are up; see `spread`."""
         up = [node_id for node_id, broker in self.brokers.items() if broker.up] or list(self.brokers)
         down = [node_id for node_id in self.brokers if node_id not in up]
         return spread(partitions, replication_factor, up, down, first)
@@ -258,7 +264,7 @@ class Cluster:
         return broker
 
     def upgrade_broker(self, broker: BrokerNode, emulated: EmulatedRelease) -> None:
-        """Change the release that a broker emulates, from its next connection on."""
+        """Change the release that a broker emulates. It should be stopped: connected clients use its old versions."""
         broker.release, broker.versions = emulated.release, emulated.versions
         broker.coordinator.config = self.config.coordinator(emulated.release, emulated.supports_batch_join)
 

@@ -461,8 +461,8 @@ class ClusterCommands:
 
         def hold() -> None:
             broker = self._cluster.coordinator_of(group_id)
-            wanted = self._cluster.group_controls.setdefault(group_id, GroupControls())
-            controls.hold(broker.coordinator if broker else None, group_id, wanted, held)
+            group_controls = self._cluster.group_controls.setdefault(group_id, GroupControls())
+            controls.hold(broker.coordinator if broker else None, group_id, group_controls, held)
 
         self._run(hold)
         return Hold(lambda: self._run(lambda: self._release(group_id, [held])))
@@ -483,9 +483,9 @@ class ClusterCommands:
         states = controls.HOLDABLE_STATES if state is None else [controls.holdable_state(state)]
 
         def release() -> None:
-            wanted = self._cluster.group_controls
-            if group_id not in wanted or not any(each in wanted[group_id].held_states for each in states):
-                held = [f"{key!r} in {each.value}" for key, value in wanted.items() for each in value.held_states]
+            held_states = {key: value.held_states for key, value in self._cluster.group_controls.items()}
+            if not any(each in held_states.get(group_id, ()) for each in states):
+                held = [f"{key!r} in {each.value}" for key, value in held_states.items() for each in value]
                 where = f" in {state}" if state else ""
                 known = one_of(held, none="but there is none")
                 raise ConfigError.of("group_id", group_id, f"a group that is held{where}, {known}")
@@ -494,10 +494,10 @@ class ClusterCommands:
         self._run(release)
 
     def _release(self, group_id: str, states: Iterable[GroupState]) -> None:
-        wanted = self._cluster.group_controls.get(group_id, GroupControls())
+        group_controls = self._cluster.group_controls.get(group_id, GroupControls())
         for state in states:
-            wanted.held_states.pop(state, None)
-        # A zombie coordinator also has the group.
+            group_controls.held_states.pop(state, None)
+        # Besides the coordinator, zombies have the group.
         for broker in self._cluster.brokers.values():
             group = broker.coordinator.group(group_id)
             if group is not None:
@@ -666,7 +666,7 @@ class ClusterCommands:
         self._seed([GroupSeed(group_id=group_id, members=members, **options)])
 
     def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
-        """Create many groups at once, or none if one of them cannot be created.
+        """Create several groups, or none if one of them cannot be created.
 
         Raises:
             ConfigError: As `seed_group`.

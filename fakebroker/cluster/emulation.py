@@ -139,8 +139,7 @@ def _capped(api: Api, available: Versions | None, cap: VersionCap) -> Versions |
         if api.name == "ApiVersions":
             raise ConfigError.of("api_versions.ApiVersions", None, "versions, because clients send it first")
         return None
-    wanted = Versions(*cap)
-    capped = None if available is None else _intersection(available, wanted)
+    capped = None if available is None else _intersection(available, Versions(*cap))
     if capped is None:
         expected = f"versions in {available}" if available else "None, because the release lacks the API"
         raise ConfigError.of(f"api_versions.{api.name}", cap, expected)

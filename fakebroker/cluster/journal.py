@@ -63,7 +63,7 @@ class Journal:
         return self._calls[index] if 0 <= index < len(self._calls) else None
 
     def __reversed__(self) -> Iterator[Call]:
-        """Iterate over the calls, newest first; none may be added meanwhile."""
+        """Iterate over the calls, newest first. No call may be added during the iteration."""
         return reversed(self._calls)
 
     @property

@@ -144,16 +144,16 @@ def mutated(mutation: Mutation, source: bytes) -> tuple[bytes, int]:
     Raises:
         LookupError: The function does not exist, or does not contain `before`.
     """
-    wanted: ast.AST = ast.parse(mutation.before).body[0]
-    if isinstance(wanted, ast.Expr) and mutation.kind != "drop":
-        wanted = wanted.value
-    dump = ast.dump(wanted)
+    before: ast.AST = ast.parse(mutation.before).body[0]
+    if isinstance(before, ast.Expr) and mutation.kind != "drop":
+        before = before.value
+    dump = ast.dump(before)
     found = [
         span(node, source)
         for name, function in functions(ast.parse(source).body)
         if name == mutation.function
         for node in nodes(function)
-        if type(node) is type(wanted) and ast.dump(node) == dump
+        if type(node) is type(before) and ast.dump(node) == dump
     ]
     if len(found) <= mutation.occurrence:
         raise LookupError(f"mutation {mutation.id}: {mutation.file} {mutation.function}: not found: {mutation.before}")

@@ -14,7 +14,7 @@ def test_each_mutation_changes_its_function(subtests: pytest.Subtests) -> None:
         with subtests.test(id=mutation.id, function=mutation.function):
             source = (ROOT / mutation.file).read_bytes()
             changed, _ = mutated(mutation, source)
-            assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+            assert ast.dump(ast.parse(mutation.before)) != ast.dump(ast.parse(mutation.after))
             compile(changed, mutation.file, "exec")
 
 

@@ -113,8 +113,8 @@ def _cluster_wide(
 
 def _requested_names(resource: DescribeConfigsResource, names: Iterable[str]) -> list[str]:
     """Return the requested ones of some config names, sorted; all if the request names none."""
-    wanted = resource.configuration_keys
-    return [name for name in sorted(names) if not wanted or name in wanted]
+    requested = resource.configuration_keys
+    return [name for name in sorted(names) if not requested or name in requested]
 
 
 def _is_read_only(broker_config_name: str) -> bool:

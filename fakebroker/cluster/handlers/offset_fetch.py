@@ -77,13 +77,13 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
     if group.topics is None:
         return _fetch_all(cluster, call, group.group_id, now_ms)
     names = [_name(cluster, call, topic) for topic in group.topics]
-    wanted = [
+    partitions = [
         (name, index)
         for topic, name in zip(group.topics, names, strict=True)
         if name is not None
         for index in topic.partition_indexes
     ]
-    error, offsets = call.broker.coordinator.fetch_offsets(group.group_id, wanted, now_ms)
+    error, offsets = call.broker.coordinator.fetch_offsets(group.group_id, partitions, now_ms)
     if error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
     committed = {(topic, partition): offset for topic, partition, offset in offsets}
