@@ -160,7 +160,7 @@ class ClusterCommands:
 
     @command
     def finish_loading(self) -> None:
-        """Finish loading in every coordinator that is loading, also if `load_ms` has not passed."""
+        """Finish loading in all coordinators that are loading, even if their `load_ms` has not passed."""
         self._run(lambda: self._cluster.controller.finish_loading(self._now_ms()))
 
     @command
@@ -199,9 +199,9 @@ class ClusterCommands:
 
         Args:
             node_id: Node id of the broker.
-            elect: Whether the partitions that it leads elect new leaders. Otherwise they have no leader until this
-                broker starts again, even if other brokers start before, unless they are moved, an ElectLeaders request
-                elects a leader, or this broker is removed.
+            elect: Whether the partitions that it leads elect new leaders. If false, they have no leader and await this
+                broker: other brokers that start do not lead them. They also get a leader if they are moved, by an
+                ElectLeaders request, and if this broker is removed.
             how: Options of the failover to other brokers; see `Failover`.
 
         Raises:
@@ -220,7 +220,8 @@ class ClusterCommands:
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
 
-        It leads partitions that have no leader; partitions that elected another leader keep it.
+        It becomes the leader of its partitions that have none, unless they await their last leader (see `stop_broker`).
+        Partitions that have elected another leader keep it.
 
         Args:
             node_id: Node id of the broker.
@@ -240,7 +241,7 @@ class ClusterCommands:
 
     @command
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker, elect new leaders for its partitions, and start it again.
+        """Stop a broker, with elections of new leaders for its partitions, and start it again.
 
         Args:
             node_id: Node id of the broker.

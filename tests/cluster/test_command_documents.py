@@ -69,7 +69,7 @@ def of_command(command: Command) -> list[str]:
             rows.append(row(name, hints[name], parameter.default, about.get(name, "")))
     if rows:
         lines += ["", table(HEADER, rows)]
-    return [*lines, "", f"{'And:' if rows else 'Arguments:'} {options}"] if options else lines
+    return [*lines, "", f"{'Further arguments:' if rows else 'Arguments:'} {options}"] if options else lines
 
 
 def of_struct(struct: type[msgspec.Struct], title: str) -> list[str]:

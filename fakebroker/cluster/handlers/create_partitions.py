@@ -46,6 +46,7 @@ def _duplicate(name: str, count: int) -> Error:
 
 
 def _grow(cluster: "Cluster", requested: CreatePartitionsTopic, *, validate_only: bool) -> Error | None:
+    """Add the partitions of one topic, or return the error."""
     topic = cluster.topics.get(requested.name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {requested.name!r}"

@@ -89,6 +89,7 @@ def _answer(cluster: "Cluster", delayed: DelayedFetch, reading: Reading, now_ms:
 
 
 def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
+    """Read the partitions of a Fetch, within its limits, and compute how many more bytes it waits for."""
     budget_bytes = min(call.request.max_bytes, cluster.config.number("fetch.max.bytes"))
     reading = Reading(missing_bytes=min(call.request.min_bytes, budget_bytes))
     unknown: dict[Key, PartitionData] = {}
