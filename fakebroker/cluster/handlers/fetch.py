@@ -162,10 +162,10 @@ def _with_messages(
             messages += message
             if len(messages) >= limit_bytes:
                 break
-    except UnsupportedCompressionError as fault:
+    except UnsupportedCompressionError as error:
         # Messages before the batch are returned. A Fetch that starts with the batch fails.
         if not messages:
-            return _failed(requested, fault.error_code)
+            return _failed(requested, error.error_code)
     data.records = bytes(messages[: max(0, limit_bytes)] if is_cut else messages)
     return data
 

@@ -82,9 +82,9 @@ def _produce(
         return _refused(data.index, partition)
     try:
         batch = _checked(cluster, call, partition, data.records or b"")
-    except InvalidBatchError as fault:
-        is_older = fault.error_code is ErrorCode.INVALID_RECORD and call.broker.release < KIP_467
-        return _refused(data.index, ErrorCode.CORRUPT_MESSAGE if is_older else fault.error_code, str(fault))
+    except InvalidBatchError as error:
+        is_older = error.error_code is ErrorCode.INVALID_RECORD and call.broker.release < KIP_467
+        return _refused(data.index, ErrorCode.CORRUPT_MESSAGE if is_older else error.error_code, str(error))
     if isinstance(batch, ErrorCode):
         response = _refused(data.index, batch)
         if batch is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.api_version >= 10:
@@ -105,8 +105,8 @@ def _append(
     log, index = partition.log, partition.index
     try:
         repeated = log.producers.check(batch, call.broker.release, log.log_start_offset, now_ms)
-    except RefusedBatchError as fault:
-        return _refused(index, fault.error_code, str(fault))
+    except RefusedBatchError as error:
+        return _refused(index, error.error_code, str(error))
     if repeated is not None:
         # For a duplicate, Kafka returns the timestamp of the stored batch as its log append time.
         return PartitionProduceResponse(
