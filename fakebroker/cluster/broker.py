@@ -11,13 +11,16 @@ from fakebroker.protocol.schema import Versions
 
 @dataclass(slots=True, eq=False)
 class BrokerNode:
-    """One broker of a running cluster. (`fakebroker.Broker` describes a broker that is to be created.)
+    """One broker of a running cluster; `fakebroker.Broker` has the settings of a broker.
 
     Attributes:
+        node_id: Kafka's `broker.id`.
         host: The advertised host.
         port: The advertised port; -1 before the broker listens.
+        coordinator: Its group coordinator, which serves the partitions of __consumer_offsets that the broker leads.
+        fetch_sessions: The fetch sessions of its clients (KIP-227).
         release: The Kafka release that the broker emulates.
-        versions: The versions that the broker answers, by API key. An API that is missing is not supported.
+        versions: The supported versions, by API key. An API that is missing is not supported.
         up: Whether the broker runs.
         configs: The broker's dynamic configs, set by AlterConfigs.
     """

@@ -1,4 +1,4 @@
-"""One request and its response: read from a frame, carried through the handlers, kept by the journal.
+"""`Call`, one request and its response: read from a frame, passed to a handler, and kept by the journal.
 
 Depends on frames, messages and `BrokerNode`; not on handlers, `Cluster` or sockets.
 """
@@ -16,8 +16,8 @@ from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.registry import API_BY_KEY, Api
 from fakebroker.protocol.schema import Field, Message, Struct
 
-_START = struct.Struct(">hhi")
-_MEMO_BYTES = 1024
+_START = struct.Struct(">hhi")  # API key, API version, correlation id: the same in all request headers.
+_MAX_MEMO_BYTES = 1024  # Larger frames are not cached.
 _GROUP = 0
 """FindCoordinator's key type of groups (FindCoordinatorRequest.CoordinatorType)."""
 
@@ -25,11 +25,11 @@ _GROUP = 0
 class Peer:
     """The client side of one connection, as the cluster sees it.
 
-    It caches the last small request: identical frames (heartbeats, polls) are not decoded again. So requests must not
-    be modified.
+    It caches the last small request, so that identical frames (heartbeats, polls) are not decoded again. Therefore
+    requests must not be modified.
 
     Attributes:
-        broker: The broker that the client is connected to; not set on the peer of a call that was read from a file.
+        broker: The broker that the client is connected to; not set if the call was read from a file.
         client_host: The client's address.
         connection_id: A number that identifies the connection.
     """
@@ -52,7 +52,7 @@ class Peer:
 
 
 class CallSummary(NamedTuple):
-    """What a journal keeps of the messages of a call that it does not keep."""
+    """What a journal without messages knows about a call."""
 
     node_id: int
     group_ids: tuple[str, ...]
@@ -69,18 +69,18 @@ class Call:
         api: The requested API.
         api_version: The requested version.
         correlation_id: The client's number for the request.
-        client_id: The client's name, "" if none was sent.
+        client_id: The client id of the request header, "" if it has none.
         request: The decoded request, which must not be modified; None if only a summary was kept.
         size: The size of the frame in bytes.
         received_ms: When the request was received, by the brokers' time, in milliseconds since the epoch.
-        response: The response; None while it is pending, where none is due (Produce with acks=0), and if only a summary
-            was kept.
+        response: The response. None while it is pending, if the request has no response (Produce with acks=0), and if
+            only a summary was kept.
         response_version: The version of the response: that of the request, if it is supported.
-        answered_ms: When the response was known, None while it is pending.
-        answered_after: How many calls had been received when it was answered; 0 if it was answered at once.
+        answered_ms: When the response was known, by the brokers' time; None while it is pending.
+        answered_after: How many calls had been received when it was answered; 0 if it was answered immediately.
         fault: The fault that was injected into it, if any.
         closes_connection: Whether its connection is closed, as Kafka does when a Produce with acks=0 fails.
-        summary: What was kept of a recorded call whose messages may be missing; None for a live call.
+        summary: The summary of a recorded call, whose messages may be missing; None for a live call.
     """
 
     __slots__ = (
@@ -136,7 +136,7 @@ class Call:
 
     @property
     def is_supported(self) -> bool:
-        """Whether the broker supports the version; only ApiVersions requests get here with one that it does not."""
+        """Whether the broker supports the version. False for ApiVersions requests only; others fail in `read_call`."""
         return self.api_version in self.peer.broker.versions[self.api.key]
 
     @property
@@ -149,7 +149,7 @@ class Call:
 
     @property
     def member_ids(self) -> tuple[str, ...]:
-        """The members that the request names; for a JoinGroup without member ids those that its response assigns."""
+        """The members that the request names. For a JoinGroup without member ids: those that its response assigns."""
         if self.summary is not None:
             return self.summary.member_ids
         find = _MEMBER_IDS.get(type(self.request).__name__)
@@ -161,12 +161,12 @@ class Call:
 
     @property
     def has_response(self) -> bool:
-        """Whether it was answered with a response: a Produce with acks=0 is answered without one."""
+        """Whether a response was sent; False while it is pending, and for a Produce with acks=0."""
         return self.response is not None if self.summary is None else self.summary.has_response
 
     @property
     def errors(self) -> tuple[ErrorCode, ...]:
-        """The distinct errors anywhere in the response, in its order."""
+        """The distinct error codes anywhere in the response, in its order."""
         if self.summary is not None:
             return self.summary.errors
         if self.response is None:
@@ -175,11 +175,11 @@ class Call:
 
     @property
     def latency_ms(self) -> float | None:
-        """How long the answer took by the brokers' time, in milliseconds; None while it is pending."""
+        """Milliseconds from request to response by the brokers' time; None while it is pending."""
         return None if self.answered_ms is None else self.answered_ms - self.received_ms
 
     def summarize(self) -> CallSummary:
-        """Return the summary that stands in for the messages."""
+        """Return the summary that a journal without messages keeps."""
         return CallSummary(self.node_id, self.group_ids, self.member_ids, self.has_response, self.errors)
 
     def __repr__(self) -> str:
@@ -212,10 +212,10 @@ def read_call(peer: Peer, frame: bytes) -> Call:
     header, position = read_request_header(frame, api_version in api.request.FLEXIBLE)
     request: Message = ApiVersionsRequest()
     if is_supported:
-        # As in Kafka, bytes behind the message are ignored.
+        # As in Kafka, bytes after the message are ignored.
         request = decode(api.request, frame, api_version, position, fills_data=False)
     call = Call(peer, api, api_version, correlation_id, header.client_id or "", request, len(frame))
-    if len(frame) <= _MEMO_BYTES:
+    if len(frame) <= _MAX_MEMO_BYTES:
         peer.memo_head, peer.memo_tail, peer.memo_call = head, tail, call
     return call
 
@@ -234,7 +234,7 @@ _known_error_fields: dict[type[Struct], tuple[Field, ...]] = {}
 
 
 def _error_fields(cls: type[Struct]) -> tuple[Field, ...]:
-    """The fields of a struct that are error codes or contain some."""
+    """Return the fields of a struct that are error codes, or structs that contain error codes."""
     if cls not in _known_error_fields:
         _known_error_fields[cls] = tuple(field for field in cls.FIELDS if is_error_code(field) or _has_errors(field))
     return _known_error_fields[cls]
@@ -245,7 +245,7 @@ def _has_errors(field: Field) -> bool:
 
 
 def is_error_code(field: Field) -> bool:
-    """Whether a field of a message is one of Kafka's error codes."""
+    """Return whether a field of a message is an error code."""
     return field.name.endswith("error_code")
 
 
@@ -257,16 +257,16 @@ def _member_id(request: Any) -> list[str]:
     return [request.member_id]
 
 
-def _found_groups(request: Any) -> list[str]:
-    """The keys of a FindCoordinator; before version 4 there is one."""
+def _coordinator_keys(request: Any) -> list[str]:
+    """Return the group ids of a FindCoordinator request, which before version 4 has one."""
     return (request.coordinator_keys or [request.key]) if request.key_type == _GROUP else []
 
 
 _GROUP_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "OffsetCommitRequest": _group_id,
-    # Before version 8 there is one group.
+    # Versions 0-7 have one group.
     "OffsetFetchRequest": lambda request: [group.group_id for group in request.groups] or [request.group_id],
-    "FindCoordinatorRequest": _found_groups,
+    "FindCoordinatorRequest": _coordinator_keys,
     "JoinGroupRequest": _group_id,
     "HeartbeatRequest": _group_id,
     "LeaveGroupRequest": _group_id,
@@ -275,16 +275,18 @@ _GROUP_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "DeleteGroupsRequest": lambda request: request.groups_names,
     "OffsetDeleteRequest": _group_id,
 }
+"""How to find the group ids of a request, by the name of its class."""
 
 _MEMBER_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "OffsetCommitRequest": _member_id,
     "OffsetFetchRequest": lambda request: [group.member_id for group in request.groups],
-    # From version 10 on there are many.
+    # Version 10, a proposal, has many members.
     "JoinGroupRequest": lambda request: (
         [member.member_id for member in request.join_group_members] or [request.member_id]
     ),
     "HeartbeatRequest": _member_id,
-    # Before version 3 there is one member.
+    # Versions 0-2 have one member.
     "LeaveGroupRequest": lambda request: [member.member_id for member in request.members] or [request.member_id],
     "SyncGroupRequest": _member_id,
 }
+"""How to find the member ids of a request, by the name of its class."""

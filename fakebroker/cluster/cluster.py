@@ -1,7 +1,7 @@
 """The simulated cluster: its state and services, and the dispatch of requests to their handlers.
 
-Calls and the time go in, answered calls come out, at once or later. Does not depend on sockets, clocks or random
-sources: ids and random numbers are passed in, so that the same inputs give the same run.
+`Cluster` receives calls with the current time, and answers each one immediately or later. Does not depend on sockets,
+clocks or random sources: ids and random numbers are passed in, so that the same inputs give the same run.
 """
 
 from base64 import urlsafe_b64encode
@@ -56,22 +56,30 @@ class Cluster:
         releases: The emulated release of each broker; their node ids are 1, 2, 3 ...
         topics: Names and partition counts of the initial topics.
         config: The brokers' settings.
-        new_id: Returns 16 bytes that are unique.
-        random: Returns numbers from 0 to below 1.
-        journal: Keeps the calls.
+        new_id: Returns a unique id of 16 bytes.
+        random: Returns a random number in [0, 1); decides about faults with a probability.
+        journal: Records the calls.
         now_ms: The brokers' time at the start, in milliseconds since the epoch.
         keeps_history: Whether `history` records the transitions of groups.
 
     Attributes:
-        brokers: The brokers by node id. Changed in place, because services refer to it.
-        broker_configs: The dynamic configs of all brokers.
-        placed_topics: How many topics were placed by requests: each starts at the next broker.
+        cluster_id: The id that clients see.
+        brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
+        broker_configs: The cluster-wide dynamic configs of brokers.
+        topics: The topics.
+        purgatory, controller, faults, sync_delays: The services, each described by its class.
+        placed_topics: How many topics requests have created; determines the first broker of the next one.
+        group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
+        history: The transitions of all groups, including deleted ones.
+        now_ms: The brokers' time of the current or last request or tick, in milliseconds since the epoch.
+        next_producer_id: The id that the next InitProducerId returns.
         wire_ms: The clients' time, by which Fetch requests wait, in milliseconds since the epoch.
         offsets_topic_is_used: Whether __consumer_offsets is visible to clients.
-        answered: The calls that were answered later than at once; the server takes them out.
+        answered: Calls that were not answered by the return value of `handle`, in the order of their answers. The
+            server removes and sends them.
 
     Raises:
-        ConfigError: A topic is not valid.
+        ConfigError: The name or the number of partitions of a topic is invalid.
     """
 
     def __init__(
@@ -93,14 +101,15 @@ class Cluster:
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}
         self.brokers: dict[int, BrokerNode] = {}
+        # A reset replaces `new_id`, so it is not passed itself.
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
         self.controller = Controller(self.brokers, self.topics, self.purgatory)
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
-        self.group_controls: dict[str, GroupControls] = {}  # What tests want of the rebalances of groups.
+        self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
-        self.history = History()  # Of all groups, including deleted ones.
+        self.history = History()
         self._keeps_history = keeps_history
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
@@ -115,7 +124,7 @@ class Cluster:
             self.create_new_topic(name, partitions)
 
     def new_broker(self, node_id: int, emulated: EmulatedRelease) -> BrokerNode:
-        """Return a new broker that is not added to the cluster."""
+        """Create a broker without adding it to the cluster."""
         coordinator = Coordinator(
             self.config.coordinator(emulated.release, emulated.supports_batch_join),
             lambda: uuid_text(self.new_id()),
@@ -130,15 +139,15 @@ class Cluster:
         self.history.record(group, now_ms, node_id)
 
     def _append(self, node_id: int, index: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
-        """Write what a coordinator decides to its partition of __consumer_offsets, before it takes effect."""
+        """Write a coordinator's records to their partition of __consumer_offsets, before they take effect."""
         partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
             self.append_records(partition, records)
-        # Else it is a zombie, which does not know that nobody reads any more what it writes.
+        # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
 
     def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
-        """Append the records of groups to a partition of __consumer_offsets."""
+        """Append group records to a partition of __consumer_offsets, and answer Fetch requests that wait for them."""
         self.offsets_topic_is_used = True
         size_bytes = partition.log.size_bytes
         append_records(partition.log, records, partition.leader_epoch, self.now_ms)
@@ -149,7 +158,7 @@ class Cluster:
         return self.topics.offsets_partition(index)
 
     def visible_topics(self) -> list[Topic]:
-        """Return the topics that clients see. Kafka creates __consumer_offsets when a coordinator is looked up."""
+        """Return the topics that clients see. As in Kafka, __consumer_offsets is created when it is first needed."""
         return [topic for topic in self.topics if self.offsets_topic_is_used or topic.name != OFFSETS_TOPIC]
 
     def leader_of(self, partition: Partition) -> BrokerNode | None:
@@ -162,23 +171,26 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """The controller: the first broker that is up."""
+        """The node id of the controller: the first broker that is up."""
         return next((broker.node_id for broker in self.brokers.values() if broker.up), NO_LEADER)
 
     @property
     def default_replication_factor(self) -> int:
-        """`default.replication.factor`, or the number of brokers where that is smaller."""
+        """`default.replication.factor`, but at most the number of brokers."""
         return min(self.config.number("default.replication.factor"), len(self.brokers))
 
     def create_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
         """Create a topic whose partitions are distributed evenly, starting at the first broker that is up.
 
-        By default it has `default.replication.factor` replicas.
+        The arguments must be valid. The replication factor is `default_replication_factor` if it is None.
         """
         return self.topics.create(name, self._spread(partitions, replication_factor or self.default_replication_factor))
 
     def place_topic(self, partitions: int, replication_factor: int) -> Assignment:
-        """Choose the brokers of a topic that a request creates, starting one further each time (Kafka: at random)."""
+        """Choose the brokers of a topic that a request creates.
+
+        The first partition is placed on the next broker each time; Kafka starts at a random broker.
+        """
         first, self.placed_topics = self.placed_topics, self.placed_topics + 1
         return self._spread(partitions, replication_factor, first)
 
@@ -189,12 +201,13 @@ class Cluster:
         return self._spread(count, len(topic.partitions[0].replicas), before)
 
     def _spread(self, partitions: int, replication_factor: int, first: int = 0) -> Assignment:
+        """Assign partitions to brokers, preferably to those that are up; see `spread`."""
         up = [node_id for node_id, broker in self.brokers.items() if broker.up] or list(self.brokers)
         down = [node_id for node_id in self.brokers if node_id not in up]
         return spread(partitions, replication_factor, up, down, first)
 
     def in_sync(self, partition: Partition) -> list[int]:
-        """Return the in-sync replicas: those that are up, because replication is immediate.
+        """Return the node ids of the in-sync replicas: those that are up, because replication is immediate.
 
         If none is up, the last leader remains in sync, as in Kafka.
         """
@@ -202,10 +215,10 @@ class Cluster:
         return up or [node_id for node_id in partition.replicas if node_id == partition.last_leader_id]
 
     def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
-        """Check the arguments and create a topic, outside of a request.
+        """Check the arguments of a command and create a topic.
 
         Raises:
-            ConfigError: The topic exists, or an argument is not valid.
+            ConfigError: The topic exists, or an argument is invalid.
         """
         if not is_legal_name(name):
             raise ConfigError.of("name", name, LEGAL_NAME)
@@ -218,10 +231,10 @@ class Cluster:
         return self.create_topic(name, partitions, replication_factor)
 
     def create_partitions(self, name: str, total: int) -> None:
-        """Add partitions to a topic, outside of a request, until it has `total`.
+        """Check the arguments of a command and add partitions to a topic until it has `total`.
 
         Raises:
-            ConfigError: The topic does not exist, has as many partitions, or is internal.
+            ConfigError: The topic does not exist or is internal, or `total` is not greater than its partition count.
         """
         topic = self._existing(name)
         least = len(topic.partitions) + 1
@@ -229,7 +242,7 @@ class Cluster:
         self.topics.grow(topic, self.place_partitions(topic, total - len(topic.partitions)))
 
     def delete_named_topic(self, name: str) -> None:
-        """Delete a topic, outside of a request.
+        """Check the argument of a command and delete a topic.
 
         Raises:
             ConfigError: The topic does not exist or is internal.
@@ -237,7 +250,7 @@ class Cluster:
         self.delete_topic(self._existing(name))
 
     def _existing(self, name: str) -> Topic:
-        """Return a topic that can be changed outside of a request, which internal topics cannot."""
+        """Return an existing topic that commands may change: one that is not internal."""
         topic = self.topics.get(name)
         if topic is None or topic.is_internal:
             known = one_of((each.name for each in self.topics if not each.is_internal), name, none="but there is none")
@@ -245,13 +258,13 @@ class Cluster:
         return topic
 
     def add_broker(self, emulated: EmulatedRelease) -> BrokerNode:
-        """Add a broker, which has no replicas yet."""
+        """Add a broker, without replicas, under the next node id."""
         broker = self.new_broker(max(self.brokers) + 1, emulated)
         self.brokers[broker.node_id] = broker
         return broker
 
     def upgrade_broker(self, broker: BrokerNode, emulated: EmulatedRelease) -> None:
-        """Change the release that a broker emulates, from its next connection on."""
+        """Change the release that a broker emulates. It should be stopped: connected clients use its old versions."""
         broker.release, broker.versions = emulated.release, emulated.versions
         broker.coordinator.config = self.config.coordinator(emulated.release, emulated.supports_batch_join)
 
@@ -263,7 +276,7 @@ class Cluster:
         del self.brokers[broker.node_id]
 
     def forget(self, peer: Peer) -> None:
-        """Drop the pending Fetch of a connection that was closed."""
+        """Drop the delayed Fetch of a connection that was closed."""
         self.purgatory.discard(peer)
 
     def auto_create_topic(self, name: str) -> Topic:
@@ -274,7 +287,7 @@ class Cluster:
         return self.topics.create(name, assignment)
 
     def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic with its records and committed offsets. Delayed Fetch requests are answered by `tick`."""
+        """Delete a topic with its records and committed offsets. The next `tick` answers its delayed Fetch requests."""
         self.topics.delete(topic)
         for partition in topic.partitions:
             self.purgatory.release(partition)
@@ -290,14 +303,14 @@ class Cluster:
         return self.leader_of(self.offsets_partition_of(group_id))
 
     def reported_coordinator_of(self, group_id: str) -> BrokerNode | None:
-        """Return the broker that FindCoordinator returns for a group; for a time after a move it may be the old one."""
+        """Return the broker that FindCoordinator returns for a group: the old one while a failover makes it stale."""
         self.offsets_topic_is_used = True
         partition = self.offsets_partition_of(group_id)
         stale = self.controller.stale_leader(partition.index, self.now_ms)
         return self.leader_of(partition) if stale is None else self.brokers.get(stale)
 
     def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
-        """Return the broker that would coordinate a transactional id."""
+        """Return the broker for FindCoordinator with a transactional id. Transactions are not supported otherwise."""
         if TRANSACTIONS_TOPIC not in self.topics:
             self.auto_create_topic(TRANSACTIONS_TOPIC)
         return self.leader_of(self._partition_for(TRANSACTIONS_TOPIC, transactional_id))
@@ -316,8 +329,8 @@ class Cluster:
             wire_ms: The clients' time in milliseconds, by which a Fetch waits, if it differs.
 
         Returns:
-            Whether `call.response` is set. Otherwise the call is added to `answered` when it is answered, as are other
-            calls that this request completes.
+            Whether the call is answered and `call.response` is set. Otherwise the call is added to `answered` when it
+            is answered. Other calls that this request completes are also added there.
         """
         call.received_ms = self.now_ms = now_ms
         self.wire_ms = now_ms if wire_ms is None else wire_ms
@@ -337,16 +350,16 @@ class Cluster:
         return True
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Answer a call, with None if its request asked for no response."""
+        """Answer a call that `handle` did not answer; with None if its request has no response (acks=0)."""
         if call.fault is not None:
             self.faults.answer(call, response, now_ms)
         else:
             self.send(call, response, now_ms)
 
     def send(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Put an answer, with injected faults already applied, into `answered`.
+        """Add a call to `answered` with its final response, to which faults have been applied.
 
-        A call whose answer a fault drops stays unanswered in the journal; the server closes its connection.
+        If a fault drops the response, the call stays unanswered in the journal, and the server closes its connection.
         """
         if call.fault is None or not call.fault.drop:
             call.response = response
@@ -355,7 +368,12 @@ class Cluster:
         self.answered.append(call)
 
     def tick(self, now_ms: float, wire_ms: float | None = None) -> None:
-        """Process timers: of groups, loading coordinators, delayed answers and Fetch requests."""
+        """Process all timers that are due: groups, loading coordinators, delayed responses and Fetch requests.
+
+        Args:
+            now_ms: The brokers' time in milliseconds.
+            wire_ms: The clients' time in milliseconds, by which Fetch requests wait, if it differs.
+        """
         self.now_ms = now_ms
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
@@ -367,18 +385,22 @@ class Cluster:
         self.settle(now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` is due by the brokers' time, or earlier. Delayed Fetch requests are not included."""
+        """Return a time, by the brokers' clock, before which `tick` has nothing to do; None if no timer is pending.
+
+        Delayed Fetch requests have their own deadlines: `purgatory.next_deadline`.
+        """
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
         deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline(), self.faults.next_deadline())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def settle(self, now_ms: float) -> None:
-        """Answer the pending joins and syncs that coordinators have completed."""
+        """Send the responses to parked joins and syncs that coordinators have completed."""
         for broker in self.brokers.values():
             answers = broker.coordinator.answers
             if answers:
                 broker.coordinator.answers = []
                 for token, result in answers:
+                    # Handlers pass the call as the token of the join or sync.
                     assert isinstance(token, Call)
                     response = handlers.response_to(token, result)
                     if not self.sync_delays.hold_back(token, response, now_ms):
@@ -386,6 +408,6 @@ class Cluster:
 
 
 def uuid_text(raw: bytes) -> str:
-    """Return 16 bytes as the 36 characters of a UUID."""
+    """Return the text of a UUID, 36 characters, for its 16 bytes."""
     digits = raw.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

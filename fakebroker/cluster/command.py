@@ -1,7 +1,8 @@
-"""Definitions of commands, which are methods with `@command`: name, arguments, documentation; and handles they return.
+"""The `@command` decorator, which defines a command by a method, and the handles that commands return.
 
-Events, HTTP operations, the control client and the documentation are derived from the definitions or compared with
-them. The definitions themselves are in `commands.py`.
+A definition has a name, arguments with types and bounds, and documentation. Events, HTTP operations, the control client
+and `scenarios/commands.md` are derived from the definitions or compared with them. The definitions themselves are in
+`commands.py`.
 """
 
 import inspect
@@ -28,11 +29,11 @@ OPTIONS: Mapping[Any, type[msgspec.Struct]] = {
     FaultOptions: Fault,
     SeedOptions: GroupSeed,
 }
-"""The structs that define the types of keyword arguments, such as `**how: Unpack[FailoverOptions]`."""
+"""The struct with the types and bounds of each set of keyword arguments, such as `**how: Unpack[FailoverOptions]`."""
 
 
 class Arguments(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The arguments of one command or operation."""
+    """Base class of the arguments of one command or HTTP operation. Arguments that were not given are UNSET."""
 
     def given(self) -> dict[str, Any]:
         """Return the arguments that were given."""
@@ -44,8 +45,8 @@ class Command:
     """The definition of a command.
 
     Attributes:
-        name: Its name in Python, events, HTTP and documents.
-        method: The method that runs it, whose docstring documents the command and its arguments.
+        name: Its name in Python, events, HTTP and documents: that of the method.
+        method: The undecorated method, whose docstring documents the command and its arguments.
     """
 
     def __init__(self, method: Callable[..., Any]) -> None:
@@ -54,11 +55,11 @@ class Command:
 
     @cached_property
     def arguments(self) -> type[Arguments]:
-        """The arguments: a struct with the parameters of the method."""
+        """A struct with the parameters of the method as fields, for validation."""
         return arguments_of(self.method)
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate arguments, which are Python objects or plain data.
+        """Validate arguments, and convert plain data to Python objects.
 
         Returns:
             The arguments that were given, as Python objects.
@@ -70,7 +71,7 @@ class Command:
 
 
 def command(method: Callable[P, R]) -> Callable[P, R]:
-    """Define a command by its method: its arguments are validated before it runs."""
+    """Define a command by a method of a class. Its arguments are validated before it runs; see `commands_of`."""
     definition, signature = Command(method), inspect.signature(method)
 
     @wraps(method)
@@ -94,7 +95,12 @@ def commands_of(owner: type) -> dict[str, Command]:
 
 
 def arguments_of(function: Callable[..., Any], *without: str) -> type[Arguments]:
-    """Return a struct with the parameters of a method, except the first and some more."""
+    """Return a struct with the parameters of a method as fields.
+
+    Args:
+        function: The method; its first parameter, `self`, is left out.
+        without: Names of parameters to leave out.
+    """
     hints = typing.get_type_hints(function, include_extras=True)
     found: list[Any] = []
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
@@ -115,26 +121,26 @@ def arguments_of(function: Callable[..., Any], *without: str) -> type[Arguments]
 
 
 def check_type(field: str, value: object, kind: type, expected: str) -> None:
-    """Check an argument that is an object, not plain data.
+    """Check the type of an argument that plain data cannot represent.
 
     Args:
-        field: The argument.
+        field: Name of the argument.
         value: Its value.
-        kind: Its type.
-        expected: The type in words.
+        kind: The required type.
+        expected: The required type for the error message, such as "a Fault".
 
     Raises:
-        ConfigError: It is of another type.
+        ConfigError: The value is of another type.
     """
     if not isinstance(value, kind):
         raise ConfigError.of(field, value, expected)
 
 
 class FaultHandle:
-    """A fault in force. As a context manager it is removed at the end.
+    """A fault that was added to a cluster. As a context manager, it removes the fault on exit.
 
     Attributes:
-        fault: The requests that it matches, and its effect.
+        fault: The definition: matching requests and the effect.
     """
 
     def __init__(self, fault: ActiveFault, remove: Callable[[ActiveFault], None]) -> None:
@@ -144,15 +150,15 @@ class FaultHandle:
 
     @property
     def hits(self) -> int:
-        """How many requests it has taken effect on."""
+        """Number of requests that the fault has affected."""
         return self._active.hits
 
     def is_of(self, fault: ActiveFault) -> bool:
-        """Whether this is the handle of an active fault."""
+        """Return whether this is a handle of the given fault."""
         return self._active is fault
 
     def remove(self) -> None:
-        """Remove the fault; responses that it delays are still sent when they are due."""
+        """Remove the fault. Responses that it delays are still sent when they are due."""
         self._remove(self._active)
 
     def __enter__(self) -> Self:
@@ -168,7 +174,7 @@ class FaultHandle:
 
 
 class Hold:
-    """A group that is held in a state; as a context manager it is released at the end, unless it has been before."""
+    """A group that is held in a state. As a context manager, it releases the group on exit, if it is still held."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release

@@ -1,8 +1,10 @@
-"""All commands on a cluster from outside, each defined once.
+"""The definitions of all commands: changes of a cluster that tests, events, HTTP and the control client can make.
 
 A command validates its arguments, changes the cluster, and delegates side effects to the `Environment`: listeners,
-connections, network conditions, the clock. `FakeCluster` runs the commands over TCP, a simulation in virtual time, and
-`fakebroker.cluster.events` from plain data.
+connections, network conditions, the clock. `FakeCluster` runs commands on a cluster with sockets, the replay's
+simulation in virtual time; `fakebroker.cluster.events` runs them from plain data.
+
+The docstrings are the documentation of `scenarios/commands.md` and, with their first lines, of the OpenAPI document.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,14 +39,14 @@ T = TypeVar("T")
 class ClusterCommands:
     """The commands of one cluster.
 
-    Members of groups are named by member id, by instance id, or by client id if only one member has it.
+    A member of a group is identified by its member id, its instance id, or its client id if no other member has that.
 
     Args:
         cluster: The cluster.
-        environment: Side effects and time: TCP or simulated.
-        new_cluster: Creates the cluster as it was at the start, ids included.
-        default_broker: The default for `add_broker`.
-        proposals: Proposals for Kafka that new and upgraded brokers of the newest release implement.
+        environment: Side effects and time: real or simulated.
+        new_cluster: Creates a cluster in the initial state of this one, with the same ids; used by `reset`.
+        default_broker: Release and versions of brokers that `add_broker` adds.
+        proposals: Proposals for Kafka that brokers of the newest release implement when they are added or upgraded.
     """
 
     def __init__(
@@ -72,12 +74,13 @@ class ClusterCommands:
 
     @command
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
-        """Create a topic, spread evenly over the brokers.
+        """Create a topic and distribute its partitions evenly over the brokers.
 
         Args:
-            name: The topic.
+            name: Name of the topic.
             partitions: Number of partitions.
-            replication_factor: Replicas of each partition; `default.replication.factor` if None.
+            replication_factor: Number of replicas of each partition. None: the broker setting
+                `default.replication.factor`, but at most the number of brokers.
 
         Raises:
             ConfigError: The topic exists, or an argument is out of range.
@@ -89,23 +92,23 @@ class ClusterCommands:
         """Add partitions to a topic until it has `total`.
 
         Args:
-            name: The topic.
-            total: The new number of partitions.
+            name: Name of the topic.
+            total: The new number of partitions, greater than the current one.
 
         Raises:
-            ConfigError: There is no such topic, or it has as many partitions already.
+            ConfigError: The topic does not exist or is internal, or `total` is out of range.
         """
         self._run(lambda: self._cluster.create_partitions(name, total))
 
     @command
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records and the offsets that groups have committed for it.
+        """Delete a topic, its records, and the offsets that groups have committed for it.
 
         Args:
-            name: The topic.
+            name: Name of the topic.
 
         Raises:
-            ConfigError: There is no such topic, or it is internal.
+            ConfigError: The topic does not exist or is internal.
         """
         self._run(lambda: self._cluster.delete_named_topic(name))
 
@@ -113,29 +116,35 @@ class ClusterCommands:
 
     @command
     def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        """Move a group, and all groups of its partition of __consumer_offsets, to another coordinator.
+        """Move the coordinator of a group to another broker.
 
-        The old coordinator resigns: parked requests get NOT_COORDINATOR. The new one loads the partition's log.
+        All groups in the same partition of __consumer_offsets move with it. The old coordinator resigns: its parked
+        requests get NOT_COORDINATOR. The new coordinator loads the groups from the partition's log.
 
         Args:
-            group_id: The group.
-            to: The node id of the broker; None for no coordinator at all (COORDINATOR_NOT_AVAILABLE) until the group is
-                moved again, or its last coordinator restarts.
-            how: How the new coordinator starts; see `Failover`.
+            group_id: Id of the group.
+            to: Node id of the new coordinator. None: the group has no coordinator (COORDINATOR_NOT_AVAILABLE) until it
+                is moved again, or its last coordinator restarts.
+            how: Options of the failover; see `Failover`.
 
         Raises:
-            ConfigError: There is no such broker, or it is down; or an option is out of range.
+            ConfigError: The broker does not exist or is down, or an option is out of range.
         """
         self.move_offsets_partition(self._cluster.offsets_partition_of(group_id).index, to, **how)
 
     @command
     def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        """Move a partition of __consumer_offsets to another leader; see `move_coordinator`.
+        """Move a partition of __consumer_offsets, and with it the coordinator of its groups, to another broker.
+
+        See `move_coordinator`, which finds the partition of a group.
 
         Args:
-            partition: The partition's number.
-            to: As in `move_coordinator`.
-            how: How coordinators start; see `Failover`.
+            partition: Number of the partition.
+            to: Node id of the new leader. None: the partition has no leader, as in `move_coordinator`.
+            how: Options of the failover; see `Failover`.
+
+        Raises:
+            ConfigError: The partition or broker does not exist, the broker is down, or an option is out of range.
         """
         options = Failover(**how)
 
@@ -151,22 +160,25 @@ class ClusterCommands:
 
     @command
     def finish_loading(self) -> None:
-        """Finish the load of every coordinator that is loading."""
+        """Finish loading in all coordinators that are loading, even if their `load_ms` has not passed."""
         self._run(lambda: self._cluster.controller.finish_loading(self._now_ms()))
 
     @command
     def stop_zombies(self) -> None:
-        """Make every zombie coordinator resign."""
+        """Make all zombies resign: coordinators that continue to answer after a failover with `zombie`."""
         self._run(lambda: self._cluster.controller.stop_zombies(self._now_ms()))
 
     @command
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
-        """Make the preferred replica the leader of each partition where it is up, as a preferred election does.
+        """Run a preferred leader election for all partitions.
 
-        The preferred replica is the first one: the leader from the start, unless the partition was reassigned.
+        The first replica of each partition becomes its leader, if the broker is up.
 
         Args:
-            how: How coordinators start there; see `Failover`.
+            how: Options of the failover of coordinators; see `Failover`.
+
+        Raises:
+            ConfigError: An option is out of range.
         """
         options = Failover(**how)
 
@@ -183,17 +195,17 @@ class ClusterCommands:
 
     @command
     def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker: its connections are closed, its port refuses connections.
+        """Stop a broker: close its connections, and refuse connections to its port.
 
         Args:
-            node_id: The broker.
-            elect: Whether new leaders are elected for the partitions that it leads; else they have none until it is
-                back, even if other brokers start before. A move, an ElectLeaders request, or its removal gives them one
-                earlier.
-            how: How coordinators start elsewhere; see `Failover`.
+            node_id: Node id of the broker.
+            elect: Whether the partitions that it leads elect new leaders. If false, they have no leader and await this
+                broker: other brokers that start do not lead them. They also get a leader if they are moved, by an
+                ElectLeaders request, and if this broker is removed.
+            how: Options of the failover to other brokers; see `Failover`.
 
         Raises:
-            ConfigError: There is no such broker, or it is down already; or an option is out of range.
+            ConfigError: The broker does not exist or is down already, or an option is out of range.
         """
         options = Failover(**how)
 
@@ -208,12 +220,15 @@ class ClusterCommands:
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
 
+        It becomes the leader of its partitions that have none, unless they await their last leader (see `stop_broker`).
+        Partitions that have elected another leader keep it.
+
         Args:
-            node_id: The broker.
-            how: How coordinators start; see `Failover`.
+            node_id: Node id of the broker.
+            how: Options of the failover of coordinators; see `Failover`.
 
         Raises:
-            ConfigError: There is no such broker, or it is up already; or an option is out of range.
+            ConfigError: The broker does not exist or is up already, or an option is out of range.
         """
         options = Failover(**how)
 
@@ -226,21 +241,27 @@ class ClusterCommands:
 
     @command
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker, elect new leaders for its partitions, and start it again.
+        """Stop a broker, with elections of new leaders for its partitions, and start it again.
 
         Args:
-            node_id: The broker.
-            how: How coordinators start; see `Failover`.
+            node_id: Node id of the broker.
+            how: Options of both failovers, at the stop and at the start; see `Failover`.
+
+        Raises:
+            ConfigError: The broker does not exist or is down, or an option is out of range.
         """
         self.stop_broker(node_id, **how)
         self.start_broker(node_id, **how)
 
     @command
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
-        """Restart every broker that is up, one after the other.
+        """Restart all brokers that are up, one after the other.
 
         Args:
-            how: How coordinators start; see `Failover`.
+            how: Options of all failovers; see `Failover`.
+
+        Raises:
+            ConfigError: An option is out of range.
         """
         for node_id in [broker.node_id for broker in self._cluster.brokers.values() if broker.up]:
             self.restart_broker(node_id, **how)
@@ -253,16 +274,19 @@ class ClusterCommands:
         api_versions: Mapping[str, VersionCap] | None = None,
         **how: Unpack[FailoverOptions],
     ) -> None:
-        """Restart a broker as another release of Kafka, newer or older; a broker that is down stays down.
+        """Restart a broker as another release of Kafka, newer or older.
+
+        A broker that is down changes its release and stays down.
 
         Args:
-            node_id: The broker.
-            as_version: The release; None is the newest behavior with every version that is implemented.
-            api_versions: For some APIs by name the first and the last version to support, or None for no support.
-            how: How coordinators start, elsewhere and here again; see `Failover`.
+            node_id: Node id of the broker.
+            as_version: The release, such as "3.9". None: the newest behavior, with all versions that are implemented.
+            api_versions: The first and the last version to support, by name of the API, or None for no support. APIs
+                that are not named have the versions of the release.
+            how: Options of both failovers, at the stop and at the start; see `Failover`.
 
         Raises:
-            ConfigError: There is no such broker, release, API or version; or an option is out of range.
+            ConfigError: The broker, release, API or version does not exist, or an option is out of range.
         """
         emulated = EmulatedRelease.of(Broker(as_version=as_version, api_versions=api_versions or {}), self._proposals)
         broker = self._run(lambda: self._broker(node_id))
@@ -274,13 +298,18 @@ class ClusterCommands:
 
     @command
     def add_broker(self, like: Broker | None = None) -> BrokerView:
-        """Add a broker, on a free port. It leads no partition until one is moved to it or created.
+        """Add a broker, on a free port.
+
+        It has no replicas until partitions are created or moved.
 
         Args:
-            like: Its release and versions; those of the cluster if None.
+            like: Release and API versions of the broker. None: those of the cluster.
+
+        Returns:
+            The broker, with its node id and port.
 
         Raises:
-            ConfigError: There is no such release, API or version.
+            ConfigError: The release, API or version does not exist.
         """
         emulated = EmulatedRelease.of(like or self._default_broker, self._proposals)
 
@@ -293,14 +322,14 @@ class ClusterCommands:
 
     @command
     def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Remove a broker permanently; its replicas move to others.
+        """Remove a broker permanently, and move its replicas to other brokers.
 
         Args:
-            node_id: The broker.
-            how: How coordinators start; see `Failover`.
+            node_id: Node id of the broker.
+            how: Options of the failover to other brokers; see `Failover`.
 
         Raises:
-            ConfigError: There is no such broker, or it is the last one; or an option is out of range.
+            ConfigError: The broker does not exist or is the only one, or an option is out of range.
         """
         options = Failover(**how)
 
@@ -322,20 +351,20 @@ class ClusterCommands:
         accept_delay_s: Seconds | None = None,
         round_trip_s: Seconds | None = None,
     ) -> None:
-        """Change the network conditions of a broker until it is stopped; values that are not given stay as they are.
+        """Change the network conditions of a broker, until it is stopped.
 
-        All times are wall-clock seconds.
+        Conditions whose arguments are not given do not change. All times are wall-clock seconds.
 
         Args:
-            node_id: The broker.
-            accept: How it accepts connections. "normal": immediately; "slow": requests are read after `accept_delay_s`
-                seconds; "half_open": requests are read and never answered, also after a change back to "normal";
-                "refuse": not at all. Existing connections remain.
-            accept_delay_s: For "slow", more than 0.
-            round_trip_s: Latency added to each response, in order; 0 or more.
+            node_id: Node id of the broker.
+            accept: How the broker accepts new connections; existing ones are not affected. "normal": immediately.
+                "slow": requests are read after `accept_delay_s`. "half_open": requests are read and never answered,
+                even after a change back to "normal". "refuse": connections are refused.
+            accept_delay_s: Delay of new connections, more than 0; required with "slow", not allowed otherwise.
+            round_trip_s: Latency added to each response, 0 or more. Responses stay in order.
 
         Raises:
-            ConfigError: There is no such broker, or it is down; or a value is out of range.
+            ConfigError: The broker does not exist or is down, or a value is out of range.
         """
         delay_s = accept_delay_s or 0.0
         if (accept == "slow") != (delay_s > 0):
@@ -367,20 +396,23 @@ class ClusterCommands:
 
     @command
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> FaultHandle:
-        """Inject a fault: `fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
+        """Inject a fault into requests: `fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
 
         Args:
-            api: The API by Kafka's name; None is any.
-            options: Which of its requests, and the effect; see `fakebroker.cluster.faults.rule.Fault`.
+            api: Name of the API, as in Kafka. None: all APIs.
+            options: The matching requests of the API, and the effect; see `fakebroker.cluster.faults.rule.Fault`.
+
+        Returns:
+            A handle that counts the affected requests and removes the fault.
 
         Raises:
-            ConfigError: The fault could never take effect: there is no such API, version, broker, error or name, or its
+            ConfigError: The fault could never take effect: an API, version, broker, error or option does not exist, or
                 options contradict each other.
         """
         return self.add_fault(Fault(api=api, **options))
 
     def add_fault(self, fault: Fault) -> FaultHandle:
-        """Inject a fault.
+        """Inject a fault, like `fail`.
 
         Raises:
             ConfigError: As `fail`.
@@ -389,38 +421,39 @@ class ClusterCommands:
         return self._handle(self._run(lambda: self._cluster.faults.add(fault, self._now_ms())))
 
     def faults(self) -> list[FaultHandle]:
-        """Return the faults in force, oldest first, including those that are used up."""
+        """Return the faults that were not removed, oldest first, including those whose `times` are used up."""
         return [self._handle(fault) for fault in self._run(lambda: list(self._cluster.faults.active))]
 
     def _handle(self, fault: ActiveFault) -> FaultHandle:
         return FaultHandle(fault, lambda fault: self._run(lambda: self._cluster.faults.remove(fault)))
 
     def remove_fault(self, handle: FaultHandle) -> None:
-        """Remove a fault, if it is still in force."""
+        """Remove a fault, if it was not removed before."""
         check_type("handle", handle, FaultHandle, "a FaultHandle")
         handle.remove()
 
     @command
     def clear_faults(self) -> None:
-        """Remove all faults; responses that they delay are still sent when they are due."""
+        """Remove all faults. Responses that they delay are still sent when they are due."""
         self._run(lambda: self._cluster.faults.active.clear())
 
     # Rebalances
 
     @command
     def hold(self, group_id: str, state: str) -> Hold:
-        """Keep a group in a state until `release`: from now on, or from when it enters it. The group need not exist.
+        """Hold a group in a state of a rebalance until `release`.
 
-        While the group is held in PreparingRebalance, the join phase does not end, even if its timer expires; in
-        CompletingRebalance, the leader's SyncGroup is parked. Everything else works as usual in that state: a member
-        that joins, or whose session ends while no response is pending for it, starts another rebalance.
+        The hold applies whenever the group is in this state; the group need not exist yet. In PreparingRebalance, the
+        join phase does not end, even if its timer expires. In CompletingRebalance, the leader's SyncGroup is parked.
+        Everything else works as usual: for example, a member that joins starts another rebalance, and so does a session
+        that expires while no response is pending for its member.
 
         Args:
-            group_id: The group.
+            group_id: Id of the group.
             state: "PreparingRebalance" or "CompletingRebalance".
 
         Returns:
-            A context manager that releases it.
+            A context manager that releases the group.
 
         Raises:
             ConfigError: The state is another one.
@@ -429,29 +462,31 @@ class ClusterCommands:
 
         def hold() -> None:
             broker = self._cluster.coordinator_of(group_id)
-            wanted = self._cluster.group_controls.setdefault(group_id, GroupControls())
-            controls.hold(broker.coordinator if broker else None, group_id, wanted, held)
+            group_controls = self._cluster.group_controls.setdefault(group_id, GroupControls())
+            controls.hold(broker.coordinator if broker else None, group_id, group_controls, held)
 
         self._run(hold)
         return Hold(lambda: self._run(lambda: self._release(group_id, [held])))
 
     @command
     def release(self, group_id: str, state: str | None = None) -> None:
-        """Release a held group; everything that became due meanwhile is done when this returns.
+        """Release a group that is held.
+
+        What the hold has prevented, such as the end of the join phase, is done when the command returns.
 
         Args:
-            group_id: The group.
-            state: The state that it is held in; None is any.
+            group_id: Id of the group.
+            state: The state in which it is held. None: any state.
 
         Raises:
-            ConfigError: It is not held.
+            ConfigError: The group is not held, or not in this state.
         """
         states = controls.HOLDABLE_STATES if state is None else [controls.holdable_state(state)]
 
         def release() -> None:
-            wanted = self._cluster.group_controls
-            if group_id not in wanted or not any(each in wanted[group_id].held_states for each in states):
-                held = [f"{key!r} in {each.value}" for key, value in wanted.items() for each in value.held_states]
+            held_states = {key: value.held_states for key, value in self._cluster.group_controls.items()}
+            if not any(each in held_states.get(group_id, ()) for each in states):
+                held = [f"{key!r} in {each.value}" for key, value in held_states.items() for each in value]
                 where = f" in {state}" if state else ""
                 known = one_of(held, none="but there is none")
                 raise ConfigError.of("group_id", group_id, f"a group that is held{where}, {known}")
@@ -460,10 +495,10 @@ class ClusterCommands:
         self._run(release)
 
     def _release(self, group_id: str, states: Iterable[GroupState]) -> None:
-        wanted = self._cluster.group_controls.get(group_id, GroupControls())
+        group_controls = self._cluster.group_controls.get(group_id, GroupControls())
         for state in states:
-            wanted.held_states.pop(state, None)
-        # A zombie coordinator also has the group.
+            group_controls.held_states.pop(state, None)
+        # Besides the coordinator, zombies have the group.
         for broker in self._cluster.brokers.values():
             group = broker.coordinator.group(group_id)
             if group is not None:
@@ -471,26 +506,30 @@ class ClusterCommands:
 
     @command
     def force_rebalance(self, group_id: str) -> None:
-        """Start a rebalance as an expired session does, without removing a member: heartbeats tell all to rejoin.
+        """Start a rebalance of a group without removing a member.
+
+        Heartbeats of all members get REBALANCE_IN_PROGRESS.
 
         Args:
-            group_id: The group.
+            group_id: Id of the group.
 
         Raises:
-            ConfigError: There is no such group, or it is neither Stable nor CompletingRebalance.
+            ConfigError: The group does not exist, or is neither Stable nor CompletingRebalance.
         """
         self._control(group_id, controls.force_rebalance)
 
     @command
     def choose_leader(self, group_id: str, member: str) -> None:
-        """Make a member the leader of the next generation, if it has joined when the join phase ends.
+        """Choose the leader of the next generation of a group.
+
+        The member becomes the leader if it has joined by the end of the join phase.
 
         Args:
-            group_id: The group.
-            member: The member.
+            group_id: Id of the group.
+            member: Member id, instance id or client id.
 
         Raises:
-            ConfigError: There is no such group or member.
+            ConfigError: The group or member does not exist.
         """
         self._control(
             group_id,
@@ -501,42 +540,47 @@ class ClusterCommands:
 
     @command
     def evict(self, group_id: str, member: str) -> None:
-        """Remove a member, as an administrator does: its next response is UNKNOWN_MEMBER_ID; the others rebalance.
+        """Remove a member from a group, as administrators can.
+
+        The next response to the member is UNKNOWN_MEMBER_ID; the other members rebalance.
 
         Args:
-            group_id: The group.
-            member: The member.
+            group_id: Id of the group.
+            member: Member id, instance id or client id.
 
         Raises:
-            ConfigError: There is no such group or member.
+            ConfigError: The group or member does not exist.
         """
         self._control(group_id, lambda coordinator, group, now_ms: controls.evict(coordinator, group, member, now_ms))
 
     @command
     def expire(self, group_id: str, member: str) -> None:
-        """Expire a member's session now. Has no effect while a response is pending for the member.
+        """Expire the session of a member now.
+
+        Has no effect while a response is pending for the member.
 
         Args:
-            group_id: The group.
-            member: The member.
+            group_id: Id of the group.
+            member: Member id, instance id or client id.
 
         Raises:
-            ConfigError: There is no such group or member.
+            ConfigError: The group or member does not exist.
         """
         self._control(group_id, lambda coordinator, group, now_ms: controls.expire(coordinator, group, member, now_ms))
 
     @command
     def fence(self, group_id: str, instance_id: str) -> None:
-        """Replace a static member as another process with its instance id does: it gets FENCED_INSTANCE_ID.
+        """Fence a static member, as if another process had joined with its instance id.
 
-        The other process sends no further requests: the member that replaced it is removed when its session ends.
+        Requests of the fenced member get FENCED_INSTANCE_ID. The other process sends no further requests: the member
+        that replaces the fenced one is removed when its session expires.
 
         Args:
-            group_id: The group.
+            group_id: Id of the group.
             instance_id: The `group.instance.id` of the member.
 
         Raises:
-            ConfigError: There is no such group or instance id.
+            ConfigError: The group or instance id does not exist.
         """
         self._control(
             group_id, lambda coordinator, group, now_ms: controls.fence(coordinator, group, instance_id, now_ms)
@@ -544,38 +588,42 @@ class ClusterCommands:
 
     @command
     def delay_sync(self, group_id: str, member: str, seconds: Seconds | None = None) -> None:
-        """Delay the response to a member's next SyncGroup; one that is parked counts as the next.
+        """Delay the response to a member's SyncGroup: the parked one, or else the next one.
 
-        From the group's point of view the member has synced, and the other members get their responses.
+        From the group's point of view the member has synced; responses to other members are not delayed.
 
         Args:
-            group_id: The group.
-            member: The member.
-            seconds: The delay by the brokers' clock; None is until `release_sync`.
+            group_id: Id of the group.
+            member: Member id, instance id or client id.
+            seconds: The delay by the brokers' clock. None: until `release_sync`.
 
         Raises:
-            ConfigError: There is no such group or member, or the delay is out of range.
+            ConfigError: The group or member does not exist, or the delay is out of range.
         """
         delay_ms = None if seconds is None else seconds * 1000
         self._control(
             group_id,
-            lambda coordinator, group, now_ms: self._cluster.sync_delays.delay(_lasting_name(group, member), delay_ms),
+            lambda coordinator, group, now_ms: self._cluster.sync_delays.delay(
+                _sync_delay_key(group, member), delay_ms
+            ),
         )
 
     @command
     def release_sync(self, group_id: str, member: str) -> None:
-        """Send the response that `delay_sync` delays, and cancel the delay.
+        """Send the SyncGroup response that `delay_sync` delays.
+
+        If there is no response yet, the delay is canceled.
 
         Args:
-            group_id: The group.
-            member: The member.
+            group_id: Id of the group.
+            member: Member id, instance id or client id.
 
         Raises:
-            ConfigError: There is no such group or member, or no response to it is delayed.
+            ConfigError: The group or member does not exist, or `delay_sync` does not apply to the member.
         """
 
         def release(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-            answers = self._cluster.sync_delays.release(_lasting_name(group, member))
+            answers = self._cluster.sync_delays.release(_sync_delay_key(group, member))
             if answers is None:
                 expected = "a member whose SyncGroup response is delayed"
                 raise ConfigError.of("member", member, expected, where=f"group {group_id!r}")
@@ -585,7 +633,7 @@ class ClusterCommands:
         self._control(group_id, release)
 
     def _control(self, group_id: str, action: Callable[[Coordinator, Group, float], None]) -> None:
-        """Run an action on an existing group, at its coordinator."""
+        """Run an action on an existing group at its coordinator, with the brokers' time in milliseconds."""
 
         def act() -> None:
             broker = self._cluster.coordinator_of(group_id)
@@ -602,15 +650,15 @@ class ClusterCommands:
     def seed_group(
         self, group_id: str, members: int | Sequence[MemberSeed | str] = 0, **options: Unpack[SeedOptions]
     ) -> None:
-        """Create a group as if clients had created it.
+        """Create a group in a given state, as if clients had created it.
 
-        It is written to __consumer_offsets and loaded from there. PreparingRebalance is then a rebalance in which no
-        member has joined yet, CompletingRebalance one in which all have and the leader's SyncGroup is missing.
+        The group is written to __consumer_offsets and loaded from there. In PreparingRebalance, no member has rejoined
+        yet; in CompletingRebalance, all members have joined, and the leader's SyncGroup is missing.
 
         Args:
-            group_id: The group.
-            members: Their number; or a client id, a `MemberSeed` or a table of its fields for each, the leader first.
-                Their sessions begin now.
+            group_id: Id of the group.
+            members: Number of members; or a list with a client id, a `MemberSeed` or a table of its fields for each
+                member, the leader first. Their sessions start now.
             options: Subscription, state, offsets and assignment; see `GroupSeed`.
 
         Raises:
@@ -619,7 +667,7 @@ class ClusterCommands:
         self._seed([GroupSeed(group_id=group_id, members=members, **options)])
 
     def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
-        """Create many groups at once, or none if one of them cannot be created.
+        """Create several groups, or none if one of them cannot be created.
 
         Raises:
             ConfigError: As `seed_group`.
@@ -632,22 +680,23 @@ class ClusterCommands:
     # Snapshots
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of topics with their records, brokers, leaders, configs, groups and offsets, for `restore`.
+        """Take a snapshot, for `restore`.
 
-        Groups are included as in their log, without a rebalance in progress.
+        It contains topics with their records, brokers, leaders, configs, and groups with their offsets. Groups are as
+        in their log, without rebalances in progress.
         """
         return self._run(lambda: snapshots.take(self._cluster))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot.
+        """Restore a snapshot of this cluster.
 
-        Groups are loaded from their log, with full sessions. Parked joins and syncs get NOT_COORDINATOR. Holds, delays
-        and faults end. Connections remain, except those to brokers that were down or did not exist. The clock and the
-        sequences of ids continue.
+        Groups are loaded from their log, and all sessions start again. Parked joins and syncs get NOT_COORDINATOR.
+        Holds, delays and faults are removed. Connections remain open, except those to brokers that the snapshot lacks
+        or has as stopped. The clock and the sequences of ids are not set back.
 
         Raises:
-            ConfigError: The snapshot is another cluster's.
-            ListenError: The port of a broker that has been removed since is not available.
+            ConfigError: The snapshot was taken of another cluster.
+            ListenError: The port of a broker that was removed after the snapshot is not available.
         """
         check_type("snapshot", snapshot, Snapshot, "a Snapshot")
         snapshots.check(self._cluster, snapshot)
@@ -660,10 +709,10 @@ class ClusterCommands:
 
     @command
     def reset(self) -> None:
-        """Return the cluster to its start: the same topics, brokers and ids, and nothing that happened since.
+        """Return the cluster to its initial state, with the same topics, brokers and ids.
 
         Removes groups, offsets, records, holds and faults, empties the journal, and closes all connections. Ports and
-        the time stay as they are.
+        the clock do not change.
         """
 
         def reset() -> None:
@@ -677,43 +726,48 @@ class ClusterCommands:
 
     @command
     def advance(self, seconds: float) -> None:
-        """Advance the brokers' clock; everything that is due by then is done when this returns.
+        """Advance the brokers' clock and process everything that is due by then.
+
+        Requires a manual clock.
 
         Args:
-            seconds: By how much.
+            seconds: Seconds to advance by, 0 or more.
 
         Raises:
-            ConfigError: The clock cannot be advanced, or not by so much.
+            ConfigError: The clock is not manual, or the number of seconds is out of range.
         """
         self._environment.advance(seconds)
 
     @command
     def advance_to_next_deadline(self) -> list[Deadline] | None:
-        """Advance the brokers' clock to the next deadline.
+        """Advance the brokers' clock to the next deadline and process it.
+
+        Requires a manual clock.
 
         Returns:
-            The deadlines that were reached, all of the same time; `in_s` is how far the clock was advanced. None if
-            none is pending.
+            The deadlines that were reached, all at the same time; `in_s` is how far the clock was advanced. None if no
+            deadline was pending.
 
         Raises:
-            ConfigError: The clock cannot be advanced.
+            ConfigError: The clock is not manual.
         """
 
         def advance() -> list[Deadline] | None:
             pending = pending_deadlines(self._cluster, self._now_ms())
             first = [deadline for deadline in pending if deadline.at_ms == pending[0].at_ms]
             self._environment.advance(first[0].in_s if first else 0.0)
-            self._cluster.tick(self._now_ms(), self._cluster.wire_ms)  # if the cluster is not running, no loop does it
+            # The loop of a running cluster has done this already.
+            self._cluster.tick(self._now_ms(), self._cluster.wire_ms)
             return first or None
 
         return self._run(advance)
 
 
 COMMANDS = commands_of(ClusterCommands)
-"""The definitions of all commands that can be written as plain data, by name."""
+"""The definitions of the commands whose arguments plain data can represent, by name."""
 
 
-def _lasting_name(group: Group, name: str) -> tuple[str, str]:
-    """Return the key under which a member is longest known: its instance id, if it has one."""
+def _sync_delay_key(group: Group, name: str) -> tuple[str, str]:
+    """Return the group id with the instance id of a member, which survives a restart, or with its member id."""
     member = controls.member_of(group, name)
     return group.group_id, member.instance_id or member.member_id

@@ -1,7 +1,8 @@
-"""Leaders: elections, reassignments, brokers that stop and start, and coordinators that move with offsets partitions.
+"""`Controller`: leader elections, reassignments, stops and starts of brokers, and failovers of group coordinators.
 
-In Kafka the controller decides and brokers act on it; here both are one call. Depends on brokers, topics and delayed
-Fetch requests; not on `Cluster` or requests.
+In Kafka the controller decides and brokers follow; here both happen in one call. An offsets partition is a partition of
+__consumer_offsets; its leader coordinates the groups in it. Depends on brokers, topics and delayed Fetch requests; not
+on `Cluster` or requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic
 from fakebroker.validation import Count
 
 MAX_OPTION_MS = 10**12
-"""The largest value of an option in milliseconds: about thirty years, so that times remain valid dates."""
+"""The largest value of an option in milliseconds: about 30 years, so that deadlines remain valid dates."""
 
 Duration = Annotated[float, Meta(ge=0, le=MAX_OPTION_MS)]
 
@@ -28,14 +29,16 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Options of a failover: how the new coordinator loads, what is lost, and whether the old one resigns.
 
     Attributes:
-        load_ms: How long the new coordinator loads and answers COORDINATOR_LOAD_IN_PROGRESS, in milliseconds of the
-            brokers' time; None is until `finish_loading`.
-        load_fails: The new coordinator cannot read its log: it answers NOT_COORDINATOR until the next move.
-        lose_tail: How many of the newest records of the log are lost with the old leader.
-        lose_all: The whole log is lost.
-        zombie: The old broker continues to answer, as if partitioned from the others, until `stop_zombies`, or until it
-            stops or leads again. Its writes are lost. No effect if it is down or has not finished loading.
-        stale_ms: How long FindCoordinator still returns the old broker, in milliseconds of the brokers' time.
+        load_ms: How long the new coordinator is loading and answers COORDINATOR_LOAD_IN_PROGRESS, in milliseconds of
+            the brokers' time. None: until `finish_loading`.
+        load_fails: Whether the new coordinator fails to read the log. It then answers NOT_COORDINATOR until the next
+            move.
+        lose_tail: Number of the newest records of the log that are lost with the old leader.
+        lose_all: Whether the whole log is lost.
+        zombie: Whether the old coordinator continues to answer, as if partitioned from the other brokers, until
+            `stop_zombies`, or until it stops or leads again. Its writes are lost. No effect if it is down or has not
+            finished loading.
+        stale_ms: How long FindCoordinator still returns the old coordinator, in milliseconds of the brokers' time.
     """
 
     load_ms: Duration | None = 0
@@ -47,7 +50,7 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class FailoverOptions(TypedDict, total=False):
-    """The options of `Failover` as keyword arguments."""
+    """The fields of `Failover` as keyword arguments, for type checkers."""
 
     load_ms: float | None
     load_fails: bool
@@ -65,8 +68,10 @@ class Controller:
         brokers: The brokers of the cluster, by node id.
         topics: The topics of the cluster.
         purgatory: The delayed Fetch requests, which are completed when a leader changes.
-        loading: The offsets partitions that are being loaded: when loading ends, and whether it fails.
-        stale: The offsets partitions whose old leader FindCoordinator still returns: its node id, and until when.
+        loading: By the number of an offsets partition that is being loaded: when loading ends (ms), and whether it
+            fails.
+        stale: By the number of an offsets partition whose old leader FindCoordinator still returns: the node id of
+            that leader, and until when (ms).
     """
 
     brokers: Mapping[int, BrokerNode]
@@ -78,7 +83,11 @@ class Controller:
     # Leaders
 
     def set_leader(self, partition: Partition, node_id: int, now_ms: float, how: Failover) -> None:
-        """Change the leader of a partition, to none until its last leader starts. The leader epoch is incremented."""
+        """Change the leader of a partition and increment its leader epoch.
+
+        With NO_LEADER the partition has no leader until its last leader starts. A leader that is not a replica replaces
+        the first replica. For an offsets partition the coordinator moves as well.
+        """
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
         partition.awaits_last_leader = node_id == NO_LEADER
@@ -105,14 +114,14 @@ class Controller:
         if partition.leader_id == NO_LEADER:
             return
         new = self.brokers[partition.leader_id].coordinator
-        new.resign(index, now_ms)  # It may be a zombie.
+        new.resign(index, now_ms)  # In case it is a zombie.
         new.start_loading(index)
         self.loading[index] = (inf if how.load_ms is None else now_ms + how.load_ms, how.load_fails)
         if how.load_ms == 0:
             self._finish_loading(index, now_ms)
 
     def elect(self, partition: Partition, now_ms: float, how: Failover) -> None:
-        """Elect the first replica that is up. If none is up, the first one that starts will lead."""
+        """Elect the first replica that is up. If none is up, the first one that starts will become the leader."""
         up = [node_id for node_id in partition.replicas if self.brokers[node_id].up]
         self.set_leader(partition, up[0] if up else NO_LEADER, now_ms, how)
         partition.awaits_last_leader = False
@@ -120,9 +129,9 @@ class Controller:
     # Reassignments
 
     def reassign(self, partition: Partition, target: Sequence[int], now_ms: float, how: Failover) -> None:
-        """Move a partition to other brokers, at once or as soon as all of them are up.
+        """Move a partition to the brokers `target`: immediately, or when all of them are up.
 
-        A partition that awaits its last leader is moved when it has that leader again, which the others copy from.
+        A partition that awaits its last leader is moved after that leader has started: new replicas copy from it.
         """
         current = partition.replicas
         partition.adding = tuple(node_id for node_id in target if node_id not in current or node_id in partition.adding)
@@ -141,9 +150,9 @@ class Controller:
             self._place(partition, target, now_ms, how)
 
     def _place(self, partition: Partition, replicas: Sequence[int], now_ms: float, how: Failover) -> None:
-        """Set the replicas of a partition. If one is removed, the leader epoch is incremented, as in Kafka.
+        """Set the replicas of a partition. As in Kafka, the leader epoch is incremented if a replica is removed.
 
-        A leader is elected if the partition has none among its replicas. A partition that awaits its last leader elects
+        A leader is elected if the current one is not among the replicas. A partition that awaits its last leader elects
         one only if the last leader is no longer a replica.
         """
         gone = [node_id for node_id in partition.replicas if node_id not in replicas]
@@ -161,7 +170,7 @@ class Controller:
     # Loading
 
     def finish_loading(self, now_ms: float) -> None:
-        """Complete the loading of all offsets partitions."""
+        """Finish loading all offsets partitions, regardless of their remaining time."""
         for index in list(self.loading):
             self._finish_loading(index, now_ms)
 
@@ -177,7 +186,7 @@ class Controller:
     # Zombies
 
     def zombies(self, index: int) -> list[int]:
-        """Return the node ids of the brokers that serve an offsets partition although they do not lead it."""
+        """Return the node ids of the zombies of an offsets partition: brokers that serve it without leading it."""
         leader_id = self.topics.offsets_partition(index).leader_id
         return [
             node_id
@@ -186,7 +195,7 @@ class Controller:
         ]
 
     def stop_zombies(self, now_ms: float) -> None:
-        """Make all brokers resign the offsets partitions that they serve although they do not lead them."""
+        """Make all brokers resign the offsets partitions that they serve without leading them."""
         for node_id, broker in self.brokers.items():
             for led in list(broker.coordinator.led_partitions()):
                 if self.topics.offsets_partition(led.partition).leader_id != node_id:
@@ -197,7 +206,7 @@ class Controller:
     def stop_broker(self, broker: BrokerNode, now_ms: float, how: Failover, *, elect: bool = True) -> None:
         """Stop a broker. Its partitions elect other leaders, or with `elect=False` have none until it starts again.
 
-        Its coordinator resigns all offsets partitions, so it is not a zombie afterwards.
+        Its coordinator resigns all offsets partitions, so that the broker does not become a zombie.
         """
         broker.up = False
         for partition in self.topics.led_by(broker.node_id):
@@ -209,9 +218,9 @@ class Controller:
             broker.coordinator.resign(led.partition, now_ms)
 
     def start_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
-        """Start a broker. It leads partitions without a leader, except those that await another broker.
+        """Start a broker. It becomes the leader of partitions without one, except those that await their last leader.
 
-        Partitions that elected another leader keep it.
+        Partitions that have elected another leader keep it. Reassignments that waited for this broker are completed.
         """
         broker.up = True
         for partition in self.topics.led_by(NO_LEADER):
@@ -227,7 +236,7 @@ class Controller:
                     self._finish_reassignment(partition, now_ms, how)
 
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
-        """Move all replicas of a broker, which is about to be removed, to others."""
+        """Move all replicas of a broker that is about to be removed to brokers that do not have one yet."""
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
         for topic in self.topics:
             for partition in topic.partitions:
@@ -242,23 +251,23 @@ class Controller:
     # Time
 
     def tick(self, now_ms: float) -> None:
-        """Complete the loading of offsets partitions that is due."""
+        """Finish loading the offsets partitions whose `load_ms` has passed."""
         for index in [index for index, (end_ms, _) in self.loading.items() if end_ms <= now_ms]:
             self._finish_loading(index, now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when the next loading ends by itself."""
+        """Return when the next offsets partition finishes loading (ms); None if none does without `finish_loading`."""
         ends = [end_ms for end_ms, _ in self.loading.values() if end_ms != inf]
         return min(ends, default=None)
 
     def stale_leader(self, index: int, now_ms: float) -> int | None:
-        """Return the old broker that FindCoordinator still returns for an offsets partition, if it does."""
+        """Return the old leader that FindCoordinator still returns, or None if it returns the current one."""
         node_id, until_ms = self.stale.get(index, (NO_LEADER, 0.0))
         return node_id if now_ms < until_ms else None
 
 
 def _lose_records(partition: Partition, how: Failover) -> None:
-    """Drop the records that are lost with the old leader."""
+    """Truncate the log by the records that are lost with the old leader."""
     log = partition.log
     if how.lose_all:
         log.truncate_to(log.log_start_offset)

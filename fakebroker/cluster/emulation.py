@@ -1,6 +1,6 @@
-"""The Kafka release that a broker emulates, and the versions of each API that it answers.
+"""The Kafka release that a broker emulates, and the versions of each API that it supports.
 
-Depends on the protocol's tables only.
+Resolves user settings (`Broker`) with the tables of `protocol/`; has no state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,17 @@ MAX_BROKERS = 1000
 _Version = Annotated[int, Meta(ge=0, le=2**15 - 1)]
 
 VersionCap = tuple[_Version, _Version] | None
-"""The first and the last version of an API, or None for a broker that lacks it."""
+"""The first and the last version of an API that a broker supports, or None for no support."""
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A broker that is to be created. Brokers of different releases make a cluster that is being upgraded.
+    """Settings of a broker. Brokers of different releases form a cluster as it is during an upgrade.
 
     Attributes:
-        as_version: A release of Kafka from 0.10.0 on, such as "2.8": the broker answers the versions that this release
-            answers, and behaves as it does. None is the newest behavior with every version that is implemented.
-        api_versions: For some APIs by name, the first and last version to answer, or None to lack the API; versions
-            that the release lacks are left out.
+        as_version: A release of Kafka from 0.10.0 on, such as "2.8", whose API versions and behavior the broker has.
+            None: the newest behavior, with all versions that are implemented.
+        api_versions: The first and the last version to support, by name of the API, or None for no support. Versions
+            that the release lacks are left out. APIs that are not named have the versions of the release.
     """
 
     as_version: str | None = None
@@ -43,7 +43,7 @@ class EmulatedRelease:
 
     Attributes:
         release: The release whose behavior the broker has.
-        versions: The versions that the broker answers and reports in ApiVersions, by API key.
+        versions: The versions that the broker supports and reports in ApiVersions, by API key.
     """
 
     release: Release
@@ -55,7 +55,8 @@ class EmulatedRelease:
 
         Args:
             broker: The settings.
-            proposals: Names of protocol proposals that brokers of the newest release support in addition.
+            proposals: Names of proposals (`protocol.registry.PROPOSALS`) that brokers of the newest release support in
+                addition.
 
         Raises:
             ConfigError: The release, an API, a version or a proposal is unknown.
@@ -82,7 +83,13 @@ def emulated_releases(
     api_versions: Mapping[str, VersionCap],
     proposals: Sequence[str] = (),
 ) -> list[EmulatedRelease]:
-    """Resolve the settings of all brokers of a new cluster. A broker's own settings override the cluster's.
+    """Resolve the settings of all brokers of a new cluster. Settings of a broker override those of the cluster.
+
+    Args:
+        brokers: The number of brokers, or the settings of each.
+        as_version: The release of brokers that do not set one; as `Broker.as_version`.
+        api_versions: As `Broker.api_versions`; a broker's setting of an API has precedence.
+        proposals: As for `EmulatedRelease.of`.
 
     Raises:
         ConfigError: A release, API, version or proposal is unknown, or the number of brokers is out of range.
@@ -99,7 +106,7 @@ def emulated_releases(
 
 
 def _proposed(named: Release, proposals: Sequence[str]) -> dict[str, Versions | None]:
-    """The API versions that proposals add to a release; only the newest one gets any."""
+    """Return the API versions that proposals add to a release: none except for the newest release."""
     for index, name in enumerate(proposals):
         if name not in PROPOSALS:
             raise ConfigError.of(f"proposals[{index}]", name, one_of(PROPOSALS, name))
@@ -109,13 +116,13 @@ def _proposed(named: Release, proposals: Sequence[str]) -> dict[str, Versions | 
 
 
 def _release(as_version: str) -> Release:
-    if not isinstance(as_version, str):  # The number 3.10 would arrive as 3.1.
+    if not isinstance(as_version, str):  # The number 3.10 would become 3.1.
         raise ConfigError.of("as_version", as_version, "a string, such as '2.8'")
     return release(as_version)
 
 
 def _range(api: Api, named: Release | None) -> Versions | None:
-    """The versions of an API in a release, as far as they are implemented here."""
+    """Return the versions of an API in a release that are implemented here, or None if there are none."""
     if named is None:
         return api.advertised_versions
     in_release = RELEASES[named].get(api.name)
@@ -130,11 +137,10 @@ def _intersection(one: Versions, other: Versions) -> Versions | None:
 def _capped(api: Api, available: Versions | None, cap: VersionCap) -> Versions | None:
     if cap is None:
         if api.name == "ApiVersions":
-            raise ConfigError.of("api_versions.ApiVersions", None, "versions: clients begin with it")
+            raise ConfigError.of("api_versions.ApiVersions", None, "versions, because clients send it first")
         return None
-    wanted = Versions(*cap)
-    capped = None if available is None else _intersection(available, wanted)
+    capped = None if available is None else _intersection(available, Versions(*cap))
     if capped is None:
-        expected = f"versions in {available}" if available else "None: the release lacks it"
+        expected = f"versions in {available}" if available else "None, because the release lacks the API"
         raise ConfigError.of(f"api_versions.{api.name}", cap, expected)
     return capped

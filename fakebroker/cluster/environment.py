@@ -1,6 +1,7 @@
-"""What the commands of a cluster need besides its state: turns of a loop, a clock, listeners and network conditions.
+"""`Environment`: the interface through which commands cause side effects.
 
-`fakebroker.server.lifecycle` implements it with sockets and real time, `fakebroker.replay.simulation` in virtual time.
+It covers the event loop, the clock, listeners and network conditions. `fakebroker.server.lifecycle` implements it with
+sockets and real time, `fakebroker.replay.simulation` in virtual time.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,6 +14,8 @@ from fakebroker.cluster.broker import BrokerNode
 T = TypeVar("T")
 
 Accept = Literal["normal", "slow", "half_open", "refuse"]
+"""How a broker accepts new connections; see `ClusterCommands.set_broker`."""
+
 ACCEPTS: tuple[Accept, ...] = get_args(Accept)
 
 
@@ -21,8 +24,8 @@ class NetworkConditions:
     """The network between clients and one broker. All times are wall-clock time.
 
     Attributes:
-        accept: How the broker takes new connections; see `ClusterCommands.set_broker`.
-        accept_delay_ms: With "slow": how long a new connection waits until its requests are read.
+        accept: How the broker accepts new connections.
+        accept_delay_ms: With "slow", how long a new connection waits until its requests are read.
         round_trip_ms: Latency added to each response.
     """
 
@@ -32,18 +35,21 @@ class NetworkConditions:
 
 
 class Environment(Protocol):
-    """Where a cluster runs."""
+    """The side effects of commands, and the time. All methods are called by `ClusterCommands`."""
 
     def run(self, step: Callable[[], T]) -> T:
-        """Run one step of a command between two requests, then everything that is due. Calls may be nested."""
+        """Run one step of a command between two requests, then process all timers that are due.
+
+        A step may call `run` again.
+        """
         ...
 
     def now_ms(self) -> float:
-        """Return the brokers' time: milliseconds since the Unix epoch."""
+        """Return the brokers' time in milliseconds since the Unix epoch."""
         ...
 
     def advance(self, seconds: float) -> None:
-        """Advance the brokers' clock.
+        """Advance the brokers' clock, and process all timers that are due.
 
         Raises:
             ConfigError: The clock cannot be advanced.
@@ -51,7 +57,7 @@ class Environment(Protocol):
         ...
 
     def open_listener(self, broker: BrokerNode) -> None:
-        """Accept connections for a broker, at the port that it had, if any; sets its host and port.
+        """Accept connections for a broker, on its previous port if it had one. Sets its host and port.
 
         Raises:
             ListenError: The address or port is not available.
@@ -63,7 +69,7 @@ class Environment(Protocol):
 
         Args:
             broker: The broker.
-            keep_port: Whether the port stays reserved, and refuses connections, until the broker is started again.
+            keep_port: Whether the port stays reserved, and refuses connections, until the broker starts again.
         """
         ...
 
@@ -72,24 +78,24 @@ class Environment(Protocol):
         ...
 
     def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
-        """Change the network conditions of a broker that is up; existing connections remain."""
+        """Change the network conditions of a broker that is up. Existing connections stay open."""
         ...
 
     def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> AbstractContextManager[None]:
-        """Adapt listeners while the brokers of the cluster are replaced, as `restore` and `reset` do.
+        """Return a context manager in which the brokers of the cluster are replaced, as by `restore` and `reset`.
 
-        On entering, close the listeners of brokers that will be down or gone, and reset all network conditions; on
-        leaving, open those of all brokers that are up.
+        On entry, close the listeners of brokers that will be stopped or removed, and reset all network conditions. On
+        exit, open the listeners of all brokers that are up.
 
         Args:
             brokers: The brokers that the cluster will have, by node id.
-            cut_all: Whether all connections are closed, not only those to brokers that will be down or gone.
+            cut_all: Whether to close all connections, not only those to brokers that will be stopped or removed.
         """
         ...
 
 
 def random_uuids(random_bits: Callable[[int], int]) -> Callable[[], bytes]:
-    """Return a source of version 4 UUIDs, 16 bytes each, that are as reproducible as the random bits."""
+    """Return a function that returns version 4 UUIDs of 16 bytes, made from `random_bits(128)`."""
 
     def new_uuid() -> bytes:
         bits = random_bits(128) & ~(0xF000 << 64 | 0xC000 << 48) | 4 << 76 | 0x8000 << 48

@@ -1,7 +1,7 @@
 """Commands as plain data: `{"do": "stop_broker", "node_id": 1}`.
 
-An event is a command of `ClusterCommands` by its name, with its arguments by theirs. `serve --events`, `[[event]]`
-tables of workloads, transcripts and HTTP use them.
+An event names a command of `ClusterCommands` and its arguments. Events are used by `serve --events`, `[[event]]` tables
+of workloads, transcripts and HTTP.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from fakebroker.errors import ConfigError, one_of
 from fakebroker.validation import accepts_none, read_json
 
 NONE = "none"
-"""Stands for None in events: TOML has no null."""
+"""Represents None in events, because TOML has no null."""
 
 
 def perform(commands: Any, event: Mapping[str, Any]) -> Any:
@@ -22,13 +22,13 @@ def perform(commands: Any, event: Mapping[str, Any]) -> Any:
 
     Args:
         commands: `ClusterCommands`, or a `FakeCluster`, which has the same methods.
-        event: `do`, the name of the command, and its arguments.
+        event: The name of the command as `do`, and its arguments.
 
     Returns:
         The result of the command.
 
     Raises:
-        ConfigError: There is no such command; an argument is missing, unknown or invalid; or the command fails.
+        ConfigError: The command does not exist; an argument is missing, unknown or invalid; or the command fails.
     """
     name, arguments = checked(event)
     return getattr(commands, name)(**arguments)
@@ -38,13 +38,13 @@ def event_of(line: str) -> dict[str, Any]:
     """Parse an event from a line of JSON.
 
     Raises:
-        ConfigError: It is not a JSON object.
+        ConfigError: The line is not a JSON object.
     """
     return read_json(line, dict[str, Any], name="event")
 
 
 def checked(event: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of an event, without running it.
+    """Validate an event and return the name and the arguments of its command, without running it.
 
     Raises:
         ConfigError: As `perform`, except for errors of the command itself.

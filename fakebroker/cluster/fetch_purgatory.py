@@ -1,6 +1,6 @@
-"""Delayed Fetch requests, which wait until there are enough records or their time is over (Kafka's DelayedFetch).
+"""Delayed Fetch requests, which wait for enough records or for their `max_wait_ms` (Kafka's DelayedFetch).
 
-Logs are read and requests are answered by the Fetch handler.
+The Fetch handler reads the logs and answers the requests.
 """
 
 from dataclasses import dataclass, field
@@ -20,10 +20,11 @@ class DelayedFetch:
 
     Attributes:
         call: The request.
-        context: The partitions to read.
+        context: The partitions of its fetch session to read.
         partitions: The partitions whose records it waits for.
-        deadline_ms: When it is answered with the records that are available, by the clients' time.
-        missing_bytes: How many bytes must be appended to its partitions before there can be enough.
+        deadline_ms: When it is answered with the available records, by the clients' time.
+        missing_bytes: How many bytes must be appended to its partitions until it can have enough.
+        keys: The keys of `partitions` in the purgatory; a partition that was replaced by a restore keeps its key.
         scheduled_ms, timer_number: See `TimerQueue`.
     """
 
@@ -45,7 +46,7 @@ def _key(partition: Partition) -> PartitionKey:
 
 
 class FetchPurgatory:
-    """The delayed requests, at most one for each connection because Kafka handles a connection's requests one by one.
+    """All delayed requests: at most one per connection, because Kafka handles a connection's requests one at a time.
 
     Requests for the same partition, or with the same deadline, are completed in the order in which they were added.
     """
@@ -59,7 +60,7 @@ class FetchPurgatory:
         return len(self._by_peer)
 
     def add(self, delayed: DelayedFetch) -> None:
-        """Add a request."""
+        """Add a request, whose connection must not have one yet."""
         assert delayed.call.peer not in self._by_peer, f"{delayed.call!r}: its connection waits already"
         self._by_peer[delayed.call.peer] = delayed
         for key in delayed.keys:
@@ -77,16 +78,16 @@ class FetchPurgatory:
         self._timers.cancel(delayed)
 
     def discard(self, peer: Peer) -> None:
-        """Remove the request of a connection that was closed."""
+        """Remove the request of a connection that was closed, if it has one."""
         delayed = self._by_peer.get(peer)
         if delayed is not None:
             self.remove(delayed)
 
     def appended(self, partition: Partition, size_bytes: int) -> list[DelayedFetch]:
-        """Count an append of this size.
+        """Count the bytes that were appended to a partition.
 
         Returns:
-            The requests that may have enough records now. They are not removed.
+            The requests that may have enough records now. They stay in the purgatory.
         """
         waiting = self._by_partition.get(_key(partition), {})
         for delayed in waiting:
@@ -94,7 +95,7 @@ class FetchPurgatory:
         return [delayed for delayed in waiting if delayed.missing_bytes <= 0]
 
     def release(self, partition: Partition) -> None:
-        """Make the requests for a partition due at once: it was deleted, or its leader changed."""
+        """Make the requests for a partition due immediately, because it was deleted or its leader changed."""
         for delayed in self._by_partition.get(_key(partition), {}):
             self._timers.schedule(delayed, 0.0)
 
@@ -106,5 +107,5 @@ class FetchPurgatory:
         return due
 
     def next_deadline(self) -> float | None:
-        """Return the earliest deadline."""
+        """Return the earliest deadline, by the clients' time; None if there is no request."""
         return self._timers.next_deadline()

@@ -1,6 +1,6 @@
-"""The newest calls of a cluster, up to a limit: with their messages, with headers only, or none.
+"""Journals keep the newest calls of a cluster, up to a limit: with their messages, with headers only, or none.
 
-Filtering is done by `cluster/inspect/`.
+Queries are in `cluster/inspect/`.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from fakebroker.errors import ConfigError, check_integer, one_of
 
 JournalMode = Literal["off", "headers", "full"]
 
-_SLACK = 8
+_MIN_PENDING = 8  # A HeadersJournal summarizes calls when at least so many may be unanswered.
 
 
 class Journal:
@@ -24,8 +24,8 @@ class Journal:
         max_bytes: The largest number of bytes of requests to keep, as measured on the wire.
 
     Attributes:
-        mode: Its name in the settings of a cluster.
-        bytes: The bytes of the requests that are kept.
+        mode: The kind of journal, by its name in the settings of a cluster.
+        bytes: The size of the requests that are kept.
         dropped: How many calls were dropped because of the limits.
     """
 
@@ -40,12 +40,12 @@ class Journal:
         self._calls: deque[Call] = deque()
 
     def add(self, call: Call) -> None:
-        """Keep a call, and drop the oldest ones over the limits."""
+        """Add a call, and drop the oldest ones if a limit is exceeded."""
         calls = self._calls
         calls.append(call)
         held_bytes = self.bytes + call.size
         if len(calls) > self.max_calls or held_bytes > self.max_bytes:
-            # Usually one call is dropped for each one added.
+            # Usually one call is dropped for each call that is added.
             held_bytes -= calls.popleft().size
             self.dropped += 1
             while held_bytes > self.max_bytes:
@@ -54,7 +54,7 @@ class Journal:
         self.bytes = held_bytes
 
     def newest(self, count: int) -> list[Call]:
-        """Return the newest `count` calls, oldest first; all if there are fewer."""
+        """Return the newest `count` calls, or all if there are fewer, oldest first."""
         return list(islice(reversed(self._calls), count))[::-1]
 
     def at(self, number: int) -> Call | None:
@@ -63,12 +63,12 @@ class Journal:
         return self._calls[index] if 0 <= index < len(self._calls) else None
 
     def __reversed__(self) -> Iterator[Call]:
-        """Iterate over the calls, newest first; none may be added meanwhile."""
+        """Iterate over the calls, newest first. No call may be added during the iteration."""
         return reversed(self._calls)
 
     @property
     def added(self) -> int:
-        """How many calls were added."""
+        """How many calls were added, including those that were dropped."""
         return self.dropped + len(self._calls)
 
     def __iter__(self) -> Iterator[Call]:
@@ -79,9 +79,10 @@ class Journal:
 
 
 class HeadersJournal(Journal):
-    """A journal that drops the messages of each call: soon after it is answered, and before the journal is read.
+    """A journal that keeps summaries instead of messages.
 
-    From then on a call counts with the bytes of the names that its summary keeps.
+    Calls are summarized soon after they are answered, and before the journal is read. The size of a summarized call is
+    that of its client id, group ids and member ids.
     """
 
     __slots__ = ("_pending", "_summarize_at")
@@ -89,9 +90,9 @@ class HeadersJournal(Journal):
 
     def __init__(self, max_calls: int = 10_000, max_bytes: int = 64 * 1024 * 1024) -> None:
         super().__init__(max_calls, max_bytes)
-        # Calls that may be unanswered: how many were added before, the call, the copy that the journal keeps.
+        # Calls that are not summarized: how many were added before, the call, the copy that the journal keeps.
         self._pending: list[tuple[int, Call, Call]] = []
-        self._summarize_at = _SLACK
+        self._summarize_at = _MIN_PENDING
 
     def add(self, call: Call) -> None:
         if len(self._pending) >= self._summarize_at:
@@ -132,8 +133,8 @@ class HeadersJournal(Journal):
                 kept.size = sum(map(len, (kept.client_id, *kept.group_ids, *kept.member_ids)))
                 self.bytes -= call.size - kept.size
         self._pending = still_pending
-        # Twice as many as remain, so that the amortized cost per call is constant.
-        self._summarize_at = 2 * len(still_pending) + _SLACK
+        # Twice as many as remain, so that the amortized cost of a call is constant.
+        self._summarize_at = 2 * len(still_pending) + _MIN_PENDING
 
 
 class NoJournal(Journal):
@@ -153,9 +154,9 @@ def new_journal(mode: str, max_calls: int, max_bytes: int) -> Journal:
     """Return an empty journal.
 
     Args:
-        mode: "full", "headers" (no messages) or "off".
+        mode: "full", "headers" (without messages) or "off".
         max_calls: The largest number of calls to keep.
-        max_bytes: The largest number of bytes to keep.
+        max_bytes: The largest total size of requests to keep, in bytes.
 
     Raises:
         ConfigError: The mode is unknown, or a limit is negative.

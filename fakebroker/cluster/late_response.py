@@ -1,4 +1,7 @@
-"""The response of a request whose result a coordinator gives at once, or later when an append has completed."""
+"""`LateResponse`: the response to a request whose result depends on an append of the coordinator.
+
+The append completes immediately or later.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -13,10 +16,13 @@ T = TypeVar("T")
 
 
 class LateResponse(Generic[T]):
-    """Takes the result of a coordinator: a handler passes it as `done` and returns what `take` returns.
+    """The callback that receives a result of the coordinator and makes the response.
+
+    A handler passes it to the coordinator as `done`, and then returns `take(cluster, call)`. If the result arrives
+    after that, the callback answers the call.
 
     Args:
-        respond: Makes the response of a result.
+        respond: Makes the response from the result.
     """
 
     __slots__ = ("_late_call", "_respond", "_response")
@@ -33,7 +39,7 @@ class LateResponse(Generic[T]):
             cluster.answer(call, self._response, cluster.now_ms)
 
     def take(self, cluster: "Cluster", call: Call) -> Message | None:
-        """Return the response, or None if the result is not known yet: the cluster then answers the call later."""
+        """Return the response, or None if the result is not known yet; the call is then answered later."""
         if self._response is None:
             self._late_call = cluster, call
         return self._response

@@ -1,7 +1,7 @@
-"""Seeded groups: groups that exist without any client having created them.
+"""Seeded groups: groups that are created without clients.
 
-A `GroupSeed` describes a group; what it leaves open is filled in as Kafka's consumers would. `seed_groups` writes
-groups to the log, lets their coordinators load them, and brings them to their states.
+A `GroupSeed` describes a group; its defaults are those of Kafka's consumers. `seed_groups` writes groups to
+__consumer_offsets, loads them into their coordinators, and then brings them to the requested states.
 """
 
 import sys
@@ -26,13 +26,13 @@ from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subs
 from fakebroker.topic_partition import MAX_INT64, TopicPartition, is_offset, parse_partition
 
 PartitionName = str | TopicPartition
-"""A partition as users write it: "orders-0" or ("orders", 0)."""
+"""A partition as in arguments: "orders-0" or ("orders", 0)."""
 
 if TYPE_CHECKING:
     Offsets = Mapping[str, int] | Mapping[TopicPartition, int]
 else:  # msgspec supports one mapping in a union; keys are validated as names of partitions.
     Offsets = Mapping[Any, int]
-"""A number for each of some partitions."""
+"""Offsets by partition."""
 
 Timeout = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -40,12 +40,12 @@ MAX_MEMBERS = 100_000
 """The largest number of members of a seeded group."""
 
 _MAX_STRING_BYTES = 2**15 - 1
-_UUID_LENGTH = 37  # In a generated member id, after an instance id or client id; with the hyphen before it.
+_UUID_LENGTH = 37  # The end of a generated member id: a hyphen and a UUID.
 _STATES = {state.value: state for state in GroupState}
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
-_MAX_BATCH = 20
+_MAX_BATCH = 20  # Groups that `seed_in_steps` creates in one step, so that requests do not wait long.
 
-# Similar groups share most subscriptions and assignments.
+# Cached, because similar groups share most subscriptions and assignments.
 _subscription_bytes = lru_cache(1024)(encode_subscription)
 _assignment_bytes = lru_cache(1024)(encode_assignment)
 
@@ -54,10 +54,10 @@ class MemberSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """One member of a seeded group.
 
     Attributes:
-        client_id: By default `consumer-`, the group id and the number of the member in the group.
-        member_id: By default as Kafka generates it, from the instance id or client id and a UUID.
+        client_id: Client id; by default `consumer-GROUP-N`, with the group id and the number of the member.
+        member_id: Member id; by default generated as in Kafka, from the instance id or client id and a UUID.
         instance_id: The `group.instance.id` of a static member.
-        client_host: The address of the client, as Kafka reports it.
+        client_host: Address of the client, as Kafka reports it.
         session_timeout_ms: Session timeout; the session starts when the group is seeded.
         rebalance_timeout_ms: Rebalance timeout.
     """
@@ -74,18 +74,20 @@ class GroupSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A group to create.
 
     Attributes:
-        group_id: The group.
-        members: Their number; or a client id, a `MemberSeed` or a table of its fields for each, the leader first. Their
-            sessions start when the group is seeded, and expire unless a client continues under a member's id.
-        topics: The topics that all members subscribe to; by default those of `assignment` and of the offsets.
-        generation: The generation; by default 1, or 2 in state CompletingRebalance.
-        state: The state by Kafka's name; by default Stable with members, Empty without. Dead is a deleted group.
+        group_id: Id of the group.
+        members: Number of members; or a list with a client id, a `MemberSeed` or a table of its fields for each
+            member, the leader first. Their sessions start when the group is seeded, and expire unless a client
+            continues with the member's id.
+        topics: Topics that all members subscribe to; by default those of `assignment`, `offsets` and `lag`.
+        generation: Generation id; by default 1, or 2 in state CompletingRebalance.
+        state: State, by Kafka's name; by default Stable with members, Empty without. Dead is a deleted group.
         offsets: Committed offsets by partition, such as {"orders-0": 5}.
-        lag: How far the committed offsets are behind the current ends of the logs: one number for all partitions of
-            `topics`, or one for each partition. `offsets` takes precedence.
-        protocol: The name of the assignor: `range` gives each member consecutive partitions of each topic, any other
-            name distributes them round-robin.
-        assignment: The partitions of members by client id, instance id or member id; by default all of `topics`.
+        lag: Distance of the committed offsets from the current ends of the logs: one number for all partitions of
+            `topics`, or a number by partition. `offsets` takes precedence.
+        protocol: Name of the assignor. `range` assigns consecutive partitions of each topic to each member; any other
+            name distributes partitions round-robin.
+        assignment: Assigned partitions by client id, instance id or member id; by default, `protocol` distributes all
+            partitions of `topics`.
     """
 
     group_id: str
@@ -100,7 +102,7 @@ class GroupSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SeedOptions(TypedDict, total=False):
-    """The options of `GroupSeed` as keyword arguments, without group id and members."""
+    """The fields of `GroupSeed` as keyword arguments, for type checkers; without group id and members."""
 
     topics: Sequence[str] | None
     generation: int | None
@@ -112,10 +114,17 @@ class SeedOptions(TypedDict, total=False):
 
 
 class SeedPlan:
-    """A seed that was checked against the cluster and completed. Does not change the cluster.
+    """A seed that has been validated against the cluster, with all defaults applied. Does not change the cluster.
+
+    Attributes:
+        group_id: Id of the group.
+        partition: Its partition of __consumer_offsets.
+        state: Its state after seeding.
+        generation: Its generation id after seeding.
+        offsets: Its committed offsets by partition.
 
     Raises:
-        ConfigError: The group cannot be created like this.
+        ConfigError: The group cannot be created with these options.
     """
 
     def __init__(self, cluster: Cluster, seed: GroupSeed) -> None:
@@ -136,7 +145,7 @@ class SeedPlan:
         self.offsets = self._offsets()
         topics = seed.topics
         if topics is None:
-            topics = [topic for places in (*assigned.values(), self.offsets) for topic, _ in places]
+            topics = [topic for partitions in (*assigned.values(), self.offsets) for topic, _ in partitions]
         self._topics = list(dict.fromkeys(topics))
         self._check_strings("topics", self._topics)
         self._assignments = self._assign(assigned)
@@ -164,21 +173,21 @@ class SeedPlan:
             raise self._error("generation", generation, f"{lowest} or more in state {self.state.value}")
         return generation
 
-    def check_again(self) -> None:
-        """Check what may have changed since the plan was made.
+    def recheck(self) -> None:
+        """Repeat the checks whose result requests and commands may have changed since the plan was made.
 
         Raises:
-            ConfigError: The group exists, its coordinator is gone, or a topic with committed offsets is.
+            ConfigError: The group exists, its coordinator is not available, or a topic of `offsets` does not exist.
         """
         self.check_coordinator()
-        for place in self.offsets:
-            self._topic_partition(place)
+        for partition in self.offsets:
+            self._topic_partition(partition)
 
     def check_coordinator(self) -> None:
         """Check that the group can be created now.
 
         Raises:
-            ConfigError: It exists, or has no coordinator that can bring it to its state.
+            ConfigError: The group exists, or has no coordinator that can bring it to its state.
         """
         if not self.group_id and self._members:
             raise self._error("group_id", "", "an id that is not empty for a group with members")
@@ -186,7 +195,7 @@ class SeedPlan:
         coordinator = None if broker is None else broker.coordinator
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if coordinator is None else coordinator.error_for(self.group_id)
         if self._cluster.offsets_partition_of(self.group_id) is not self.partition:
-            raise self._error("cluster", None, "one that is not reset or restored meanwhile")
+            raise self._error("cluster", None, "a cluster that is not reset or restored while groups are seeded")
         if error and self.state not in (GroupState.STABLE, GroupState.EMPTY):
             raise self._error("state", self.state.value, f"Stable or Empty: its coordinator answers {error.name}")
         if coordinator is not None and coordinator.group(self.group_id) is not None:
@@ -199,7 +208,7 @@ class SeedPlan:
 
     def _check_ids(self) -> None:
         for member in self._members:
-            self._check_strings("members", _names_of(member))
+            self._check_strings("members", _ids_of(member))
             self._check_strings("client_host", [member.client_host])
             if member.member_id is None:
                 most = _MAX_STRING_BYTES - _UUID_LENGTH
@@ -219,19 +228,20 @@ class SeedPlan:
             partitions = [each for name in self._seed.topics for each in self._topic_partitions(name)]
             lags = {(each.topic.name, each.index): lag for each in partitions}
         else:
-            lags = {self._topic_partition(name): behind for name, behind in (lag or {}).items()}
-        found = {place: self._behind_end(place, behind) for place, behind in lags.items()}
+            lags = {self._topic_partition(name): number for name, number in (lag or {}).items()}
+        offsets = {partition: self._offset_with_lag(partition, each) for partition, each in lags.items()}
         for name, offset in (self._seed.offsets or {}).items():
-            topic, index = place = self._topic_partition(name)
+            topic, index = partition = self._topic_partition(name)
             if not is_offset(offset):
                 raise self._error(f"offsets.{topic}-{index}", offset, f"an integer from 0 to {MAX_INT64}")
-            found[place] = offset
-        return found
+            offsets[partition] = offset
+        return offsets
 
-    def _behind_end(self, place: TopicPartition, lag: int) -> int:
-        end = self._topic_partitions(place[0])[place[1]].log.log_end_offset
+    def _offset_with_lag(self, partition: TopicPartition, lag: int) -> int:
+        topic, index = partition
+        end = self._topic_partitions(topic)[index].log.log_end_offset
         if not 0 <= lag <= end:
-            raise self._error(f"lag.{place[0]}-{place[1]}", lag, f"0 to {end}, the end of its log")
+            raise self._error(f"lag.{topic}-{index}", lag, f"0 to {end}, the end of its log")
         return end - lag
 
     def _topic_partitions(self, name: str) -> list[Partition]:
@@ -252,19 +262,19 @@ class SeedPlan:
 
     def _assign(self, assigned: Mapping[str, list[TopicPartition]]) -> list[list[TopicPartition]]:
         """Return the partitions of each member, in the order of the members."""
-        names = [_names_of(member) for member in self._members]
+        ids = [_ids_of(member) for member in self._members]
         for name in assigned:
-            if sum(name in each for each in names) != 1:
+            if sum(name in each for each in ids) != 1:
                 raise self._error("assignment", name, "the client id, instance id or member id of one member")
         if assigned:
-            return [[place for name in each for place in assigned.get(name, ())] for each in names]
+            return [[partition for name in each for partition in assigned.get(name, ())] for each in ids]
         counts = {name: len(self._topic_partitions(name)) for name in self._topics}
         return assign_partitions(self._seed.protocol, counts, len(self._members))
 
     # Records
 
     def records(self, now_ms: float) -> Iterable[Record]:
-        """Return the records of the group."""
+        """Return the records that create the group, Stable or Empty, in __consumer_offsets."""
         is_empty = self.state in _WITHOUT_MEMBERS
         members = tuple(self._member_values())
         generation = self.generation - (self.state is GroupState.COMPLETING_REBALANCE)
@@ -283,7 +293,7 @@ class SeedPlan:
 
     def _member_values(self) -> Iterable[MemberValue]:
         subscription = _subscription_bytes(tuple(self._topics))
-        for member, places in zip(self._members, self._assignments, strict=True):
+        for member, partitions in zip(self._members, self._assignments, strict=True):
             client_id = member.client_id or ""
             yield MemberValue(
                 member_id=member.member_id or f"{member.instance_id or client_id}-{uuid_text(self._cluster.new_id())}",
@@ -293,15 +303,15 @@ class SeedPlan:
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 session_timeout_ms=member.session_timeout_ms,
                 subscription=subscription,
-                assignment=_assignment_bytes(tuple(places)),
+                assignment=_assignment_bytes(tuple(partitions)),
             )
 
 
 def seed_groups(cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: float) -> None:
-    """Create groups: write one batch to each partition of __consumer_offsets, and bring the groups to their states.
+    """Create groups, with one record batch for each partition of __consumer_offsets that they need.
 
     Raises:
-        ConfigError: A group cannot be created like this, or exists already; then none of them is created.
+        ConfigError: A group exists already, or cannot be created with these options; no group is created then.
     """
     for _ in seed_in_steps(cluster, seeds, lambda: now_ms, max_batch=sys.maxsize):
         pass
@@ -310,16 +320,16 @@ def seed_groups(cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: float) -> 
 def seed_in_steps(
     cluster: Cluster, seeds: Iterable[GroupSeed], now_ms: Callable[[], float], max_batch: int = _MAX_BATCH
 ) -> Generator[None, None, None]:
-    """`seed_groups` as a generator: the cluster may handle requests where it yields.
+    """Create groups like `seed_groups`, as a generator: the cluster can handle requests wherever it yields.
 
-    All groups are checked before the first one is created, and each is checked again before it is created. If it cannot
-    be created any more, because a client has created it meanwhile, the ones created before it are removed.
+    All groups are validated before the first one is created, and again immediately before they are created. If a group
+    cannot be created any more, such as after a client has created it, the groups created so far are removed.
 
     Args:
         cluster: The cluster.
         seeds: The groups.
-        now_ms: Returns the brokers' time.
-        max_batch: The largest number of groups in one batch of a log; each batch is one step.
+        now_ms: Returns the brokers' time in milliseconds.
+        max_batch: The largest number of groups in one record batch; each record batch is one step.
 
     Raises:
         ConfigError: As `seed_groups`.
@@ -342,13 +352,13 @@ def seed_in_steps(
             for start in range(0, len(plans), max_batch):
                 batch = plans[start : start + max_batch]
                 for plan in batch:
-                    plan.check_again()
+                    plan.recheck()
                 batch_records = [record for plan in batch for record in planned[plan.group_id][1]]
                 created += batch
                 _load(cluster, cluster.offsets_partition(index), batch_records, now_ms())
                 yield
         for plan, _ in planned.values():
-            _finish(cluster, plan, now_ms())
+            _enter_state(cluster, plan, now_ms())
             yield
     except Exception:
         for plan in created:
@@ -359,7 +369,7 @@ def seed_in_steps(
 
 
 def _load(cluster: Cluster, partition: Partition, records: list[Record], now_ms: float) -> None:
-    """Write records, and load them into the coordinator, unless it is still loading the whole log."""
+    """Write records, and load them into the coordinator; one that is still loading will read them from the log."""
     cluster.now_ms = now_ms
     cluster.append_records(partition, records)
     broker = cluster.leader_of(partition)
@@ -368,7 +378,7 @@ def _load(cluster: Cluster, partition: Partition, records: list[Record], now_ms:
 
 
 def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
-    """Remove a group that was created, with what clients have done to it since."""
+    """Remove a group that was created, with its present members and offsets."""
     cluster.now_ms = now_ms
     broker = cluster.leader_of(plan.partition)
     group = None if broker is None else broker.coordinator.group(plan.group_id)
@@ -381,8 +391,8 @@ def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
     refuse_all(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def _finish(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
-    """Bring a group that was loaded to its state, as clients and administrators would."""
+def _enter_state(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
+    """Bring a group that was loaded as Stable or Empty to the state of its plan."""
     if plan.state in (GroupState.STABLE, GroupState.EMPTY):
         return
     broker = cluster.leader_of(plan.partition)
@@ -419,18 +429,21 @@ def _is_encodable(text: str, most: int) -> bool:
         return False
 
 
-def _names_of(member: MemberSeed) -> list[str]:
-    return [name for name in (member.client_id, member.instance_id, member.member_id) if name is not None]
+def _ids_of(member: MemberSeed) -> list[str]:
+    return [each for each in (member.client_id, member.instance_id, member.member_id) if each is not None]
 
 
 def assign_partitions(protocol: str, counts: Mapping[str, int], members: int) -> list[list[TopicPartition]]:
     """Assign the partitions of topics to members that all subscribe to them.
 
     Args:
-        protocol: "range" gives each member consecutive partitions, as `RangeAssignor` does to members in this order;
-            any other name distributes them round-robin.
-        counts: The number of partitions of each topic.
-        members: The number of members.
+        protocol: "range" assigns consecutive partitions of each topic to each member, like Kafka's `RangeAssignor`; any
+            other name distributes partitions round-robin.
+        counts: Number of partitions by topic.
+        members: Number of members.
+
+    Returns:
+        The partitions of each member.
     """
     if not members:
         return []

@@ -1,7 +1,7 @@
-"""Snapshots of a cluster, to restore it later.
+"""Snapshots: taking one of a cluster, and restoring it.
 
-Record batches are shared between a cluster and its snapshots because they are never modified; everything else is
-copied. Connections and ports are handled by the server.
+Record batches are shared between a cluster and its snapshots, because they are never modified; everything else is
+copied. Does not depend on connections and ports, which the server restores.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,15 @@ from fakebroker.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The state of a cluster at one moment. Opaque to callers; can be restored more than once.
+    """The state of a cluster at one moment. Opaque to users; can be restored more than once.
 
     Attributes:
-        brokers: The brokers; their coordinators and fetch sessions are not used.
-        topics: Independent copies of the topics.
-        records: The records of the partitions of __consumer_offsets by number; read when they are first needed.
+        cluster_id: Id of the cluster, which alone can restore the snapshot.
+        brokers: The brokers by node id; their coordinators and fetch sessions are not used.
+        broker_configs: The cluster-wide dynamic configs of brokers.
+        topics: Copies of the topics.
+        placed_topics, next_producer_id, offsets_topic_is_used: See `Cluster`.
+        records: A cache of the records of each partition of __consumer_offsets, filled by the first `restore`.
     """
 
     cluster_id: str
@@ -58,10 +61,10 @@ def check(cluster: Cluster, snapshot: Snapshot) -> None:
 
 
 def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
-    """Restore a cluster.
+    """Restore a cluster to the state of a snapshot.
 
-    Pending requests are answered. Groups are loaded from their log: rebalances in progress are lost, and session
-    timeouts start again. Time, ids, producer ids, and leader epochs that clients may know are not set back.
+    Pending requests are answered. Groups are loaded from their log: rebalances in progress are lost, and sessions start
+    again. Time, ids and producer ids are not set back; leader epochs that have changed since are incremented.
     """
     _release_all(cluster, now_ms)
     brokers = {node_id: _restored(cluster, broker) for node_id, broker in snapshot.brokers.items()}
@@ -82,7 +85,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
 
 
 def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
-    """Reset a cluster to the state of a new one, with an empty journal and history and the same ids again."""
+    """Reset a cluster to the state of the new cluster `fresh`, including its ids, journal, history and faults."""
     restore(cluster, take(fresh), now_ms)
     cluster.next_producer_id = fresh.next_producer_id
     cluster.new_id = fresh.new_id
@@ -91,14 +94,17 @@ def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
 
 
 def _leader_epoch(partition: Partition, former: Partition) -> int:
-    """Return that of the snapshot, or a newer one if it changed since: clients ignore older ones than they know."""
+    """Return the leader epoch of a restored partition.
+
+    If it changed since the snapshot, it must be newer than any that clients know, because they ignore older ones.
+    """
     if former.leader_epoch == partition.leader_epoch:
         return partition.leader_epoch
     return max(former.leader_epoch, partition.leader_epoch) + 1
 
 
 def _release_all(cluster: Cluster, now_ms: float) -> None:
-    """Answer pending requests, and remove holds, delays and faults."""
+    """Answer pending requests, and remove holds, delays, faults, pending loads and stale leaders."""
     cluster.group_controls.clear()
     cluster.faults.active.clear()
     for broker in cluster.brokers.values():
@@ -109,13 +115,13 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
         cluster.answer(call, response, now_ms)
     for topic in cluster.topics:
         for partition in topic.partitions:
-            cluster.purgatory.release(partition)  # They are read again after the restore.
+            cluster.purgatory.release(partition)  # The next tick reads the restored logs.
     cluster.controller.loading.clear()
     cluster.controller.stale.clear()
 
 
 def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
-    """Restore the existing broker, which connections refer to, or recreate one that was removed."""
+    """Restore a broker in place, because connections refer to it, or recreate one that was removed."""
     fresh = cluster.new_broker(kept.node_id, EmulatedRelease(kept.release, kept.versions))
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
     for name in ("release", "versions", "coordinator", "fetch_sessions"):
@@ -125,7 +131,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
 
 
 def _load(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
-    """Load the partitions of __consumer_offsets into the coordinators of their leaders."""
+    """Load all partitions of __consumer_offsets into the coordinators of their leaders, immediately."""
     offsets_topic = cluster.topics.get(OFFSETS_TOPIC)
     assert offsets_topic is not None
     for partition in offsets_topic.partitions:
@@ -140,7 +146,7 @@ def _load(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
 
 
 def _newest(records: list[Record]) -> list[Record]:
-    """Return the last record of each group and offset, which is enough to load them."""
+    """Return the last record of each group and each offset, in the order of the log; older ones have no effect."""
     newest: dict[tuple[str, str, int], Record] = {}
     for record in records:
         topic, index = (record.topic, record.partition) if isinstance(record, OffsetRecord) else ("", -1)

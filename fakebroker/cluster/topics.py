@@ -1,6 +1,6 @@
-"""Topics and their partitions: replicas, leaders and logs; and the placement of new partitions.
+"""Topics and their partitions, with replicas, leaders and logs; and the placement of new partitions.
 
-Does not depend on requests: their checks and errors are in the handlers.
+Does not depend on requests: their checks and error codes are in the handlers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,17 +22,17 @@ Assignment = list[list[int]]
 """The replicas of each partition: node ids, the preferred leader first."""
 
 MAX_PARTITIONS = 100_000
-"""The largest number of partitions of one topic, so that a number in a request cannot exhaust the memory."""
+"""The largest number of partitions of one topic, so that one request cannot exhaust the memory."""
 
 
-def growth_fault(topic: "Topic", total: int) -> str | None:
-    """Return why a topic may not get `total` partitions, or None."""
+def partition_count_error(topic: "Topic", total: int) -> str | None:
+    """Return an error message if the partitions of a topic cannot be increased to `total`, else None."""
     if topic.is_internal:
-        # Kafka allows it, but its brokers use the old number until they are restarted.
-        return f"topic {topic.name!r} is one of Kafka's own: expected another topic"
-    low = len(topic.partitions) + 1
-    if not low <= total <= MAX_PARTITIONS:
-        return f"topic {topic.name!r} with {total} partitions: expected {low} to {MAX_PARTITIONS}"
+        # Kafka allows it, but its brokers use the old number of partitions until they are restarted.
+        return f"topic {topic.name!r} is internal: expected another topic"
+    least = len(topic.partitions) + 1
+    if not least <= total <= MAX_PARTITIONS:
+        return f"topic {topic.name!r} with {total} partitions: expected {least} to {MAX_PARTITIONS}"
     return None
 
 
@@ -41,13 +41,18 @@ class Partition:
     """One partition: its log and its replicas.
 
     Attributes:
+        topic: Its topic.
+        index: Its number in the topic, from 0.
         replicas: The node ids of its brokers, the preferred leader first.
         leader_id: The node id of its leader, NO_LEADER if it has none.
-        last_leader_id: The node id of its last leader, which is the current one if it has one.
-        awaits_last_leader: It has no leader by request. It gets one when the last leader starts or is removed from the
-            replicas, by a move, or by an ElectLeaders request; not when other brokers start.
+        last_leader_id: The node id of the current leader, or of the last one if there is none.
+        log: Its records. All replicas share one log, because replication is immediate.
+        leader_epoch: Incremented with each change of the leader, and when replicas are removed.
+        awaits_last_leader: Whether it was left without a leader on purpose. Then its last leader becomes the leader
+            again when it starts, and no other broker that starts does. Other ways to a leader are a move, an
+            ElectLeaders request, and the removal of the last leader from the replicas.
         adding: The replicas that a reassignment in progress adds (KIP-455).
-        removing: The replicas that it removes, the last ones of `replicas`.
+        removing: The replicas that a reassignment in progress removes, the last ones of `replicas`.
     """
 
     topic: "Topic"
@@ -73,7 +78,14 @@ class Partition:
 
 @dataclass(slots=True)
 class Topic:
-    """A topic. Its id is 16 bytes, new for each creation (KIP-516); `configs` are those that were set on the topic."""
+    """A topic.
+
+    Attributes:
+        name: Its name.
+        topic_id: Its id of 16 bytes (KIP-516); a topic that is deleted and created again has another one.
+        partitions: Its partitions, by number.
+        configs: The configs that were set on the topic.
+    """
 
     name: str
     topic_id: bytes
@@ -119,7 +131,7 @@ class Topics:
         return self._by_name.get(name)
 
     def find(self, name: str, topic_id: bytes, *, by_id: bool) -> Topic | None:
-        """Return the topic that a request names, by its id in the versions that have ids."""
+        """Return a topic by its id, as in versions of requests that have topic ids, or else by its name."""
         return self._by_id.get(topic_id) if by_id else self._by_name.get(name)
 
     def name_of(self, topic_id: bytes) -> str | None:
@@ -128,7 +140,7 @@ class Topics:
         return None if topic is None else topic.name
 
     def led_by(self, node_id: int) -> list[Partition]:
-        """Return the partitions of all topics that a broker leads; with NO_LEADER those without a leader."""
+        """Return the partitions that a broker leads, or with NO_LEADER those without a leader."""
         return [each for topic in self for each in topic.partitions if each.leader_id == node_id]
 
     def offsets_partition(self, index: int) -> Partition:
@@ -136,19 +148,22 @@ class Topics:
         return self._by_name[OFFSETS_TOPIC].partitions[index]
 
     def colliding(self, name: str) -> str | None:
-        """Return the topic whose name differs only in dots and underscores, so that metrics cannot distinguish them."""
+        """Return the name of an existing topic that differs from `name` at most in dots and underscores.
+
+        Kafka rejects such names, because the names of its metrics would collide.
+        """
         topic = self._by_metric_name.get(unify_collision_chars(name))
         return None if topic is None else topic.name
 
     def create(self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None) -> Topic:
-        """Create a topic whose partition i is on the brokers `assignment[i]`; the first one that is up leads it."""
+        """Create a topic. Partition i has the replicas `assignment[i]`; the first one that is up is its leader."""
         topic = Topic(name, self._new_id(), [], configs or INTERNAL_TOPIC_CONFIGS.get(name, {}))
         self.grow(topic, assignment)
         self._by_name[name] = self._by_id[topic.topic_id] = self._by_metric_name[unify_collision_chars(name)] = topic
         return topic
 
     def grow(self, topic: Topic, assignment: Sequence[Sequence[int]]) -> None:
-        """Add partitions, one for each list of brokers in the assignment."""
+        """Add a partition to a topic for each list of replicas in the assignment."""
         for index, replicas in enumerate(assignment, len(topic.partitions)):
             log = PartitionLog(compactor=Compactor() if topic.name == OFFSETS_TOPIC else None)
             leader_id = next(filter(self._is_up, replicas), NO_LEADER)

@@ -1,9 +1,8 @@
 """The list of all commands with their arguments is generated from their definitions."""
 
 import inspect
-import re
+import textwrap
 import typing
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.seed import GroupSeed, MemberSeed
 from fakebroker.validation import expectation
+from tests.documents.markdown import description, entries, table
 
 DOCUMENT = Path(__file__).parents[2] / "scenarios" / "reference" / "commands.md"
 STRUCTS: dict[type[msgspec.Struct], str] = {
@@ -27,54 +27,54 @@ STRUCTS: dict[type[msgspec.Struct], str] = {
 }
 
 INTRODUCTION = """\
-Everything that can be done to a cluster. Each command is a method of `FakeCluster` and of the control client, an event
-of `fakebroker serve --events` and of `[[event]]` tables in workloads (`do` and the arguments), a step `do` of
-transcripts, and over HTTP `POST /v1/clusters/{cluster}/events`. In events, `"none"` stands for no value. A member is
-named by member id, instance id, or client id if only one member has it."""
+The commands that change a cluster. Each command is a method of `FakeCluster` and of the control client. As an event,
+with its name as `do` and its arguments, it can be used in `fakebroker serve --events`, in `[[event]]` tables of
+workloads, in steps `do` of transcripts, and over HTTP with `POST /v1/clusters/{cluster}/events`. In events, `"none"`
+represents None, the absence of a value. A member is identified by its member id, its instance id, or its client id if
+no other member of the group has that."""
 
 
-def described(documented: object, section: str) -> dict[str, str]:
-    """The names in a section of a Google docstring, such as `Args`, with their descriptions on one line."""
-    text = inspect.getdoc(documented) or ""
-    found = re.search(rf"^{section}:\n((?:(?: .*)?\n?)*)", text, re.MULTILINE)
-    items = re.findall(r"^ {4}(\w+): ((?:.*\n?(?: {6,}.*\n?)*))", found[1] if found else "", re.MULTILINE)
-    return {name: " ".join(about.split()) for name, about in items}
+HEADER = ("argument", "type", "default", "meaning")
 
 
-def row(name: str, kind: Any, default: object, about: str) -> str:
-    shown = "" if default in (inspect.Parameter.empty, msgspec.NODEFAULT) else f"`{plain(default)}`"
-    cells = (f"`{name}`", expectation(kind).removeprefix("one of "), shown or "required", about)
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+def row(name: str, kind: Any, default: object, about: str) -> tuple[str, ...]:
+    is_required = default in (inspect.Parameter.empty, msgspec.NODEFAULT)
+    return (
+        f"`{name}`",
+        expectation(kind).removeprefix("one of "),
+        "required" if is_required else literal(default),
+        about,
+    )
 
 
-def plain(default: object) -> str:
+def literal(default: object) -> str:
+    """Return a default value as it is written in events."""
     if default is None:
-        return "none"
-    return str(default).lower() if isinstance(default, bool) else str(default)
-
-
-def table(rows: Iterable[str]) -> list[str]:
-    return ["| argument | type | default | meaning |", "|---|---|---|---|", *rows]
+        return "`none`"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def of_command(command: Command) -> list[str]:
-    about, hints = described(command.method, "Args"), typing.get_type_hints(command.method, include_extras=True)
-    lines = ["", f"## {command.name}", "", str(command.arguments.__doc__)]
+    """Return the lines of the section of a command."""
+    about, hints = entries(command.method, "Args"), typing.get_type_hints(command.method, include_extras=True)
+    lines = ["", f"## {command.name}"]
+    for paragraph in description(command.method).split("\n\n"):
+        lines += ["", *textwrap.wrap(paragraph, 120)]
     rows, options = [], ""
     for name, parameter in list(inspect.signature(command.method).parameters.items())[1:]:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            struct = OPTIONS[typing.get_args(hints[name])[0]]
-            options = f"[{STRUCTS[struct]}](#{STRUCTS[struct].lower().replace(' ', '-')})"
+            title = STRUCTS[OPTIONS[typing.get_args(hints[name])[0]]]
+            options = f"[{title}](#{title.lower().replace(' ', '-')})"
         else:
             rows.append(row(name, hints[name], parameter.default, about.get(name, "")))
     if rows:
-        lines += ["", *table(rows)]
-    return [*lines, "", f"{'And:' if rows else 'Arguments:'} {options}"] if options else lines
+        lines += ["", table(HEADER, rows)]
+    return [*lines, "", f"{'Further arguments:' if rows else 'Arguments:'} {options}"] if options else lines
 
 
 def of_struct(struct: type[msgspec.Struct], title: str) -> list[str]:
-    about = described(struct, "Attributes")
-    fields = msgspec.structs.fields(struct)
+    """Return the lines of the section of a struct with options."""
+    about = entries(struct, "Attributes")
     rows = [
         row(
             field.name,
@@ -82,9 +82,9 @@ def of_struct(struct: type[msgspec.Struct], title: str) -> list[str]:
             field.default if field.required or not callable(field.default_factory) else "empty",
             about[field.name],
         )
-        for field in fields
+        for field in msgspec.structs.fields(struct)
     ]
-    return ["", f"## {title}", "", *table(rows)]
+    return ["", f"## {title}", "", table(HEADER, rows)]
 
 
 def document() -> str:
@@ -96,16 +96,16 @@ def document() -> str:
     return "\n".join([*lines, ""])
 
 
-def test_the_document_is_what_is_defined() -> None:
+def test_the_document_follows_the_definitions() -> None:
     assert DOCUMENT.read_text() == document(), "run `make rewrite`"
 
 
-def test_every_argument_is_described() -> None:
+def test_all_arguments_and_options_are_documented() -> None:
     for name, command in COMMANDS.items():
         _, *names = inspect.signature(command.method).parameters
-        assert list(described(command.method, "Args")) == names, name
+        assert list(entries(command.method, "Args")) == names, name
     for struct in STRUCTS:
-        assert list(described(struct, "Attributes")) == list(struct.__struct_fields__)
+        assert list(entries(struct, "Attributes")) == list(struct.__struct_fields__)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The commands of a cluster, without sockets: what they change, and what they have the environment do."""
+"""The commands of a cluster without sockets: their definitions, effects, validation and calls of the environment."""
 
 import inspect
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command import OPTIONS
 from fakebroker.cluster.commands import COMMANDS, ClusterCommands
 from fakebroker.cluster.emulation import Broker
@@ -26,180 +27,51 @@ def harness() -> ClusterHarness:
 
 
 @pytest.fixture
-def environment(harness: ClusterHarness) -> ClusterHarnessEnvironment:
-    return ClusterHarnessEnvironment(harness)
+def commands(harness: ClusterHarness) -> ClusterCommands:
+    return new_commands(harness, ClusterHarnessEnvironment(harness))
 
 
-@pytest.fixture
-def commands(harness: ClusterHarness, environment: ClusterHarnessEnvironment) -> ClusterCommands:
-    return ClusterCommands(
-        harness.cluster, environment, new_cluster=lambda: ClusterHarness({"orders": 6}, brokers=3).cluster
-    )
+def new_commands(harness: ClusterHarness, environment: ClusterHarnessEnvironment) -> ClusterCommands:
+    def new_cluster() -> Cluster:
+        return ClusterHarness({"orders": 6}, brokers=3).cluster
+
+    return ClusterCommands(harness.cluster, environment, new_cluster=new_cluster)
+
+
+# Definitions
 
 
 def parameters(method: Callable[..., Any]) -> list[tuple[str, Any, Any, Any]]:
-    hints = get_type_hints(method)  # without bounds
+    """Return the name, kind, default and type, without bounds, of each parameter."""
+    hints = get_type_hints(method)
     found = inspect.signature(method).parameters.values()
     return [(each.name, each.kind, each.default, hints.get(each.name)) for each in found]
 
 
-def test_a_fake_cluster_has_the_same_methods() -> None:
+def test_fake_cluster_has_the_same_methods() -> None:
     for name, command in vars(ClusterCommands).items():
         if not name.startswith("_"):
             method = getattr(FakeCluster, name)
             assert method.__doc__, name
             if name == "faults":
                 assert isinstance(method, property)
-            elif name != "seed_groups":  # A FakeCluster reads tables as well.
+            elif name != "seed_groups":  # That of `FakeCluster` also accepts tables.
                 assert parameters(method) == parameters(command), name
 
 
 NOT_PLAIN = {"add_fault", "faults", "remove_fault", "restore", "seed_groups", "snapshot"}
-"""These take or return objects that plain data cannot represent."""
+"""Methods that take or return objects which plain data cannot represent."""
 
 
-def test_every_other_method_is_a_command_with_documented_arguments() -> None:
+def test_all_other_methods_are_commands() -> None:
     public = {name for name in vars(ClusterCommands) if not name.startswith("_")}
     assert list(COMMANDS) == sorted(public - NOT_PLAIN)
     for name, command in COMMANDS.items():
         assert command.arguments.__doc__, name
 
 
-@pytest.mark.parametrize(
-    ("events", "calls"),
-    [
-        ([{"do": "stop_broker", "node_id": 2}], [("close", 2, True)]),
-        ([{"do": "restart_broker", "node_id": 2}], [("close", 2, True), ("open", 2)]),
-        ([{"do": "upgrade_broker", "node_id": 2, "as_version": "2.8"}], [("close", 2, True), ("open", 2)]),
-        (
-            [{"do": "stop_broker", "node_id": 1}, {"do": "rolling_restart"}],
-            [("close", 1, True), ("close", 2, True), ("open", 2), ("close", 3, True), ("open", 3)],
-        ),
-        ([{"do": "add_broker"}], [("open", 4)]),
-        ([{"do": "remove_broker", "node_id": 1}], [("close", 1, False)]),
-        (
-            [{"do": "set_broker", "node_id": 1, "accept": "slow", "accept_delay_s": 2, "round_trip_s": 0.5}],
-            [("network", 1, NetworkConditions("slow", 2000.0, 500.0))],
-        ),
-        ([{"do": "reset"}], [("replace", (1, 2, 3), True)]),
-    ],
-    ids=str,
-)
-def test_what_the_environment_has_to_do(
-    commands: ClusterCommands,
-    environment: ClusterHarnessEnvironment,
-    events: list[dict[str, Any]],
-    calls: list[tuple[Any, ...]],
-) -> None:
-    for event in events:
-        perform(commands, event)
-    assert environment.calls == calls
-
-
-def test_a_listener_is_closed_before_leaders_move(commands: ClusterCommands, harness: ClusterHarness) -> None:
-    leaders: list[int] = []
-    partition = harness.cluster.offsets_partition_of("g")
-
-    class Environment(ClusterHarnessEnvironment):
-        def close_listener(self, *_: Any, **__: Any) -> None:
-            leaders.append(partition.leader_id)
-
-    leader_id = partition.leader_id
-    ClusterCommands(harness.cluster, Environment(harness), new_cluster=lambda: harness.cluster).stop_broker(leader_id)
-    assert leaders == [leader_id]
-    assert partition.leader_id != leader_id
-
-
-def test_arguments_are_checked_before_a_step_runs(harness: ClusterHarness) -> None:
-    class Environment(ClusterHarnessEnvironment):
-        def run(self, step: Callable[[], Any]) -> Any:
-            raise AssertionError("a step ran")
-
-    commands = ClusterCommands(harness.cluster, Environment(harness), new_cluster=lambda: harness.cluster)
-    for event in (
-        {"do": "stop_broker", "node_id": 1, "load_ms": -1},
-        {"do": "delay_sync", "group_id": "g", "member": "m", "seconds": -1},
-        {"do": "hold", "group_id": "g", "state": "Stable"},
-        {"do": "set_broker", "node_id": 1, "accept": "slow"},
-        {"do": "add_broker", "like": 1},
-    ):
-        with pytest.raises(ConfigError):
-            perform(commands, event)
-
-
-def test_a_seeded_group_is_held_and_released(commands: ClusterCommands, harness: ClusterHarness) -> None:
-    commands.seed_group("g", ["a", "b"], topics=["orders"])
-    with commands.hold("g", "PreparingRebalance"):
-        commands.force_rebalance("g")
-        harness.advance(600_000)
-        group = harness.cluster.coordinator_of("g").coordinator.group("g")  # type: ignore[union-attr]
-        assert group is not None
-        assert group.state.value == "PreparingRebalance"
-    with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that is held, but there is none$"):
-        commands.release("g")
-
-
-def test_a_fault_by_its_handle(commands: ClusterCommands) -> None:
-    with commands.fail("Heartbeat", error="NOT_COORDINATOR") as handle:
-        assert [each.fault for each in commands.faults()] == [handle.fault]
-        assert handle.hits == 0
-    assert commands.faults() == []
-
-
-def test_time_goes_to_the_next_deadline(commands: ClusterCommands, harness: ClusterHarness) -> None:
-    assert commands.advance_to_next_deadline() is None
-    commands.seed_group("g", 1, topics=["orders"])
-    deadlines = commands.advance_to_next_deadline()
-    assert deadlines is not None
-    (deadline,) = deadlines
-    assert (deadline.kind, deadline.at_ms) == ("session", harness.now_ms)
-
-
-DURATION = "a number from 0 to 1000000000000"
-INVALID_TIMES: list[Any] = [-1, nan, inf, -inf, "1", True, [1], 10**400, 1e300]
-COMMANDS_WITH_OPTIONS: list[tuple[str, dict[str, Any]]] = [
-    ("stop_broker", {"node_id": 1}),
-    ("rolling_restart", {}),
-    ("upgrade_broker", {"node_id": 1, "as_version": None}),
-    ("move_coordinator", {"group_id": "g", "to": 1}),
-]
-
-
-def test_options_of_a_failover_that_are_invalid(commands: ClusterCommands) -> None:
-    wrong = [
-        *(("load_ms", value, f"{DURATION} or none") for value in INVALID_TIMES),
-        *(("stale_ms", value, DURATION) for value in [*INVALID_TIMES, None]),
-        *(("lose_tail", value, "an integer >= 0") for value in [-1, 1.0, nan, inf, "1", True, None]),
-        *((name, value, "true or false") for name in ("load_fails", "lose_all", "zombie") for value in (1, "no", None)),
-    ]
-    for name, arguments in COMMANDS_WITH_OPTIONS:
-        for option, value, expected in wrong:
-            is_number = isinstance(value, float) and not isfinite(value)
-            with pytest.raises(ConfigError) as raised:
-                getattr(commands, name)(**arguments, **{option: value})
-            found = raised.value
-            assert (found.field, repr(found.value)) == (option, repr(value))
-            assert found.expected == ("a finite number" if is_number else expected)
-            assert str(found) == f"{option}={shown(value)}: expected {found.expected}"
-
-
-def test_options_of_a_failover_at_their_limits(commands: ClusterCommands) -> None:
-    for value in (0, 0.5, 10**12):
-        commands.rolling_restart(load_ms=value, stale_ms=value)
-    commands.rolling_restart(load_ms=None, lose_tail=10**12)
-
-
-def test_a_mistyped_name_gets_the_nearest(commands: ClusterCommands) -> None:
-    with pytest.raises(ConfigError, match=r"did you mean 'stop_broker'\?$"):
-        perform(commands, {"do": "stop_brokr", "node_id": 1})
-    with pytest.raises(ConfigError, match=r"lose_tial=1: unknown field; .* did you mean 'lose_tail'\?$"):
-        perform(commands, {"do": "stop_broker", "node_id": 1, "lose_tial": 1})
-    with pytest.raises(ConfigError, match=r"api='Heartbaet': .* did you mean 'Heartbeat'\?$"):
-        commands.fail("Heartbaet", drop=True)
-
-
-def test_keyword_arguments_are_the_fields_of_their_structs() -> None:
-    """The typed dictionaries are for type checkers; at run time the structs define types and bounds."""
+def test_options_of_commands_are_the_fields_of_their_structs() -> None:
+    """Type checkers use the typed dictionaries of options; at run time, the structs define types and bounds."""
     for options, struct in OPTIONS.items():
         types = get_type_hints(struct)
         for name, hint in get_type_hints(options).items():
@@ -214,6 +86,141 @@ def test_columns_of_seed_tables_are_fields_of_group_seeds() -> None:
         assert kind is types[column] or kind in get_args(types[column]), column
 
 
+# Effects
+
+
+def test_calls_of_the_environment(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[list[dict[str, Any]], list[tuple[Any, ...]]]] = [
+        ([{"do": "stop_broker", "node_id": 2}], [("close", 2, True)]),
+        ([{"do": "restart_broker", "node_id": 2}], [("close", 2, True), ("open", 2)]),
+        ([{"do": "upgrade_broker", "node_id": 2, "as_version": "2.8"}], [("close", 2, True), ("open", 2)]),
+        (
+            [{"do": "stop_broker", "node_id": 1}, {"do": "rolling_restart"}],
+            [("close", 1, True), ("close", 2, True), ("open", 2), ("close", 3, True), ("open", 3)],
+        ),
+        ([{"do": "add_broker"}], [("open", 4)]),
+        ([{"do": "remove_broker", "node_id": 1}], [("close", 1, False)]),
+        (
+            [{"do": "set_broker", "node_id": 1, "accept": "slow", "accept_delay_s": 2, "round_trip_s": 0.5}],
+            [("network", 1, NetworkConditions("slow", 2000.0, 500.0))],
+        ),
+        ([{"do": "reset"}], [("replace", (1, 2, 3), True)]),
+    ]
+    for events, calls in cases:
+        with subtests.test(events=events):
+            harness = ClusterHarness({"orders": 6}, brokers=3)
+            environment = ClusterHarnessEnvironment(harness)
+            commands = new_commands(harness, environment)
+            for event in events:
+                perform(commands, event)
+            assert environment.calls == calls
+
+
+def test_a_listener_is_closed_before_leaders_move(harness: ClusterHarness) -> None:
+    leaders: list[int] = []
+    partition = harness.cluster.offsets_partition_of("g")
+
+    class LeaderRecordingEnvironment(ClusterHarnessEnvironment):
+        def close_listener(self, *_: Any, **__: Any) -> None:
+            leaders.append(partition.leader_id)
+
+    leader_id = partition.leader_id
+    new_commands(harness, LeaderRecordingEnvironment(harness)).stop_broker(leader_id)
+    assert leaders == [leader_id]
+    assert partition.leader_id != leader_id
+
+
+def test_a_seeded_group_is_held_and_released(commands: ClusterCommands, harness: ClusterHarness) -> None:
+    commands.seed_group("g", ["a", "b"], topics=["orders"])
+    with commands.hold("g", "PreparingRebalance"):
+        commands.force_rebalance("g")
+        harness.advance(600_000)
+        group = harness.cluster.coordinator_of("g").coordinator.group("g")  # type: ignore[union-attr]
+        assert group is not None
+        assert group.state.value == "PreparingRebalance"
+    with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that is held, but there is none$"):
+        commands.release("g")
+
+
+def test_a_fault_handle_removes_its_fault(commands: ClusterCommands) -> None:
+    with commands.fail("Heartbeat", error="NOT_COORDINATOR") as handle:
+        assert [each.fault for each in commands.faults()] == [handle.fault]
+        assert handle.hits == 0
+    assert commands.faults() == []
+
+
+def test_advance_to_the_next_deadline(commands: ClusterCommands, harness: ClusterHarness) -> None:
+    assert commands.advance_to_next_deadline() is None
+    commands.seed_group("g", 1, topics=["orders"])
+    deadlines = commands.advance_to_next_deadline()
+    assert deadlines is not None
+    (deadline,) = deadlines
+    assert (deadline.kind, deadline.at_ms) == ("session", harness.now_ms)
+
+
+# Validation
+
+
+def test_arguments_are_validated_before_a_step_runs(harness: ClusterHarness) -> None:
+    class FailingEnvironment(ClusterHarnessEnvironment):
+        def run(self, step: Callable[[], Any]) -> Any:
+            raise AssertionError("a step ran")
+
+    commands = new_commands(harness, FailingEnvironment(harness))
+    for event in (
+        {"do": "stop_broker", "node_id": 1, "load_ms": -1},
+        {"do": "delay_sync", "group_id": "g", "member": "m", "seconds": -1},
+        {"do": "hold", "group_id": "g", "state": "Stable"},
+        {"do": "set_broker", "node_id": 1, "accept": "slow"},
+        {"do": "add_broker", "like": 1},
+    ):
+        with pytest.raises(ConfigError):
+            perform(commands, event)
+
+
+DURATION = "a number from 0 to 1000000000000"
+INVALID_TIMES: list[Any] = [-1, nan, inf, -inf, "1", True, [1], 10**400, 1e300]
+COMMANDS_WITH_OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("stop_broker", {"node_id": 1}),
+    ("rolling_restart", {}),
+    ("upgrade_broker", {"node_id": 1, "as_version": None}),
+    ("move_coordinator", {"group_id": "g", "to": 1}),
+]
+
+
+def test_invalid_failover_options(commands: ClusterCommands) -> None:
+    invalid = [
+        *(("load_ms", value, f"{DURATION} or none") for value in INVALID_TIMES),
+        *(("stale_ms", value, DURATION) for value in [*INVALID_TIMES, None]),
+        *(("lose_tail", value, "an integer >= 0") for value in [-1, 1.0, nan, inf, "1", True, None]),
+        *((name, value, "true or false") for name in ("load_fails", "lose_all", "zombie") for value in (1, "no", None)),
+    ]
+    for name, arguments in COMMANDS_WITH_OPTIONS:
+        for option, value, expected in invalid:
+            is_infinite = isinstance(value, float) and not isfinite(value)
+            with pytest.raises(ConfigError) as raised:
+                getattr(commands, name)(**arguments, **{option: value})
+            error = raised.value
+            assert (error.field, repr(error.value)) == (option, repr(value)), name
+            assert error.expected == ("a finite number" if is_infinite else expected)
+            assert str(error) == f"{option}={shown(value)}: expected {error.expected}"
+
+
+def test_failover_options_at_their_limits(commands: ClusterCommands) -> None:
+    for value in (0, 0.5, 10**12):
+        commands.rolling_restart(load_ms=value, stale_ms=value)
+    commands.rolling_restart(load_ms=None, lose_tail=10**12)
+
+
+def test_errors_suggest_the_nearest_name(commands: ClusterCommands) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'stop_broker'\?$"):
+        perform(commands, {"do": "stop_brokr", "node_id": 1})
+    with pytest.raises(ConfigError, match=r"lose_tial=1: unknown field; .* did you mean 'lose_tail'\?$"):
+        perform(commands, {"do": "stop_broker", "node_id": 1, "lose_tial": 1})
+    with pytest.raises(ConfigError, match=r"api='Heartbaet': .* did you mean 'Heartbeat'\?$"):
+        commands.fail("Heartbaet", drop=True)
+
+
 def test_structs_are_validated_like_plain_data(commands: ClusterCommands) -> None:
     members = [MemberSeed(session_timeout_ms=-5)]
     with pytest.raises(ConfigError, match=r"^members\[0\]\.session_timeout_ms=-5: expected an integer from 1 to "):
@@ -223,4 +230,4 @@ def test_structs_are_validated_like_plain_data(commands: ClusterCommands) -> Non
     with pytest.raises(ConfigError, match=r"^fault: nth=0: expected an integer >= 1 or none$"):
         commands.add_fault(Fault(api="Heartbeat", drop=True, nth=0))
     with pytest.raises(ConfigError, match=r"^like\.as_version=2\.8: expected a string or none$"):
-        commands.add_broker(Broker(as_version=2.8))  # type: ignore[arg-type]  # a mistake
+        commands.add_broker(Broker(as_version=2.8))  # type: ignore[arg-type]  # a common mistake

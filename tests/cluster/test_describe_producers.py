@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that a log remembers, told by any replica."""
+"""DescribeProducers: the active producers of a log, as returned by leaders and followers."""
 
 from typing import Any
 
@@ -14,9 +14,11 @@ NOW = int(START_MS)
 
 
 def describe(harness: ClusterHarness, *topics: tuple[str, list[int]], broker: int = 1) -> list[Any]:
-    """The partitions of all topics, in their order."""
-    asked = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in topics]
-    response = harness.ask(DescribeProducersRequest(topics=asked), 0, broker=broker)
+    """Return the partitions of the response, in the order of the request."""
+    request = DescribeProducersRequest(
+        topics=[TopicRequest(name=name, partition_indexes=each) for name, each in topics]
+    )
+    response = harness.ask(request, 0, broker=broker)
     assert [topic.name for topic in response.topics] == [name for name, _ in topics]
     return [partition for topic in response.topics for partition in topic.partitions]
 
@@ -28,7 +30,7 @@ def append(harness: ClusterHarness, producer_id: int, epoch: int, sequence: int,
 
 
 def producers(partition: Any) -> list[tuple[int, int, int, int]]:
-    """Each producer's id, epoch, last sequence number and last timestamp."""
+    """Return the id, epoch, last sequence number and last timestamp of each producer."""
     assert partition.error_code == ErrorCode.NONE
     for each in partition.active_producers:
         assert (each.coordinator_epoch, each.current_txn_start_offset) == (-1, -1)
@@ -59,24 +61,22 @@ def test_a_producer_is_forgotten_after_a_day() -> None:
     assert producers(describe(harness, ("news", [0]))[0]) == [(4, 0, 0, NOW + 1)]
 
 
-def test_a_follower_answers_too() -> None:
+def test_a_follower_answers() -> None:
     harness = ClusterHarness(brokers=2)
     append(harness, 9, 0, 0, NOW)
     assert producers(describe(harness, ("news", [0]), broker=2)[0]) == [(9, 0, 0, NOW)]
 
 
-@pytest.mark.parametrize(
-    ("topic", "index", "error", "message"),
-    [
+def test_partitions_with_errors(subtests: pytest.Subtests) -> None:
+    harness = ClusterHarness({"news": 4}, brokers=4)
+    for topic, index, error, message in [
         ("absent", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'absent'"),
         ("no/name", 0, ErrorCode.INVALID_TOPIC_EXCEPTION, "topic name 'no/name': expected 1 to 249 of a-z"),
         ("news", 4, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
         ("news", 1, ErrorCode.NOT_LEADER_OR_FOLLOWER, None),
-    ],
-)
-def test_refused_partitions(topic: str, index: int, error: ErrorCode, message: str | None) -> None:
-    harness = ClusterHarness({"news": 4}, brokers=4)
-    refused, other = describe(harness, (topic, [index]), ("news", [0]))
-    assert (refused.partition_index, refused.error_code, refused.active_producers) == (index, error, [])
-    assert refused.error_message is None if message is None else refused.error_message.startswith(message)
-    assert producers(other) == []
+    ]:
+        with subtests.test(topic=topic, index=index):
+            failed, other = describe(harness, (topic, [index]), ("news", [0]))
+            assert (failed.partition_index, failed.error_code, failed.active_producers) == (index, error, [])
+            assert failed.error_message is None if message is None else failed.error_message.startswith(message)
+            assert producers(other) == []

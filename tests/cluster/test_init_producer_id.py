@@ -1,4 +1,4 @@
-"""InitProducerId: new ids for idempotent producers, and no transactions."""
+"""InitProducerId: new ids for idempotent producers; transactional ids are rejected."""
 
 import pytest
 
@@ -16,31 +16,32 @@ def request(transactional_id: str | None = None, producer_id: int = -1, epoch: i
     )
 
 
-@pytest.mark.parametrize("version", versions("InitProducerId"))
-def test_each_producer_gets_an_id_of_its_own(version: int) -> None:
-    harness = ClusterHarness(brokers=2)
-    answers = [harness.ask(request(), version, broker=broker) for broker in (1, 2, 1)]
-    assert [(each.error_code, each.producer_id, each.producer_epoch) for each in answers] == [
-        (0, 0, 0),
-        (0, 1, 0),
-        (0, 2, 0),
-    ]
+def test_each_request_gets_a_new_producer_id(subtests: pytest.Subtests) -> None:
+    for version in versions("InitProducerId"):
+        with subtests.test(version=version):
+            harness = ClusterHarness(brokers=2)
+            responses = [harness.ask(request(), version, broker=broker) for broker in (1, 2, 1)]
+            assert [(each.error_code, each.producer_id, each.producer_epoch) for each in responses] == [
+                (0, 0, 0),
+                (0, 1, 0),
+                (0, 2, 0),
+            ]
 
 
-@pytest.mark.parametrize("version", versions("InitProducerId"))
-def test_transactional_ids_are_refused(version: int) -> None:
-    answer = ClusterHarness().ask(request("payments"), version)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
+def test_transactional_ids_are_not_supported(subtests: pytest.Subtests) -> None:
+    for version in versions("InitProducerId"):
+        with subtests.test(version=version):
+            response = ClusterHarness().ask(request("payments"), version)
+            expected = (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
+            assert (response.error_code, response.producer_id, response.producer_epoch) == expected
 
 
-@pytest.mark.parametrize(
-    ("asked", "error"),
-    [
+def test_producer_id_and_epoch_are_given_together(subtests: pytest.Subtests) -> None:
+    for sent, error in [
         (request(producer_id=7, epoch=-1), ErrorCode.INVALID_REQUEST),
         (request(producer_id=-1, epoch=3), ErrorCode.INVALID_REQUEST),
         (request(""), ErrorCode.INVALID_REQUEST),
         (request(producer_id=7, epoch=3), ErrorCode.NONE),
-    ],
-)
-def test_id_and_epoch_come_together(asked: InitProducerIdRequest, error: ErrorCode) -> None:
-    assert ClusterHarness().ask(asked, 6).error_code == error
+    ]:
+        with subtests.test(request=sent):
+            assert ClusterHarness().ask(sent, 6).error_code == error

@@ -272,7 +272,7 @@ def test_the_longest_names_and_the_largest_offset(fake_cluster: FakeCluster) -> 
 
 
 def test_all_groups_or_none_after_an_internal_error(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fakebroker.cluster.seed._finish", lambda *_: 1 / 0)
+    monkeypatch.setattr("fakebroker.cluster.seed._enter_state", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         fake_cluster.seed_groups([GroupSeed(group_id="a", members=1, topics=["orders"])])
     assert fake_cluster.groups() == []
@@ -400,7 +400,7 @@ def test_none_is_left_if_the_cluster_starts_over_meanwhile(fake_cluster: FakeClu
         fake_cluster.reset()
     else:
         fake_cluster.restore(snapshot)
-    with pytest.raises(ConfigError, match="expected one that is not reset or restored meanwhile"):
+    with pytest.raises(ConfigError, match="expected a cluster that is not reset or restored"):
         fake_cluster.call(lambda: list(steps))
     assert created(fake_cluster) == []
 

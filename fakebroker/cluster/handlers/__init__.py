@@ -1,8 +1,9 @@
-"""One module for each API: the rules of its versions, and where each error goes.
+"""The handlers of requests: one module for each API, with the differences of its versions and its error codes.
 
-A handler is `handle(cluster, call, now_ms)`. It returns the response, or None if it is pending or none is due. Handlers
-depend on `Cluster`, which dispatches to them through `BY_NAME`. Start with `heartbeat.py`. Shared checks are in
-`lookup.py` (partitions and their leaders) and `controller_requests.py` (topics and replicas).
+A handler is a function `handle(cluster, call, now_ms)`, with the brokers' time in milliseconds. It returns the
+response, or None if the response is pending or the request has none. Handlers depend on `Cluster`, which calls them
+through `BY_NAME`. Start with `heartbeat.py`. Shared checks are in `lookup.py` (partitions and their leaders) and
+`controller_requests.py` (topics and replicas). `README.md` describes how to add an API.
 """
 
 from collections.abc import Callable
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 Handler = Callable[["Cluster", Call, float], Message | None]
 
 BY_NAME: dict[str, Handler] = {api.name: import_module(f"{__name__}.{api.module_name}").handle for api in APIS}
+"""The handler of each API in the registry."""
 
 
 def response_to(call: Call, result: object) -> Message:
-    """The response to a parked join or sync, once its coordinator has decided."""
+    """Return the response to a parked join or sync for the result of its coordinator."""
     if isinstance(result, BatchResult):
         return join_group.batch_response(result)
     if isinstance(result, JoinResult):

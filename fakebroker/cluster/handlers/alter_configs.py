@@ -1,4 +1,4 @@
-"""AlterConfigs: replaces all configs of a resource; those that are not named are reset to their defaults (KIP-133)."""
+"""AlterConfigs: replace all configs of a resource; configs that are not named return to their defaults (KIP-133)."""
 
 from typing import TYPE_CHECKING
 

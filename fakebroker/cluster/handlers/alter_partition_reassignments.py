@@ -1,10 +1,10 @@
-"""AlterPartitionReassignments: moves partitions (ReplicationControlManager.alterPartitionReassignments)."""
+"""AlterPartitionReassignments: move partitions (ReplicationControlManager.alterPartitionReassignments)."""
 
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.handlers.controller_requests import replicas_fault, timeout_fault
+from fakebroker.cluster.handlers.controller_requests import replicas_error, timeout_error
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.alter_partition_reassignments import (
@@ -26,21 +26,26 @@ _DONE: Outcome = (ErrorCode.NONE, None)
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterPartitionReassignmentsResponse:
     request: AlterPartitionReassignmentsRequest = call.request
-    late = timeout_fault(request.timeout_ms) if request.topics else None
-    whole: Outcome = _DONE if late is None else (ErrorCode.REQUEST_TIMED_OUT, late)
+    timeout_message = timeout_error(request.timeout_ms) if request.topics else None
+    of_request: Outcome = _DONE if timeout_message is None else (ErrorCode.REQUEST_TIMED_OUT, timeout_message)
     responses = []
     for topic in request.topics:
-        told = []
-        for asked in topic.partitions:
-            error, message = whole if late is not None else _alter(cluster, request, topic.name, asked, now_ms)
-            index = asked.partition_index
-            told.append(ReassignablePartitionResponse(partition_index=index, error_code=error, error_message=message))
-        responses.append(ReassignableTopicResponse(name=topic.name, partitions=told))
+        results = []
+        for target in topic.partitions:
+            outcome = of_request
+            if outcome is _DONE:
+                outcome = _alter(cluster, request, topic.name, target, now_ms)
+            error, message = outcome
+            index = target.partition_index
+            results.append(
+                ReassignablePartitionResponse(partition_index=index, error_code=error, error_message=message)
+            )
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=results))
     cluster.settle(now_ms)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
-        error_code=whole[0],
-        error_message=whole[1],
+        error_code=of_request[0],
+        error_message=of_request[1],
         responses=responses,
     )
 
@@ -49,23 +54,23 @@ def _alter(
     cluster: "Cluster",
     request: AlterPartitionReassignmentsRequest,
     name: str,
-    asked: ReassignablePartition,
+    target: ReassignablePartition,
     now_ms: float,
 ) -> Outcome:
     topic = cluster.topics.get(name)
-    partition = None if topic is None else topic.partition(asked.partition_index)
+    partition = None if topic is None else topic.partition(target.partition_index)
     if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{asked.partition_index}"
-    if asked.replicas is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{target.partition_index}"
+    if target.replicas is None:
         return _cancel(cluster, partition, now_ms)
-    fault = replicas_fault(cluster, partition.index, asked.replicas)
-    if fault is not None:
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault
+    message = replicas_error(cluster, partition.index, target.replicas)
+    if message is not None:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
     factor = len(partition.target_replicas)
-    if not request.allow_replication_factor_change and len(asked.replicas) != factor:
-        message = f"{name}-{partition.index} on brokers {asked.replicas}: expected {factor} replicas, as it has"
+    if not request.allow_replication_factor_change and len(target.replicas) != factor:
+        message = f"{name}-{partition.index} on brokers {target.replicas}: expected {factor} replicas, as before"
         return ErrorCode.INVALID_REPLICATION_FACTOR, message
-    cluster.controller.reassign(partition, asked.replicas, now_ms, Failover())
+    cluster.controller.reassign(partition, target.replicas, now_ms, Failover())
     return _DONE
 
 
@@ -74,7 +79,7 @@ def _cancel(cluster: "Cluster", partition: Partition, now_ms: float) -> Outcome:
     if not partition.is_reassigning:
         return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned"
     if all(node_id in partition.adding for node_id in cluster.in_sync(partition)):
-        message = f"{name} cannot go back: of its old replicas none is in sync"
+        message = f"the reassignment of {name} cannot be canceled: none of its old replicas is in sync"
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
     cluster.controller.cancel_reassignment(partition, now_ms, Failover())
     return _DONE

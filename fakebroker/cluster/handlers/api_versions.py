@@ -1,4 +1,7 @@
-"""ApiVersions: the versions that the broker supports. A newer request gets UNSUPPORTED_VERSION in version 0."""
+"""ApiVersions: the supported versions of all APIs. A request of a newer version gets UNSUPPORTED_VERSION.
+
+That response is of version 0. Since Kafka 2.4 it contains the supported versions (KIP-511).
+"""
 
 import re
 from typing import TYPE_CHECKING
@@ -13,14 +16,14 @@ if TYPE_CHECKING:
 
 KIP_511 = Release(2, 4)
 
-# Valid names and versions of client software, from version 3 on (ApiVersionsRequest.isValid).
+# Valid names and versions of client software, checked from version 3 on (ApiVersionsRequest.isValid).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ApiVersionsResponse:
     error = _error(call)
     if not call.is_supported:
-        call.response_version = 0  # Which every client can read.
+        call.response_version = 0  # All clients can read it.
         if call.broker.release < KIP_511:
             return ApiVersionsResponse(error_code=error, api_keys=[])
     ranges = [

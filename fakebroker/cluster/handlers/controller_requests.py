@@ -1,4 +1,7 @@
-"""Checks that are shared by the requests that Kafka's controller handles: timeouts, size limits, lists of replicas."""
+"""Checks shared by the requests that Kafka's controller handles: timeouts, size limits, lists of replicas.
+
+Functions return an error message, or None if the request is valid.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,22 +13,22 @@ MAX_RECORDS_PER_USER_OP = 10_000
 """The largest number of topics and partitions in one request (QuorumController)."""
 
 
-def timeout_fault(timeout_ms: int) -> str | None:
-    """Return why the controller answers REQUEST_TIMED_OUT without handling the request, or None.
+def timeout_error(timeout_ms: int) -> str | None:
+    """Return the message of REQUEST_TIMED_OUT if the timeout of a request is not positive.
 
-    Its event expires before it is processed (KafkaEventQueue).
+    In Kafka's controller, the event of such a request expires before it is processed (KafkaEventQueue).
     """
     return None if timeout_ms > 0 else f"timeout_ms={timeout_ms}: expected 1 or more"
 
 
-def replicas_fault(cluster: "Cluster", index: int, replicas: Sequence[int], factor: int | None = None) -> str | None:
-    """Return why a partition may not have these replicas, or None (Kafka: validateManualPartitionAssignment).
+def replicas_error(cluster: "Cluster", index: int, replicas: Sequence[int], factor: int | None = None) -> str | None:
+    """Check the replicas of a partition (ReplicationControlManager.validateManualPartitionAssignment).
 
     Args:
         cluster: The cluster.
         index: The number of the partition.
-        replicas: Node ids.
-        factor: The required number of replicas, None for any.
+        replicas: The requested node ids.
+        factor: The required number of replicas; None for any number.
     """
     where = f"partition {index} on brokers {list(replicas)}"
     if not replicas or len(set(replicas)) < len(replicas):
@@ -37,9 +40,9 @@ def replicas_fault(cluster: "Cluster", index: int, replicas: Sequence[int], fact
     return None
 
 
-def new_replicas_fault(cluster: "Cluster", index: int, replicas: Sequence[int], factor: int) -> str | None:
-    """Return why a new partition may not have these replicas, or None. One of them must be up to lead it."""
-    fault = replicas_fault(cluster, index, replicas, factor)
-    if fault is None and not any(cluster.brokers[node_id].up for node_id in replicas):
-        fault = f"partition {index} on brokers {list(replicas)}, which are down: expected one that is up"
-    return fault
+def new_replicas_error(cluster: "Cluster", index: int, replicas: Sequence[int], factor: int) -> str | None:
+    """Check the replicas of a new partition. At least one must be up, so that the partition has a leader."""
+    error = replicas_error(cluster, index, replicas, factor)
+    if error is None and not any(cluster.brokers[node_id].up for node_id in replicas):
+        error = f"partition {index} on brokers {list(replicas)}, which are down: expected one that is up"
+    return error

@@ -1,4 +1,7 @@
-"""CreateTopics: Kafka's checks in Kafka's order (ReplicationControlManager.createTopics); any broker answers."""
+"""CreateTopics: create topics, or only validate the request. Any broker answers.
+
+Checks and their order are Kafka's (ReplicationControlManager.createTopics).
+"""
 
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -8,8 +11,8 @@ from fakebroker.cluster.configs.resolution import topic_config
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_fault
 from fakebroker.cluster.handlers.controller_requests import (
     MAX_RECORDS_PER_USER_OP,
-    new_replicas_fault,
-    timeout_fault,
+    new_replicas_error,
+    timeout_error,
 )
 from fakebroker.cluster.topics import Assignment
 from fakebroker.errors import ErrorCode
@@ -29,34 +32,36 @@ if TYPE_CHECKING:
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
-class Refusal(NamedTuple):
-    """The error and the message for a topic that cannot be created."""
+class TopicError(NamedTuple):
+    """The error code and the message for a topic that cannot be created."""
 
-    error: ErrorCode
+    code: ErrorCode
     message: str
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateTopicsResponse:
     request: CreateTopicsRequest = call.request
-    fault = _request_fault(cluster, request)
-    if fault is not None:
-        return CreateTopicsResponse(topics=[_failed(topic.name, fault) for topic in request.topics])
-    times = Counter(topic.name for topic in request.topics)
-    planned = [(topic, _plan(cluster, topic)) for topic in request.topics if times[topic.name] == 1]
+    request_error = _request_error(cluster, request)
+    if request_error is not None:
+        return CreateTopicsResponse(topics=[_failed(topic.name, request_error) for topic in request.topics])
+    counts_by_name = Counter(topic.name for topic in request.topics)
+    planned = [(topic, _plan(cluster, topic)) for topic in request.topics if counts_by_name[topic.name] == 1]
     results = [_result(cluster, topic, plan, validate_only=request.validate_only) for topic, plan in planned]
-    duplicate = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    return CreateTopicsResponse(topics=results + [_failed(name, duplicate) for name in times if times[name] > 1])
+    duplicate = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results += [_failed(name, duplicate) for name, count in counts_by_name.items() if count > 1]
+    return CreateTopicsResponse(topics=results)
 
 
-def _request_fault(cluster: "Cluster", request: CreateTopicsRequest) -> Refusal | None:
-    late = timeout_fault(request.timeout_ms)
-    if late is not None:
-        return Refusal(ErrorCode.REQUEST_TIMED_OUT, late)
+def _request_error(cluster: "Cluster", request: CreateTopicsRequest) -> TopicError | None:
+    """Return the error of all topics of a request, if it has one."""
+    timeout_message = timeout_error(request.timeout_ms)
+    if timeout_message is not None:
+        return TopicError(ErrorCode.REQUEST_TIMED_OUT, timeout_message)
     counts = [len(topic.assignments) or max(0, _partition_count(cluster, topic)) for topic in request.topics]
     size = len(counts) + sum(counts)
     if size > MAX_RECORDS_PER_USER_OP:
         message = f"{size} topics and partitions in one request: expected at most {MAX_RECORDS_PER_USER_OP}"
-        return Refusal(ErrorCode.POLICY_VIOLATION, message)
+        return TopicError(ErrorCode.POLICY_VIOLATION, message)
     return None
 
 
@@ -64,78 +69,81 @@ def _partition_count(cluster: "Cluster", topic: CreatableTopic) -> int:
     return cluster.config.number("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
 
 
-def _plan(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Refusal:
-    fault = _name_fault(cluster, topic.name) or _config_fault(topic)
-    if fault is not None:
-        return fault
+def _plan(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
+    """Return the replicas of the partitions of a new topic, or the error if it cannot be created."""
+    error = _name_error(cluster, topic.name) or _config_error(topic)
+    if error is not None:
+        return error
     return _checked_assignment(cluster, topic) if topic.assignments else _new_assignment(cluster, topic)
 
 
-def _name_fault(cluster: "Cluster", name: str) -> Refusal | None:
+def _name_error(cluster: "Cluster", name: str) -> TopicError | None:
     if name == CLUSTER_METADATA_TOPIC:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"topic {name!r} is the controllers' own")
+        return TopicError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is internal to controllers")
     if name in cluster.topics:
-        return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        return TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     message = name_fault(name)
     other = cluster.topics.colliding(name)
     if message is None and other is not None:
         message = f"Topic '{name}' collides with existing topic: {other}"
-    return None if message is None else Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    return None if message is None else TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
-def _config_fault(topic: CreatableTopic) -> Refusal | None:
+def _config_error(topic: CreatableTopic) -> TopicError | None:
     message = topic_configs_fault({config.name: config.value for config in topic.configs})
-    return None if message is None else Refusal(ErrorCode.INVALID_CONFIG, message)
+    return None if message is None else TopicError(ErrorCode.INVALID_CONFIG, message)
 
 
-def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Refusal:
-    """Place a number of partitions; -1 is the default number, which Kafka's brokers accept in every version."""
+def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
+    """Place the partitions of a topic. -1 stands for the default numbers, which Kafka accepts in all versions."""
     factor, partitions = topic.replication_factor, topic.num_partitions
     if factor == 0 or factor < -1:
-        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}: expected 1 or more, or -1")
+        return TopicError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor}: expected 1 or more, or -1"
+        )
     if partitions == 0 or partitions < -1:
-        return Refusal(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: expected 1 or more, or -1")
+        return TopicError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: expected 1 or more, or -1")
     if factor == -1:
         factor = cluster.default_replication_factor
     if factor > len(cluster.brokers):
         message = f"replication factor {factor}: expected at most {len(cluster.brokers)}, the number of brokers"
-        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        return TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     return cluster.place_topic(_partition_count(cluster, topic), factor)
 
 
-def _checked_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | Refusal:
+def _checked_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
     if topic.replication_factor != -1 or topic.num_partitions != -1:
         message = "an assignment of replicas: expected -1 as replication factor and number of partitions"
-        return Refusal(ErrorCode.INVALID_REQUEST, message)
+        return TopicError(ErrorCode.INVALID_REQUEST, message)
     by_index = {each.partition_index: each.broker_ids for each in topic.assignments}
-    wrong = _assignment_fault(cluster, topic.assignments, by_index)
-    if wrong is not None:
-        return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong)
+    assignment_error = _assignment_error(cluster, topic.assignments, by_index)
+    if assignment_error is not None:
+        return TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, assignment_error)
     return [by_index[index] for index in range(len(by_index))]
 
 
-def _assignment_fault(
+def _assignment_error(
     cluster: "Cluster", assignments: list[CreatableReplicaAssignment], by_index: dict[int, list[int]]
 ) -> str | None:
     factor = len(assignments[0].broker_ids)
     for each in assignments:
-        fault = new_replicas_fault(cluster, each.partition_index, each.broker_ids, factor)
-        if fault is not None:
-            return fault
+        message = new_replicas_error(cluster, each.partition_index, each.broker_ids, factor)
+        if message is not None:
+            return message
     if len(by_index) < len(assignments) or sorted(by_index) != list(range(len(by_index))):
         indexes = [each.partition_index for each in assignments]
         return f"partitions {indexes}: expected the numbers from 0 on, each once"
     return None
 
 
-def _failed(name: str, fault: Refusal) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=fault.error, error_message=fault.message)
+def _failed(name: str, error: TopicError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
 
 
 def _result(
-    cluster: "Cluster", topic: CreatableTopic, plan: Assignment | Refusal, *, validate_only: bool
+    cluster: "Cluster", topic: CreatableTopic, plan: Assignment | TopicError, *, validate_only: bool
 ) -> CreatableTopicResult:
-    if isinstance(plan, Refusal):
+    if isinstance(plan, TopicError):
         return _failed(topic.name, plan)
     configs = {config.name: config.value for config in topic.configs if config.value is not None}
     result = CreatableTopicResult(
@@ -152,7 +160,7 @@ def _result(
 
 
 def _effective_configs(cluster: "Cluster", configs: dict[str, str]) -> list[CreatableTopicConfigs]:
-    """Return all configs of the new topic; those that were not given have the values of the controller."""
+    """Return all configs of the new topic. Configs that were not given have the values of the controller's broker."""
     controller = cluster.brokers[cluster.controller_id]
     resolved = {name: topic_config(cluster, controller, configs, name) for name in TOPIC_CONFIGS}
     return [

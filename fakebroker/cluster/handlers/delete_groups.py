@@ -1,4 +1,4 @@
-"""DeleteGroups (KIP-229): each group once, however often the request names it; the coordinator decides."""
+"""DeleteGroups: delete groups without members (KIP-229). A group that is named more than once has one result."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +20,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     late = LateResponse(_response)
     errors: dict[str, ErrorCode] = {}
 
-    def add(group_id: str, error: ErrorCode) -> None:
+    def complete(group_id: str, error: ErrorCode) -> None:
+        """Record the result of one group; the last one completes the response."""
         errors[group_id] = error
         if len(errors) == len(group_ids):
             late([(group_id, errors[group_id]) for group_id in group_ids])
@@ -28,7 +29,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     if not group_ids:
         return _response([])
     for group_id in group_ids:
-        call.broker.coordinator.delete_group(group_id, now_ms, partial(add, group_id))
+        call.broker.coordinator.delete_group(group_id, now_ms, partial(complete, group_id))
     return late.take(cluster, call)
 
 

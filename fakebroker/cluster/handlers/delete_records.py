@@ -1,4 +1,4 @@
-"""DeleteRecords: moves log start offsets up (KIP-107). Replication is immediate.
+"""DeleteRecords: increase log start offsets (KIP-107).
 
 Checks follow KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecordsOnLocalLog and
 Partition.deleteRecordsOnLeader.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 HIGH_WATERMARK = -1
-"""The offset that means the end of the log."""
+"""The offset in a request that stands for the high watermark, which is the end of the log."""
 
 _NO_LOW_WATERMARK = -1
 
@@ -33,17 +33,17 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteRecordsRespon
             DeleteRecordsTopicResult(
                 name=name, partitions=[_result(cluster, call, name, index, offset) for index, offset in offsets.items()]
             )
-            for name, offsets in _asked(call.request).items()
+            for name, offsets in _requested_offsets(call.request).items()
         ]
     )
 
 
-def _asked(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
-    """Return the offset for each partition of each topic; the last one if a partition is named twice."""
-    asked: dict[str, dict[int, int]] = {}
+def _requested_offsets(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
+    """Return the requested offsets by topic and partition. If a partition is named twice, the last offset applies."""
+    requested: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        asked.setdefault(topic.name, {}).update((each.partition_index, each.offset) for each in topic.partitions)
-    return asked
+        requested.setdefault(topic.name, {}).update((each.partition_index, each.offset) for each in topic.partitions)
+    return requested
 
 
 def _result(cluster: "Cluster", call: Call, name: str, index: int, offset: int) -> DeleteRecordsPartitionResult:

@@ -1,10 +1,10 @@
-"""DeleteTopics: by name or id; topics that are named twice are not deleted (ControllerApis.deleteTopics)."""
+"""DeleteTopics: delete topics by name or id, except those that are named twice (ControllerApis.deleteTopics)."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.controller_requests import timeout_fault
+from fakebroker.cluster.handlers.controller_requests import timeout_error
 from fakebroker.cluster.topics import Topic
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
@@ -13,36 +13,40 @@ from fakebroker.protocol.types import ZERO_UUID
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-_TWICE = (ErrorCode.INVALID_REQUEST, "topic named twice in one request")
+_DUPLICATE = (ErrorCode.INVALID_REQUEST, "topic named twice in one request: expected once")
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteTopicsResponse:
-    asked = _asked(call)
+    requested = _requested(call)
     if not cluster.config.switch("delete.topic.enable"):
         error = ErrorCode.TOPIC_DELETION_DISABLED if call.api_version >= 3 else ErrorCode.INVALID_REQUEST
-        return DeleteTopicsResponse(responses=[_result(*each, error, "delete.topic.enable is false") for each in asked])
-    late = timeout_fault(call.request.timeout_ms)
-    if late is not None:
-        return DeleteTopicsResponse(responses=[_result(*each, ErrorCode.REQUEST_TIMED_OUT, late) for each in asked])
-    found = {each: _find(cluster, *each) for each in asked}
+        return DeleteTopicsResponse(
+            responses=[_result(*each, error, "delete.topic.enable is false") for each in requested]
+        )
+    timeout_message = timeout_error(call.request.timeout_ms)
+    if timeout_message is not None:
+        return DeleteTopicsResponse(
+            responses=[_result(*each, ErrorCode.REQUEST_TIMED_OUT, timeout_message) for each in requested]
+        )
+    found = {each: _find(cluster, *each) for each in requested}
     named = Counter(topic.topic_id for topic in found.values() if isinstance(topic, Topic))
     results = []
-    for (name, topic_id), times in asked.items():
+    for (name, topic_id), times in requested.items():
         topic = found[name, topic_id]
         if times > 1:
-            results.append(_result(name, topic_id, *_TWICE))
+            results.append(_result(name, topic_id, *_DUPLICATE))
         elif not isinstance(topic, Topic):
             results.append(_result(name, topic_id, *topic))
         elif named[topic.topic_id] > 1:
-            results.append(_result(topic.name, topic.topic_id, *_TWICE))
+            results.append(_result(topic.name, topic.topic_id, *_DUPLICATE))
         else:
             cluster.delete_topic(topic)
             results.append(_result(topic.name, topic.topic_id, ErrorCode.NONE, None))
     return DeleteTopicsResponse(responses=results)
 
 
-def _asked(call: Call) -> Counter[tuple[str | None, bytes]]:
-    """Return the topics to delete as (name, id), in the order of the request, and how often each is named."""
+def _requested(call: Call) -> Counter[tuple[str | None, bytes]]:
+    """Return the requested topics as (name, id), in their order, with the number of times that each is named."""
     states: list[DeleteTopicState] = call.request.topics
     names: list[str] = call.request.topic_names
     return Counter([(state.name, state.topic_id) for state in states] + [(name, ZERO_UUID) for name in names])
@@ -57,7 +61,7 @@ def _find(cluster: "Cluster", name: str | None, topic_id: bytes) -> Topic | tupl
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
     if topic.is_internal:
-        # Kafka would delete it with all groups, and create it again later.
+        # Kafka would delete __consumer_offsets with all groups, and create it again later.
         return ErrorCode.INVALID_REQUEST, f"internal topic {topic.name!r} cannot be deleted"
     return topic
 

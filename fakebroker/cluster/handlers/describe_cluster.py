@@ -1,9 +1,9 @@
-"""DescribeCluster: the brokers and the controller (AuthHelper.computeDescribeClusterResponse); any broker answers."""
+"""DescribeCluster: the brokers and the controller (AuthHelper.computeDescribeClusterResponse). Any broker answers."""
 
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from fakebroker.cluster.handlers.metadata import CLUSTER_OPERATIONS, NOT_REQUESTED
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -32,7 +32,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeClusterResp
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        else NOT_REQUESTED,
     )
 
 
@@ -40,7 +40,7 @@ def _refused(endpoint_type: int) -> DescribeClusterResponse:
     is_known = endpoint_type == CONTROLLER
     return DescribeClusterResponse(
         error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-        error_message=f"endpoint type {endpoint_type}: expected {BROKER}, for this is a broker",
+        error_message=f"endpoint type {endpoint_type}: expected {BROKER} (broker)",
         cluster_id="",
         brokers=[],
     )

@@ -33,7 +33,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeConfigsResp
     request: DescribeConfigsRequest = call.request
     unknown = [each.resource_type for each in request.resources if each.resource_type not in list(ResourceType)]
     if unknown:
-        # As in Kafka, one unknown type fails the whole request.
+        # As in Kafka, the whole request fails if one type is unknown.
         message = f"Unexpected resource type {unknown[0]}: expected {', '.join(map(str, map(int, ResourceType)))}"
         return DescribeConfigsResponse(
             results=[_refused(each, ErrorCode.INVALID_REQUEST, message) for each in request.resources]
@@ -88,7 +88,7 @@ def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
         raise ConfigRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     return [
         _entry(call, each, TOPIC_CONFIGS[each], topic_config(cluster, call.broker, topic.configs, each))
-        for each in _asked(resource, TOPIC_CONFIGS)
+        for each in _requested_names(resource, TOPIC_CONFIGS)
     ]
 
 
@@ -97,7 +97,7 @@ def _broker(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -
     names = dict.fromkeys([*BROKER_CONFIGS, *call.broker.configs, *cluster.broker_configs])
     return [
         _entry(call, each, BROKER_CONFIGS.get(each), broker_config(cluster, call.broker, each), _is_read_only(each))
-        for each in _asked(resource, names)
+        for each in _requested_names(resource, names)
     ]
 
 
@@ -107,14 +107,14 @@ def _cluster_wide(
     """Return the dynamic configs of all brokers."""
     return [
         _entry(call, each, BROKER_CONFIGS.get(each), default_broker_config(cluster, each), _is_read_only(each))
-        for each in _asked(resource, cluster.broker_configs)
+        for each in _requested_names(resource, cluster.broker_configs)
     ]
 
 
-def _asked(resource: DescribeConfigsResource, names: Iterable[str]) -> list[str]:
-    """Return the names that a request asks for, in their order; all if it names none."""
-    wanted = resource.configuration_keys
-    return [name for name in sorted(names) if not wanted or name in wanted]
+def _requested_names(resource: DescribeConfigsResource, names: Iterable[str]) -> list[str]:
+    """Return the requested ones of some config names, sorted; all if the request names none."""
+    requested = resource.configuration_keys
+    return [name for name in sorted(names) if not requested or name in requested]
 
 
 def _is_read_only(broker_config_name: str) -> bool:
@@ -124,7 +124,7 @@ def _is_read_only(broker_config_name: str) -> bool:
 def _entry(
     call: Call, name: str, key: ConfigKey | None, resolved: Resolved, read_only: bool = False
 ) -> DescribeConfigsResourceResult:
-    """Describe one config. An unknown config may be a secret, so its value is not returned."""
+    """Describe one config. A config without a definition (`key`) may be a secret, so its value is not returned."""
     request: DescribeConfigsRequest = call.request
     synonyms = resolved.synonyms if request.include_synonyms else []
     return DescribeConfigsResourceResult(

@@ -1,4 +1,7 @@
-"""DescribeGroups: a group's state and members; a missing one is Dead, and from version 6 on an error too (KIP-1043)."""
+"""DescribeGroups: the states and members of groups.
+
+A group that does not exist is described as Dead; from version 6 on it also has an error (KIP-1043).
+"""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 GROUP_OPERATIONS = 3400
-"""What one may do with a group where no authorizer forbids it: bits numbered by Kafka's AclOperation (KIP-430)."""
+"""The operations that are authorized without an authorizer: bits numbered by Kafka's AclOperation (KIP-430)."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeGroupsResponse:
@@ -55,9 +58,9 @@ def _without_members(group_id: str, state: str, error: ErrorCode = ErrorCode.NON
 
 
 def _found(call: Call, group: Group) -> DescribedGroup:
-    """Only a stable group has a protocol, and members with metadata."""
+    """Describe an existing group. Its protocol and the metadata of members are included only in state Stable."""
     is_stable = group.state is STABLE
-    # Before 4.0 the members of any other group had no assignment either (GroupMetadata.summary).
+    # Before Kafka 4.0, this was also the case for assignments (GroupMetadata.summary).
     has_assignments = is_stable or call.broker.release >= Release(4, 0)
     protocol_name = (group.protocol_name or "") if is_stable else ""
     return DescribedGroup(
@@ -79,9 +82,9 @@ def _found(call: Call, group: Group) -> DescribedGroup:
 
 
 def _expected(call: Call, group: Group, expected: ExpectedInstance) -> DescribedGroupMember:
-    """An instance that is to become a member (KAFKA-8397); whose client is known only while its join waits.
+    """Describe an expected instance (KAFKA-8397), which is not a member yet.
 
-    A tag tells it from a member; versions without tags do not.
+    Its client is known only while its join waits. A tag distinguishes it from members, in versions that have tags.
     """
     arrival = expected_instances(group).waiting.get(expected.member_id)
     member = DescribedGroupMember(

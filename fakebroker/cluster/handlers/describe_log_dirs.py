@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the only log directory of the broker, with its replicas (ReplicaManager.describeLogDirs)."""
+"""DescribeLogDirs: the replicas in the broker's only log directory (ReplicaManager.describeLogDirs)."""
 
 from typing import TYPE_CHECKING
 
@@ -22,18 +22,19 @@ LOG_DIR = "/var/lib/kafka/data"
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeLogDirsResponse:
     """Describe the requested replicas. Unknown partitions and topics without replicas here are omitted."""
     request: DescribeLogDirsRequest = call.request
-    asked = None
+    requested = None
     if request.topics is not None:
-        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     topics = []
     for topic in cluster.visible_topics():
-        held = [
+        replicas = [
             _described(partition)
             for partition in topic.partitions
-            if call.broker.node_id in partition.replicas and (asked is None or (topic.name, partition.index) in asked)
+            if call.broker.node_id in partition.replicas
+            and (requested is None or (topic.name, partition.index) in requested)
         ]
-        if held:
-            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=held))
+        if replicas:
+            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=replicas))
     return DescribeLogDirsResponse(
         results=[DescribeLogDirsResult(error_code=ErrorCode.NONE, log_dir=LOG_DIR, topics=topics)]
     )

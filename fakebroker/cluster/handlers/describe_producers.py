@@ -1,4 +1,4 @@
-"""DescribeProducers: the active producers of a partition (KIP-664). Any replica answers."""
+"""DescribeProducers: the active producers of partitions (KIP-664). Leaders and followers answer."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 _NO_COORDINATOR_EPOCH = -1
-"""There are no transactions, so no transaction coordinator has written to the log."""
+"""No transaction coordinator has written to the log, because transactions are not supported."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeProducersResponse:
@@ -37,9 +37,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeProducersRe
 
 
 def _describe(cluster: "Cluster", call: Call, name: str, index: int, now_ms: float) -> PartitionResponse:
-    fault = name_fault(name)
-    if fault is not None:
-        return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    message = name_fault(name)
+    if message is not None:
+        return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     if name not in cluster.topics:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     partition = find_partition(cluster, name, ZERO_UUID, index, by_id=False)

@@ -1,9 +1,12 @@
-"""DescribeTopicPartitions: topics by name in order, page by page (DescribeTopicPartitionsRequestHandler, KIP-966)."""
+"""DescribeTopicPartitions: topics in the order of their names, page by page (KIP-966).
+
+Follows DescribeTopicPartitionsRequestHandler.
+"""
 
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.metadata import NOT_ASKED, TOPIC_OPERATIONS
+from fakebroker.cluster.handlers.metadata import NOT_REQUESTED, TOPIC_OPERATIONS
 from fakebroker.cluster.topics import INTERNAL_TOPICS, NO_LEADER, Partition, Topic
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_topic_partitions import (
@@ -26,12 +29,12 @@ MAX_REQUEST_PARTITION_SIZE_LIMIT = 2000
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeTopicPartitionsResponse:
     request: DescribeTopicPartitionsRequest = call.request
     cursor = request.cursor or Cursor(topic_name="", partition_index=0)
-    asked = {topic.name for topic in request.topics}
-    if cursor.partition_index < 0 or (request.cursor is not None and asked and cursor.topic_name not in asked):
-        # The response has no field for a message.
-        refused = [_failed(name, ErrorCode.INVALID_REQUEST, NOT_ASKED) for name in sorted(asked)]
-        return DescribeTopicPartitionsResponse(topics=refused)
-    names = asked or {topic.name for topic in cluster.visible_topics()}
+    requested = {topic.name for topic in request.topics}
+    if cursor.partition_index < 0 or (request.cursor is not None and requested and cursor.topic_name not in requested):
+        # The response has an error code for each topic, and no field for a message.
+        errors = [_failed(name, ErrorCode.INVALID_REQUEST, NOT_REQUESTED) for name in sorted(requested)]
+        return DescribeTopicPartitionsResponse(topics=errors)
+    names = requested or {topic.name for topic in cluster.visible_topics()}
     return _page(cluster, sorted(name for name in names if name >= cursor.topic_name), cursor, _limit(request))
 
 
@@ -40,7 +43,10 @@ def _limit(request: DescribeTopicPartitionsRequest) -> int:
 
 
 def _page(cluster: "Cluster", names: list[str], cursor: Cursor, remaining: int) -> DescribeTopicPartitionsResponse:
-    """Return a page of partitions of these topics from the cursor on, and the cursor of the next page."""
+    """Return a page of at most `remaining` partitions of these topics, from the cursor on.
+
+    The response has the cursor of the next page, if there is one.
+    """
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:
         start = cursor.partition_index if name == cursor.topic_name else 0
@@ -90,7 +96,7 @@ def _described(cluster: "Cluster", topic: Topic, page: list[Partition]) -> Descr
 
 
 def _partition(cluster: "Cluster", partition: Partition) -> DescribeTopicPartitionsResponsePartition:
-    """Describe one partition. It has no error even without a leader; only in-sync replicas are eligible leaders."""
+    """Describe one partition. As in Kafka, a partition without a leader has no error."""
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE,
         partition_index=partition.index,

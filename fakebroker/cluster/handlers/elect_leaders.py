@@ -1,10 +1,10 @@
-"""ElectLeaders: elects the preferred leader, or any replica that is up (ReplicationControlManager.electLeaders)."""
+"""ElectLeaders: elect the preferred leader, or any replica that is up (ReplicationControlManager.electLeaders)."""
 
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.handlers.controller_requests import timeout_fault
+from fakebroker.cluster.handlers.controller_requests import timeout_error
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.elect_leaders import (
@@ -25,13 +25,14 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ElectLeadersRespons
     request: ElectLeadersRequest = call.request
     if request.topic_partitions == []:
         return ElectLeadersResponse(replica_election_results=[])
-    late = timeout_fault(request.timeout_ms)
-    if late is not None:
-        return _refused(request, ErrorCode.REQUEST_TIMED_OUT, late)
+    timeout_message = timeout_error(request.timeout_ms)
+    if timeout_message is not None:
+        return _refused(request, ErrorCode.REQUEST_TIMED_OUT, timeout_message)
     if request.election_type not in (PREFERRED, UNCLEAN):
         message = f"election type {request.election_type}: expected 0 (preferred) or 1 (unclean)"
         return _refused(request, ErrorCode.INVALID_REQUEST, message)
-    results = _of_all(cluster, request, now_ms) if request.topic_partitions is None else _of(cluster, request, now_ms)
+    elect = _elect_all if request.topic_partitions is None else _elect_requested
+    results = elect(cluster, request, now_ms)
     cluster.settle(now_ms)
     return ElectLeadersResponse(replica_election_results=results)
 
@@ -41,45 +42,46 @@ def _refused(request: ElectLeadersRequest, error: ErrorCode, message: str) -> El
         error_code=error,
         replica_election_results=[
             ReplicaElectionResult(
-                topic=asked.topic, partition_result=[_result(index, error, message) for index in asked.partitions]
+                topic=requested.topic,
+                partition_result=[_result(index, error, message) for index in requested.partitions],
             )
-            for asked in request.topic_partitions or []
+            for requested in request.topic_partitions or []
         ],
     )
 
 
-def _of_all(cluster: "Cluster", request: ElectLeadersRequest, now_ms: float) -> list[ReplicaElectionResult]:
-    """Return a result for all topics, but only for the partitions that needed an election."""
-    results = []
+def _elect_all(cluster: "Cluster", request: ElectLeadersRequest, now_ms: float) -> list[ReplicaElectionResult]:
+    """Return a result for each topic, with those partitions that needed an election."""
+    topics = []
     for topic in cluster.visible_topics():
-        elected = [_elect(cluster, each, request.election_type, now_ms) for each in topic.partitions]
-        told = [result for result in elected if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-        results.append(ReplicaElectionResult(topic=topic.name, partition_result=told))
-    return results
+        results = [_elect(cluster, each, request.election_type, now_ms) for each in topic.partitions]
+        needed = [result for result in results if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        topics.append(ReplicaElectionResult(topic=topic.name, partition_result=needed))
+    return topics
 
 
-def _of(cluster: "Cluster", request: ElectLeadersRequest, now_ms: float) -> list[ReplicaElectionResult]:
-    results = []
-    for asked in request.topic_partitions or []:
-        told = []
-        topic = cluster.topics.get(asked.topic)
-        for index in asked.partitions:
+def _elect_requested(cluster: "Cluster", request: ElectLeadersRequest, now_ms: float) -> list[ReplicaElectionResult]:
+    topics = []
+    for requested in request.topic_partitions or []:
+        results = []
+        topic = cluster.topics.get(requested.topic)
+        for index in requested.partitions:
             partition = None if topic is None else topic.partition(index)
             if partition is None:
-                message = f"there is no partition {asked.topic}-{index}"
-                told.append(_result(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message))
+                message = f"there is no partition {requested.topic}-{index}"
+                results.append(_result(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message))
             else:
-                told.append(_elect(cluster, partition, request.election_type, now_ms))
-        results.append(ReplicaElectionResult(topic=asked.topic, partition_result=told))
-    return results
+                results.append(_elect(cluster, partition, request.election_type, now_ms))
+        topics.append(ReplicaElectionResult(topic=requested.topic, partition_result=results))
+    return topics
 
 
 def _elect(cluster: "Cluster", partition: Partition, election_type: int, now_ms: float) -> PartitionResult:
-    """Elect a leader for one partition. A preferred election without a leader may elect any replica."""
+    """Elect a leader for one partition. If it has no leader, a preferred election may elect any replica, too."""
     name, preferred = f"{partition.topic.name}-{partition.index}", partition.replicas[0]
     has_leader = cluster.leader_of(partition) is not None
     if has_leader and (election_type == UNCLEAN or partition.leader_id == preferred):
-        message = f"broker {partition.leader_id} leads {name} already"
+        message = f"broker {partition.leader_id} is the leader of {name} already"
         return _result(partition.index, ErrorCode.ELECTION_NOT_NEEDED, message)
     up = [node_id for node_id in partition.replicas if cluster.brokers[node_id].up]
     if not up and election_type == UNCLEAN:

@@ -1,4 +1,4 @@
-"""Fetch: answered at once if there are enough records, else delayed (ReplicaManager.fetchMessages, DelayedFetch).
+"""Fetch: read records. If there are not enough, the request is delayed (ReplicaManager.fetchMessages, DelayedFetch).
 
 In versions 0-3 record batches are converted to message sets (KafkaApis.maybeConvertFetchedData).
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _READ_COMMITTED = 1
 _FIRST_VERSION_OF_MAGIC_1, _FIRST_VERSION_OF_BATCHES = 2, 4
-_FIRST_VERSION_OF_WHOLE_MESSAGES = 3  # KIP-74: before, the limit may cut the last message.
+_FIRST_VERSION_OF_WHOLE_MESSAGES = 3  # KIP-74: in older versions, the limit may cut the last message.
 _FIRST_VERSION_OF_ZSTD = 10  # KIP-110
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -39,10 +39,10 @@ class Reading:
     """The result of reading the partitions of a Fetch.
 
     Attributes:
-        missing_bytes: How many bytes are missing before the request must be answered; 0 or less if it must be now.
-        data: The results of partitions in the order in which they were read, unknown ones last.
-        partitions: The partitions that exist.
-        moved: The partitions with another leader or leader epoch than the client expects.
+        missing_bytes: How many more bytes the request waits for; 0 or less if it must be answered now.
+        data: The result of each partition, in the order in which they were read; unknown partitions are last.
+        partitions: The requested partitions that exist.
+        moved: The partitions with another leader or leader epoch than the client expects, if the version reports them.
     """
 
     missing_bytes: int
@@ -63,7 +63,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FetchResponse | Non
 
 
 def wake(cluster: "Cluster", partition: Partition, size_bytes: int, now_ms: float) -> None:
-    """Answer the delayed requests that have enough records after an append of `size_bytes` to a partition."""
+    """Answer the delayed requests that have enough records after `size_bytes` were appended to a partition."""
     for delayed in cluster.purgatory.appended(partition, size_bytes):
         reading = _read(cluster, delayed.call, delayed.context)
         delayed.missing_bytes = reading.missing_bytes
@@ -73,7 +73,13 @@ def wake(cluster: "Cluster", partition: Partition, size_bytes: int, now_ms: floa
 
 
 def expire(cluster: "Cluster", now_ms: float, wire_ms: float) -> None:
-    """Answer the delayed requests whose wait time is over by the clients' time."""
+    """Answer the delayed requests whose `max_wait_ms` has passed.
+
+    Args:
+        cluster: The cluster.
+        now_ms: The brokers' time in milliseconds.
+        wire_ms: The clients' time in milliseconds, which counts for `max_wait_ms`.
+    """
     for delayed in cluster.purgatory.expired(wire_ms):
         _answer(cluster, delayed, _read(cluster, delayed.call, delayed.context), now_ms)
 
@@ -83,27 +89,28 @@ def _answer(cluster: "Cluster", delayed: DelayedFetch, reading: Reading, now_ms:
 
 
 def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
+    """Read the partitions of a Fetch, within its limits, and compute how many more bytes it waits for."""
     budget_bytes = min(call.request.max_bytes, cluster.config.number("fetch.max.bytes"))
     reading = Reading(missing_bytes=min(call.request.min_bytes, budget_bytes))
     unknown: dict[Key, PartitionData] = {}
     is_empty = True
-    for key, asked in context.partitions.items():
+    for key, requested in context.partitions.items():
         partition = find_partition(cluster, *key, by_id=call.api_version >= 13)
         if isinstance(partition, ErrorCode):
-            unknown[key] = _failed(asked, partition)
+            unknown[key] = _failed(requested, partition)
             continue
-        limit_bytes = min(budget_bytes, asked.partition_max_bytes)
-        # KIP-74: the first partition with records returns at least one batch, regardless of the limits.
-        data = _read_partition(call, partition, asked, limit_bytes, at_least_one=is_empty)
+        limit_bytes = min(budget_bytes, requested.partition_max_bytes)
+        # KIP-74: the first partition with records returns at least one batch, regardless of limits.
+        data = _read_partition(call, partition, requested, limit_bytes, at_least_one=is_empty)
         stored = data.records or b""
         if call.api_version < _FIRST_VERSION_OF_BATCHES:
-            data = _with_messages(call, asked, data, limit_bytes, at_least_one=is_empty)
+            data = _with_messages(call, requested, data, limit_bytes, at_least_one=is_empty)
         is_empty = is_empty and not data.records
         budget_bytes = max(0, budget_bytes - len(data.records or b""))
         if data.error_code:
             reading.missing_bytes = 0
         elif len(stored) < reading.missing_bytes:
-            reading.missing_bytes -= _available_bytes(partition, asked, stored, limit_bytes)
+            reading.missing_bytes -= _available_bytes(partition, requested, stored, limit_bytes)
         else:
             reading.missing_bytes -= len(stored)
         reading.data[key] = data
@@ -118,17 +125,17 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
 
 
 def _read_partition(
-    call: Call, partition: Partition, asked: FetchPartition, limit_bytes: int, *, at_least_one: bool
+    call: Call, partition: Partition, requested: FetchPartition, limit_bytes: int, *, at_least_one: bool
 ) -> PartitionData:
     log = partition.log
     # From version 11 on consumers may read from followers (KIP-392).
-    error = leadership_error(partition, call.broker, asked.current_leader_epoch, leader_only=call.api_version < 11)
+    error = leadership_error(partition, call.broker, requested.current_leader_epoch, leader_only=call.api_version < 11)
     if error is not ErrorCode.NONE:
-        return _failed(asked, error)
-    if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
-        return _failed(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return _failed(requested, error)
+    if not log.log_start_offset <= requested.fetch_offset <= log.log_end_offset:
+        return _failed(requested, ErrorCode.OFFSET_OUT_OF_RANGE)
     if call.api_version < _FIRST_VERSION_OF_ZSTD and partition.topic.configs.get("compression.type") == "zstd":
-        return _failed(asked, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        return _failed(requested, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     at_least_one = at_least_one or call.api_version < _FIRST_VERSION_OF_WHOLE_MESSAGES
     return PartitionData(
         partition_index=partition.index,
@@ -137,41 +144,41 @@ def _read_partition(
         last_stable_offset=log.high_watermark,
         log_start_offset=log.log_start_offset,
         aborted_transactions=[] if call.request.isolation_level == _READ_COMMITTED else None,
-        records=log.read(asked.fetch_offset, limit_bytes, at_least_one=at_least_one),
+        records=log.read(requested.fetch_offset, limit_bytes, at_least_one=at_least_one),
     )
 
 
 def _with_messages(
-    call: Call, asked: FetchPartition, data: PartitionData, limit_bytes: int, *, at_least_one: bool
+    call: Call, requested: FetchPartition, data: PartitionData, limit_bytes: int, *, at_least_one: bool
 ) -> PartitionData:
-    """Convert batches to messages: as many as fit, or, before KIP-74, up to the limit."""
+    """Convert batches to messages: as many as fit; before version 3 the last one is cut at the limit."""
     is_cut = call.api_version < _FIRST_VERSION_OF_WHOLE_MESSAGES
     magic = int(call.api_version >= _FIRST_VERSION_OF_MAGIC_1)
     messages = bytearray()
     try:
-        for message in iterate_messages(split_batches(data.records or b""), magic, asked.fetch_offset):
+        for message in iterate_messages(split_batches(data.records or b""), magic, requested.fetch_offset):
             if len(messages) + len(message) > limit_bytes and not is_cut and (messages or not at_least_one):
                 break
             messages += message
             if len(messages) >= limit_bytes:
                 break
-    except UnsupportedCompressionError as fault:
-        # Records before it can be read; a Fetch that starts with it fails.
+    except UnsupportedCompressionError as error:
+        # Messages before the batch are returned. A Fetch that starts with the batch fails.
         if not messages:
-            return _failed(asked, fault.error_code)
+            return _failed(requested, error.error_code)
     data.records = bytes(messages[: max(0, limit_bytes)] if is_cut else messages)
     return data
 
 
-def _available_bytes(partition: Partition, asked: FetchPartition, records: bytes, limit_bytes: int) -> int:
-    """Return how many bytes are available for a request, up to the limit, including batches that do not fit."""
-    next_offset = split_batches(records)[-1].last_offset + 1 if records else asked.fetch_offset
+def _available_bytes(partition: Partition, requested: FetchPartition, records: bytes, limit_bytes: int) -> int:
+    """Return how many bytes are available for a request, up to the limit; a batch that does not fit reaches it."""
+    next_offset = split_batches(records)[-1].last_offset + 1 if records else requested.fetch_offset
     return len(records) if next_offset == partition.log.log_end_offset else max(len(records), limit_bytes)
 
 
-def _failed(asked: FetchPartition, error: ErrorCode) -> PartitionData:
+def _failed(requested: FetchPartition, error: ErrorCode) -> PartitionData:
     return PartitionData(
-        partition_index=asked.partition, error_code=error, high_watermark=-1, aborted_transactions=None, records=b""
+        partition_index=requested.partition, error_code=error, high_watermark=-1, aborted_transactions=None, records=b""
     )
 
 

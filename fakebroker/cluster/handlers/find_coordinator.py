@@ -1,4 +1,7 @@
-"""FindCoordinator: any broker answers, for one key (versions 0-3) or for many, each with its own result (KIP-699)."""
+"""FindCoordinator: the coordinators of groups and transactional ids. Any broker answers.
+
+Versions 0-3 have one key, later ones many, with a result for each (KIP-699).
+"""
 
 from typing import TYPE_CHECKING
 
@@ -9,6 +12,7 @@ from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoord
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
+# Kafka's CoordinatorType.
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
@@ -33,7 +37,7 @@ def _find(cluster: "Cluster", key_type: int, key: str) -> Coordinator:
     elif key_type == TRANSACTION:
         broker = cluster.transaction_coordinator_of(key)
     else:
-        # Share groups are off, as in a Kafka without them; other types do not exist.
+        # Share groups are disabled, as in a Kafka without them; other types do not exist.
         message = "" if key_type == SHARE else f"key type {key_type}: expected 0 (group) or 1 (transaction)"
         return _failed(key, ErrorCode.INVALID_REQUEST, message)
     if broker is None:

@@ -1,4 +1,4 @@
-"""Heartbeat. The most frequent request, so this handler does nothing but call the coordinator."""
+"""Heartbeat: extend the session of a member. This is the most frequent request, so the handler is minimal."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 ALIVE = HeartbeatResponse(error_code=ErrorCode.NONE)
-"""The response to nearly all requests. Shared, so responses must not be modified."""
+"""The response to a heartbeat without error. It is shared, so it must not be modified."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> HeartbeatResponse:

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs (KIP-339)."""
+"""IncrementalAlterConfigs: set or delete single configs, or append to or subtract from lists (KIP-339)."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""InitProducerId: a new id with epoch 0 for an idempotent producer (KIP-98). Transactions are not supported."""
+"""InitProducerId: assign a new producer id, with epoch 0, for idempotence (KIP-98). Transactions are not supported."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""JoinGroup: the coordinator parks the request until the members of the generation are known."""
+"""JoinGroup: join a group. The coordinator parks the request until the members of the generation are known."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 BATCH_VERSION = 10
-"""From here on a request is that of many members (the proposal `batch-join`, KAFKA-8397)."""
+"""The first version in which a request has many members (the proposal `batch-join`, KAFKA-8397)."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> None:
@@ -32,7 +32,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> None:
         client_id=call.client_id,
         client_host=call.peer.client_host,
         session_timeout_ms=request.session_timeout_ms,
-        # Version 0 has one timeout for both.
+        # Version 0 has one timeout for sessions and rebalances.
         rebalance_timeout_ms=request.rebalance_timeout_ms if call.api_version else request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=_protocols(request.protocols),
@@ -66,7 +66,7 @@ def _protocols(protocols: list[JoinGroupRequestProtocol]) -> tuple[tuple[str, by
 
 
 def response(call: Call, result: JoinResult) -> JoinGroupResponse:
-    """The response that a coordinator's decision becomes in the version of its request."""
+    """Return the response to a join for the result of its coordinator."""
     protocol_name = result.protocol_name
     if protocol_name is None and call.api_version < 7:
         protocol_name = ""
@@ -83,7 +83,7 @@ def response(call: Call, result: JoinResult) -> JoinGroupResponse:
 
 
 def batch_response(result: BatchResult) -> JoinGroupResponse:
-    """The response that a coordinator's decision about a batch becomes."""
+    """Return the response to a batch join for the result of its coordinator."""
     generation = result.generation
     return JoinGroupResponse(
         generation_id=generation.generation_id,
@@ -92,8 +92,8 @@ def batch_response(result: BatchResult) -> JoinGroupResponse:
         leader=generation.leader,
         members=[_member(member.member_id, member.instance_id, member.metadata) for member in generation.members],
         member_join_response_list=[
-            JoinGroupResponseResult(member=_member(told.member_id, asked.instance_id), error_code=told.error)
-            for asked, told in zip(result.members, result.results, strict=True)
+            JoinGroupResponseResult(member=_member(each.member_id, requested.instance_id), error_code=each.error)
+            for requested, each in zip(result.members, result.results, strict=True)
         ],
     )
 

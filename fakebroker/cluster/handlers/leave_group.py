@@ -1,4 +1,4 @@
-"""LeaveGroup: one member at the top level (versions 0-2) or many, each with its own result (KIP-345)."""
+"""LeaveGroup: remove members from a group: one in versions 0-2, many with a result for each in later ones (KIP-345)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

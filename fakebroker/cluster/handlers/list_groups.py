@@ -1,4 +1,4 @@
-"""ListGroups: the groups that this broker coordinates, by state (KIP-518) and type (KIP-848) if asked."""
+"""ListGroups: the groups that this broker coordinates, optionally filtered by state (KIP-518) and type (KIP-848)."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -19,15 +19,18 @@ _CLASSIC = "classic"
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListGroupsResponse:
     coordinator = call.broker.coordinator
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_loading else ErrorCode.NONE
-    # Before 4.0 the groups that are known already came with the error (GroupCoordinator.handleListGroups).
+    # Before Kafka 4.0, the response had both the error and the loaded groups (GroupCoordinator.handleListGroups).
     if error and call.broker.release >= Release(4, 0):
         return ListGroupsResponse(error_code=error, groups=[])
-    groups = [_listed(group) for group in _wanted(call.request, coordinator.groups())]
+    groups = [_listed(group) for group in _filtered(call.request, coordinator.groups())]
     return ListGroupsResponse(error_code=error, groups=groups)
 
 
-def _wanted(request: ListGroupsRequest, groups: Iterable[Group]) -> list[Group]:
-    """Names of any case will do, and one that nobody knows matches nothing. States may have blanks around them."""
+def _filtered(request: ListGroupsRequest, groups: Iterable[Group]) -> list[Group]:
+    """Return the groups that match the filters of a request.
+
+    Filters are case-insensitive. Unknown states and types match no group. Spaces around states are ignored.
+    """
     states = [state.lower().strip() for state in request.states_filter]
     types = [group_type.lower() for group_type in request.types_filter]
     if types and _CLASSIC not in types:

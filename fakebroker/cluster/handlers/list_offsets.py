@@ -1,6 +1,7 @@
-"""ListOffsets: the offset for a timestamp, or for one of the negative numbers with a special meaning.
+"""ListOffsets: the offset of the first record from a timestamp on, or of a special position such as LATEST.
 
-Version 0 returns several offsets for a timestamp: those of segments, not of records.
+Special positions are negative timestamps. Version 0 returns several offsets for a timestamp: the start offsets of
+segments.
 """
 
 from collections import Counter
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
+# The first version that supports each special position.
 _FIRST_VERSIONS = {
     LATEST: 1,
     EARLIEST: 1,
@@ -45,19 +47,29 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListOffsetsResponse
             topics=[
                 ListOffsetsTopicResponse(
                     name=topic.name,
-                    partitions=[_answer_v0(cluster, call, topic.name, asked, now_ms) for asked in topic.partitions],
+                    partitions=[
+                        _answer_v0(cluster, call, topic.name, requested, now_ms) for requested in topic.partitions
+                    ],
                 )
                 for topic in request.topics
             ]
         )
-    times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    times = Counter(
+        (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
+    )
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(cluster, call, topic.name, asked, is_duplicate=times[topic.name, asked.partition_index] > 1)
-                    for asked in topic.partitions
+                    _answer(
+                        cluster,
+                        call,
+                        topic.name,
+                        requested,
+                        is_duplicate=times[topic.name, requested.partition_index] > 1,
+                    )
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -66,19 +78,19 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListOffsetsResponse
 
 
 def _answer(
-    cluster: "Cluster", call: Call, name: str, asked: ListOffsetsPartition, *, is_duplicate: bool
+    cluster: "Cluster", call: Call, name: str, requested: ListOffsetsPartition, *, is_duplicate: bool
 ) -> ListOffsetsPartitionResponse:
     found: TimestampAndOffset | ErrorCode
     if is_duplicate:
         found = ErrorCode.INVALID_REQUEST
-    elif asked.timestamp < 0 and call.api_version < _FIRST_VERSIONS.get(asked.timestamp, 2**15):
+    elif requested.timestamp < 0 and call.api_version < _FIRST_VERSIONS.get(requested.timestamp, 2**15):
         found = ErrorCode.UNSUPPORTED_VERSION
     else:
-        found = _find(cluster, call, name, asked)
+        found = _find(cluster, call, name, requested)
     if isinstance(found, ErrorCode):
-        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=found)
+        return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=found)
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=ErrorCode.NONE,
         timestamp=found.timestamp_ms,
         offset=found.offset,
@@ -86,17 +98,17 @@ def _answer(
     )
 
 
-def _find(cluster: "Cluster", call: Call, name: str, asked: ListOffsetsPartition) -> TimestampAndOffset | ErrorCode:
-    partition = _partition(cluster, call, name, asked)
-    return partition if isinstance(partition, ErrorCode) else _offset(partition, asked.timestamp)
+def _find(cluster: "Cluster", call: Call, name: str, requested: ListOffsetsPartition) -> TimestampAndOffset | ErrorCode:
+    partition = _partition(cluster, call, name, requested)
+    return partition if isinstance(partition, ErrorCode) else _offset(partition, requested.timestamp)
 
 
-def _partition(cluster: "Cluster", call: Call, name: str, asked: ListOffsetsPartition) -> Partition | ErrorCode:
-    partition = find_partition(cluster, name, ZERO_UUID, asked.partition_index, by_id=False)
+def _partition(cluster: "Cluster", call: Call, name: str, requested: ListOffsetsPartition) -> Partition | ErrorCode:
+    partition = find_partition(cluster, name, ZERO_UUID, requested.partition_index, by_id=False)
     if isinstance(partition, ErrorCode):
         return partition
     leader_only = call.request.replica_id != _DEBUGGING_REPLICA_ID
-    error = leadership_error(partition, call.broker, asked.current_leader_epoch, leader_only=leader_only)
+    error = leadership_error(partition, call.broker, requested.current_leader_epoch, leader_only=leader_only)
     return partition if error is ErrorCode.NONE else error
 
 
@@ -107,7 +119,7 @@ def _offset(partition: Partition, timestamp_ms: int) -> TimestampAndOffset:
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return TimestampAndOffset(log.log_start_offset, -1, _epoch_at_start(partition))
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        # There is no tiered storage.
+        # Tiered storage is not supported.
         return _UNKNOWN
     return (
         log.max_timestamp() if timestamp_ms == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp_ms)
@@ -120,25 +132,25 @@ def _epoch_at_start(partition: Partition) -> int:
 
 
 def _answer_v0(
-    cluster: "Cluster", call: Call, name: str, asked: ListOffsetsPartition, now_ms: float
+    cluster: "Cluster", call: Call, name: str, requested: ListOffsetsPartition, now_ms: float
 ) -> ListOffsetsPartitionResponse:
-    is_supported = asked.timestamp >= EARLIEST
-    partition = _partition(cluster, call, name, asked) if is_supported else ErrorCode.UNSUPPORTED_VERSION
+    is_supported = requested.timestamp >= EARLIEST
+    partition = _partition(cluster, call, name, requested) if is_supported else ErrorCode.UNSUPPORTED_VERSION
     if isinstance(partition, ErrorCode):
-        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=partition)
-    offsets = _offsets_before(partition.log, asked.timestamp, now_ms)
+        return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=partition)
+    offsets = _offsets_before(partition.log, requested.timestamp, now_ms)
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=ErrorCode.NONE,
-        old_style_offsets=offsets[: max(0, asked.max_num_offsets)],
+        old_style_offsets=offsets[: max(0, requested.max_num_offsets)],
     )
 
 
 def _offsets_before(log: PartitionLog, timestamp_ms: int, now_ms: float) -> list[int]:
     """Return the end of the log and the start offsets of its segments that existed at a time, newest first.
 
-    As in `UnifiedLog.legacyFetchOffsetsBefore`. A log is one segment here, last modified at the timestamp of its newest
-    record.
+    Follows `UnifiedLog.legacyFetchOffsetsBefore`. Here, a log has one segment, which was last modified at the timestamp
+    of its newest record.
     """
     newest = log.max_timestamp()
     start = (log.log_start_offset, -1 if newest is None else min(newest.timestamp_ms, now_ms))

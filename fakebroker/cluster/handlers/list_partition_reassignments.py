@@ -1,10 +1,10 @@
-"""ListPartitionReassignments: those that wait for brokers that are down; all others are completed at once (KIP-455)."""
+"""ListPartitionReassignments: the reassignments in progress, which wait for brokers that are down (KIP-455)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.controller_requests import timeout_fault
+from fakebroker.cluster.handlers.controller_requests import timeout_error
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_partition_reassignments import (
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListPartitionReassignmentsResponse:
     request: ListPartitionReassignmentsRequest = call.request
-    late = timeout_fault(request.timeout_ms)
-    if late is not None and request.topics != []:
+    timeout_message = timeout_error(request.timeout_ms)
+    if timeout_message is not None and request.topics != []:
         error = ErrorCode.REQUEST_TIMED_OUT
-        return ListPartitionReassignmentsResponse(error_code=error, error_message=late, topics=[])
-    told = []
-    for name, partitions in _asked(cluster, request):
+        return ListPartitionReassignmentsResponse(error_code=error, error_message=timeout_message, topics=[])
+    topics = []
+    for name, partitions in _requested(cluster, request):
         ongoing = [_ongoing(partition) for partition in partitions if partition.is_reassigning]
         if ongoing:
-            told.append(OngoingTopicReassignment(name=name, partitions=ongoing))
-    return ListPartitionReassignmentsResponse(error_message=None, topics=told)
+            topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
 
 
-def _asked(cluster: "Cluster", request: ListPartitionReassignmentsRequest) -> list[tuple[str, Sequence[Partition]]]:
-    """Return the requested partitions, or all; unknown ones are omitted."""
+def _requested(cluster: "Cluster", request: ListPartitionReassignmentsRequest) -> list[tuple[str, Sequence[Partition]]]:
+    """Return the requested partitions by topic, or all partitions. Unknown partitions are omitted."""
     if request.topics is None:
         return [(topic.name, topic.partitions) for topic in cluster.topics]
     found: list[tuple[str, Sequence[Partition]]] = []
-    for asked in request.topics:
-        topic = cluster.topics.get(asked.name)
+    for requested in request.topics:
+        topic = cluster.topics.get(requested.name)
         if topic is not None:
-            partitions = [topic.partition(index) for index in asked.partition_indexes]
-            found.append((asked.name, [partition for partition in partitions if partition is not None]))
+            partitions = [topic.partition(index) for index in requested.partition_indexes]
+            found.append((requested.name, [partition for partition in partitions if partition is not None]))
     return found
 
 

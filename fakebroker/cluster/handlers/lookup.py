@@ -1,7 +1,7 @@
-"""Look-up of the partition that a request names, and the checks whether the broker may answer for it.
+"""Look-up of partitions for requests, and the check that the broker may answer for a partition.
 
-The checks and their order are Kafka's: `KafkaApis` and `ReplicaManager.getPartitionOrException` for what exists,
-`Partition.getLocalLog` for epochs and leadership.
+The checks and their order are Kafka's: those of `KafkaApis` and `ReplicaManager.getPartitionOrException` for existence,
+of `Partition.getLocalLog` for leader epochs and leadership.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def find_partition(cluster: "Cluster", name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | ErrorCode:
-    """Find a partition by the name of its topic, or by the topic id in the versions that have ids (KIP-516)."""
+    """Find a partition by the name of its topic, or, in versions of requests that have topic ids, by id (KIP-516)."""
     topic = cluster.topics.find(name, topic_id, by_id=by_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -25,13 +25,13 @@ def find_partition(cluster: "Cluster", name: str, topic_id: bytes, index: int, *
 def leadership_error(
     partition: Partition, broker: BrokerNode, leader_epoch: int = -1, *, leader_only: bool = True
 ) -> ErrorCode:
-    """Return why a broker may not answer for a partition, or NONE.
+    """Return the error if a broker may not answer for a partition, else NONE.
 
     Args:
         partition: The partition.
         broker: The broker that received the request.
-        leader_epoch: The leader epoch that the client knows, negative if none (KIP-320).
-        leader_only: Whether a follower must return an error.
+        leader_epoch: The leader epoch that the client knows (KIP-320); negative if it sends none.
+        leader_only: Whether followers return an error.
     """
     if broker.node_id not in partition.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -45,6 +45,6 @@ def leadership_error(
 
 
 def leaders_of(cluster: "Cluster", partitions: list[Partition]) -> list[BrokerNode]:
-    """Return the brokers that lead these partitions and are up, each once: the node endpoints of KIP-951."""
+    """Return the leaders of partitions that are up, without duplicates, for the node endpoints of KIP-951."""
     leaders = {partition.leader_id: cluster.leader_of(partition) for partition in partitions}
     return [leader for leader in leaders.values() if leader is not None]

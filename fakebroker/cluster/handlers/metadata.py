@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics and leaders. A topic that is requested by name may be created."""
+"""Metadata: brokers, topics and leaders. A topic that does not exist is created if the request allows it."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,9 @@ from fakebroker.topic_partition import is_legal_name
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
+"""Value of the fields for authorized operations if a request does not include them."""
+
 # Operations that are authorized without an authorizer: bits numbered by Kafka's AclOperation (KIP-430).
 TOPIC_OPERATIONS = 3576
 CLUSTER_OPERATIONS = 8096
@@ -38,27 +40,27 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> MetadataResponse:
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
-        else NOT_ASKED,
+        else NOT_REQUESTED,
     )
 
 
 def _refused(call: Call) -> list[MetadataResponseTopic]:
-    """Return INVALID_REQUEST for all topics if one has an id: versions 10 and 11 have ids but do not support them."""
-    asked = call.request.topics or []
-    if call.api_version >= 12 or all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in asked):
+    """Return INVALID_REQUEST for all topics if one has an id or no name, which Kafka rejects before version 12."""
+    requested = call.request.topics or []
+    if call.api_version >= 12 or all(topic.name is not None and topic.topic_id == ZERO_UUID for topic in requested):
         return []
-    return [_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
+    return [_failed(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in requested]
 
 
 def _topics(cluster: "Cluster", call: Call) -> list[MetadataResponseTopic]:
-    """Return all topics or the requested ones, each once. If one has an id, those with a name only are ignored."""
-    asked = call.request.topics
-    if asked is None or (call.api_version == 0 and not asked):
+    """Return the requested topics without duplicates, or all. If one has an id, topics without id are ignored."""
+    requested = call.request.topics
+    if requested is None or (call.api_version == 0 and not requested):
         return [_described(cluster, call, topic) for topic in cluster.visible_topics()]
-    topic_ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+    topic_ids = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
     if topic_ids:
         return [_by_id(cluster, call, topic_id) for topic_id in topic_ids]
-    return [_by_name(cluster, call, name) for name in dict.fromkeys(topic.name for topic in asked)]
+    return [_by_name(cluster, call, name) for name in dict.fromkeys(topic.name for topic in requested)]
 
 
 def _by_id(cluster: "Cluster", call: Call, topic_id: bytes) -> MetadataResponseTopic:
@@ -78,7 +80,10 @@ def _by_name(cluster: "Cluster", call: Call, name: str | None) -> MetadataRespon
 
 
 def _auto_created(cluster: "Cluster", call: Call, name: str) -> Topic | ErrorCode:
-    """Create a topic. Kafka creates it in the background and returns UNKNOWN_TOPIC_OR_PARTITION until it exists."""
+    """Create a topic if that is allowed, or return the error.
+
+    Kafka creates it in the background, and returns UNKNOWN_TOPIC_OR_PARTITION until it exists.
+    """
     if not is_legal_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     allowed = call.request.allow_auto_topic_creation and cluster.config.switch("auto.create.topics.enable")
@@ -100,7 +105,7 @@ def _described(cluster: "Cluster", call: Call, topic: Topic) -> MetadataResponse
         is_internal=topic.is_internal,
         partitions=[_partition(cluster, call, partition) for partition in topic.partitions],
         topic_authorized_operations=(
-            TOPIC_OPERATIONS if call.request.include_topic_authorized_operations else NOT_ASKED
+            TOPIC_OPERATIONS if call.request.include_topic_authorized_operations else NOT_REQUESTED
         ),
     )
 
@@ -108,7 +113,7 @@ def _described(cluster: "Cluster", call: Call, topic: Topic) -> MetadataResponse
 def _partition(cluster: "Cluster", call: Call, partition: Partition) -> MetadataResponsePartition:
     up = [node_id for node_id in partition.replicas if cluster.brokers[node_id].up]
     in_sync = cluster.in_sync(partition)
-    # Version 0 has only brokers that are up; it omits the other replicas and returns an error.
+    # Version 0 lists only replicas on brokers that are up, with an error if others are missing.
     replicas = list(partition.replicas) if call.api_version > 0 else up
     error = ErrorCode.NONE if len(replicas) == len(partition.replicas) else ErrorCode.REPLICA_NOT_AVAILABLE
     leader_id = partition.leader_id

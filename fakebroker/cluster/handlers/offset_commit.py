@@ -1,4 +1,4 @@
-"""OffsetCommit: unknown topics are refused here, one by one; the coordinator decides about the rest."""
+"""OffsetCommit: commit offsets of a group. Unknown partitions get an error here; the coordinator handles the rest."""
 
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 Entry = tuple[OffsetCommitRequestTopic, OffsetCommitRequestPartition]
+"""A partition of a request."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
@@ -28,23 +29,23 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     refused: list[tuple[Entry, ErrorCode]] = []
     accepted: list[Entry] = []
     offsets: list[OffsetToCommit] = []
-    for asked in call.request.topics:
-        topic = cluster.topics.find(asked.name, asked.topic_id, by_id=by_id)
-        for partition in asked.partitions:
+    for requested in call.request.topics:
+        topic = cluster.topics.find(requested.name, requested.topic_id, by_id=by_id)
+        for partition in requested.partitions:
             if topic is None:
-                refused.append(((asked, partition), unknown))
+                refused.append(((requested, partition), unknown))
             elif topic.partition(partition.partition_index) is None:
-                refused.append(((asked, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                refused.append(((requested, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
-                accepted.append((asked, partition))
+                accepted.append((requested, partition))
                 offsets.append(_offset(call, topic.name, partition, now_ms))
     version = call.api_version
     if version == 0 or not offsets:
-        # Version 0 means offsets in ZooKeeper, which a cluster without one does not know.
+        # Version 0 commits to ZooKeeper, which the cluster does not have.
         return _response(refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
     request: OffsetCommitRequest = call.request
     late: LateResponse[list[ErrorCode]] = LateResponse(
-        lambda errors: _response(refused, accepted, _in_version(errors, version))
+        lambda errors: _response(refused, accepted, _errors_of_version(errors, version))
     )
     call.broker.coordinator.commit_offsets(
         request.group_id,
@@ -71,8 +72,8 @@ def _offset(call: Call, name: str, partition: OffsetCommitRequestPartition, now_
     )
 
 
-def _in_version(errors: list[ErrorCode], api_version: int) -> list[ErrorCode]:
-    """Versions without an error for a missing group get the error that its generation is over."""
+def _errors_of_version(errors: list[ErrorCode], api_version: int) -> list[ErrorCode]:
+    """Replace GROUP_ID_NOT_FOUND by ILLEGAL_GENERATION in versions before 9, which do not have it."""
     if api_version >= 9:
         return errors
     return [ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.GROUP_ID_NOT_FOUND else error for error in errors]
@@ -82,11 +83,13 @@ def _response(
     refused: list[tuple[Entry, ErrorCode]], accepted: list[Entry], errors: list[ErrorCode]
 ) -> OffsetCommitResponse:
     topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    for (asked, partition), error in [*refused, *zip(accepted, errors, strict=True)]:
-        key = asked.name, asked.topic_id
+    for (requested, partition), error in [*refused, *zip(accepted, errors, strict=True)]:
+        key = requested.name, requested.topic_id
         topic = topics.get(key)
         if topic is None:
-            topic = topics[key] = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=[])
+            topic = topics[key] = OffsetCommitResponseTopic(
+                name=requested.name, topic_id=requested.topic_id, partitions=[]
+            )
         topic.partitions.append(
             OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
         )

@@ -1,4 +1,7 @@
-"""OffsetDelete: unknown partitions are refused here, one by one; the coordinator decides about the rest (KIP-496)."""
+"""OffsetDelete: delete committed offsets of a group (KIP-496).
+
+Unknown partitions get an error here; the coordinator handles the rest.
+"""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -23,11 +26,11 @@ Entry = tuple[str, int]
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
-    """The coordinator is asked even if nothing is left to delete: an error of the group is the only result then."""
+    """Delete offsets. An error of the group replaces all results, so the coordinator is called in any case."""
     request: OffsetDeleteRequest = call.request
-    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    known = [entry for entry in asked if _is_known(cluster, *entry)]
-    refused = [(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for entry in asked if not _is_known(cluster, *entry)]
+    requested = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    known = [entry for entry in requested if _is_known(cluster, *entry)]
+    refused = [(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for entry in requested if not _is_known(cluster, *entry)]
 
     def respond(result: ItemResults) -> OffsetDeleteResponse:
         error, errors = result

@@ -1,4 +1,4 @@
-"""OffsetFetch: the committed positions of one group (versions 0-7), or of many, each with its own result (KIP-709)."""
+"""OffsetFetch: the committed offsets of one group (versions 0-7), or of many with a result for each (KIP-709)."""
 
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse:
     request: OffsetFetchRequest = call.request
     if call.api_version == 0:
-        # Version 0 means offsets in ZooKeeper, which a cluster without one does not know.
+        # Version 0 reads from ZooKeeper, which the cluster does not have.
         return _single(call, _refused(request, ErrorCode.UNSUPPORTED_VERSION))
     if call.api_version < 8:
         return _single(call, _fetch(cluster, call, _as_group(request), now_ms))
@@ -42,7 +42,7 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 def _single(call: Call, group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    """The shape of the versions for one group. Version 1 cannot tell a group's error: it just has no topics."""
+    """Return the response in versions 0-7. In version 1 an error of the group appears as an empty list of topics."""
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,
@@ -73,17 +73,17 @@ def _refused(request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchRespon
 
 
 def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_ms: float) -> OffsetFetchResponseGroup:
-    """One group's result. A group that does not exist has no offsets, which is no error."""
+    """Return the result for one group. A group that does not exist has no offsets; this is not an error."""
     if group.topics is None:
         return _fetch_all(cluster, call, group.group_id, now_ms)
     names = [_name(cluster, call, topic) for topic in group.topics]
-    wanted = [
+    partitions = [
         (name, index)
         for topic, name in zip(group.topics, names, strict=True)
         if name is not None
         for index in topic.partition_indexes
     ]
-    error, offsets = call.broker.coordinator.fetch_offsets(group.group_id, wanted, now_ms)
+    error, offsets = call.broker.coordinator.fetch_offsets(group.group_id, partitions, now_ms)
     if error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
     committed = {(topic, partition): offset for topic, partition, offset in offsets}
@@ -103,11 +103,11 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-def _name(cluster: "Cluster", call: Call, asked: OffsetFetchRequestTopics) -> str | None:
-    """The name of a topic asked for. Whether it exists is asked only of those named by id."""
+def _name(cluster: "Cluster", call: Call, requested: OffsetFetchRequestTopics) -> str | None:
+    """Return the name of a requested topic, or None if no topic has its id. A requested name need not exist."""
     if call.api_version < 10:
-        return asked.name
-    topic = cluster.topics.find("", asked.topic_id, by_id=True)
+        return requested.name
+    topic = cluster.topics.find("", requested.topic_id, by_id=True)
     return topic.name if topic else None
 
 

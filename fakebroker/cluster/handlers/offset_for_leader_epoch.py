@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: the end offset of a leader epoch, so that clients detect truncation (KIP-320).
 
-As in Kafka only the leader answers. It checks the epoch that the client knows, not a replica id.
+As in Kafka, only the leader answers. It checks the leader epoch that the client knows, and ignores the replica id.
 """
 
 from typing import TYPE_CHECKING
@@ -27,27 +27,27 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetForLeaderEpoc
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_end_offset(cluster, call, topic.topic, asked) for asked in topic.partitions],
+                partitions=[_end_offset(cluster, call, topic.topic, requested) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _end_offset(cluster: "Cluster", call: Call, name: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    partition = find_partition(cluster, name, ZERO_UUID, asked.partition, by_id=False)
+def _end_offset(cluster: "Cluster", call: Call, name: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    partition = find_partition(cluster, name, ZERO_UUID, requested.partition, by_id=False)
     if isinstance(partition, ErrorCode):
-        return EpochEndOffset(partition=asked.partition, error_code=partition)
-    error = leadership_error(partition, call.broker, asked.current_leader_epoch)
+        return EpochEndOffset(partition=requested.partition, error_code=partition)
+    error = leadership_error(partition, call.broker, requested.current_leader_epoch)
     if error is not ErrorCode.NONE:
-        return EpochEndOffset(partition=asked.partition, error_code=error)
+        return EpochEndOffset(partition=requested.partition, error_code=error)
     log = partition.log
-    # Kafka assigns the start offset when a leader is elected (Partition.makeLeader). If nothing was appended in this
-    # epoch, it still starts here; otherwise it is assigned already.
+    # Kafka assigns the start offset of an epoch when the leader is elected (Partition.makeLeader). Here, it is assigned
+    # by the first append in the epoch, or by this look-up if that comes first.
     log.epochs.assign(partition.leader_epoch, log.log_end_offset)
-    found = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+    found = log.epochs.end_offset_for(requested.leader_epoch, log.log_end_offset)
     return EpochEndOffset(
-        partition=asked.partition,
+        partition=requested.partition,
         error_code=ErrorCode.NONE,
         leader_epoch=found.leader_epoch,
         end_offset=found.end_offset,

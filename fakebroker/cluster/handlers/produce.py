@@ -1,4 +1,4 @@
-"""Produce: checks and appends one record batch for each partition. Replication is immediate.
+"""Produce: validate and append one record batch for each partition. Replication is immediate.
 
 Message sets in versions 0-2 are converted to record batches first; Kafka 4.0 and later reject them.
 Checks follow KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, ReplicaManager.appendToLocalLog and
@@ -36,7 +36,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The only client id that may write to internal topics (AdminUtils)."""
 
 KIP_98, KIP_467, KIP_896 = Release(0, 11), Release(2, 4), Release(4, 0)
-"""The first versions with record batches, with INVALID_RECORD, and without message sets."""
+"""The first releases with record batches, with INVALID_RECORD, and without message sets."""
 
 _FIRST_VERSION_OF_BATCHES = 3
 _RECORD_BATCH_MAGIC = 2
@@ -74,7 +74,7 @@ def _produce(
     moved: list[Partition],
     now_ms: float,
 ) -> PartitionProduceResponse:
-    """Append the batch of one partition or return its error; a partition with another leader is added to `moved`."""
+    """Append the batch of one partition, or return its error. A partition that has moved is added to `moved`."""
     if call.api_version < _FIRST_VERSION_OF_BATCHES and call.broker.release >= KIP_896:
         return _refused(data.index, ErrorCode.UNSUPPORTED_VERSION)
     partition = find_partition(cluster, topic.name, topic.topic_id, data.index, by_id=call.api_version >= 13)
@@ -82,9 +82,9 @@ def _produce(
         return _refused(data.index, partition)
     try:
         batch = _checked(cluster, call, partition, data.records or b"")
-    except InvalidBatchError as fault:
-        is_older = fault.error_code is ErrorCode.INVALID_RECORD and call.broker.release < KIP_467
-        return _refused(data.index, ErrorCode.CORRUPT_MESSAGE if is_older else fault.error_code, str(fault))
+    except InvalidBatchError as error:
+        is_older = error.error_code is ErrorCode.INVALID_RECORD and call.broker.release < KIP_467
+        return _refused(data.index, ErrorCode.CORRUPT_MESSAGE if is_older else error.error_code, str(error))
     if isinstance(batch, ErrorCode):
         response = _refused(data.index, batch)
         if batch is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.api_version >= 10:
@@ -101,14 +101,14 @@ def _produce(
 def _append(
     cluster: "Cluster", call: Call, partition: Partition, batch: RecordBatch, now_ms: float
 ) -> PartitionProduceResponse:
-    """Append a batch unless it is a duplicate or out of order."""
+    """Append a batch, unless its producer's sequence numbers show that it is a duplicate or out of order."""
     log, index = partition.log, partition.index
     try:
         repeated = log.producers.check(batch, call.broker.release, log.log_start_offset, now_ms)
-    except RefusedBatchError as fault:
-        return _refused(index, fault.error_code, str(fault))
+    except RefusedBatchError as error:
+        return _refused(index, error.error_code, str(error))
     if repeated is not None:
-        # Kafka returns the batch's own timestamp as if the broker had set it.
+        # For a duplicate, Kafka returns the timestamp of the stored batch as its log append time.
         return PartitionProduceResponse(
             index=index,
             error_code=ErrorCode.NONE,
@@ -129,11 +129,11 @@ def _checked(cluster: "Cluster", call: Call, partition: Partition, records: byte
     """Return the batch to append, or an error.
 
     Raises:
-        InvalidBatchError: The bytes are not one sound batch.
+        InvalidBatchError: The bytes are not one valid batch.
     """
     if call.request.acks not in (-1, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
-    # Kafka accepts record batches also in requests of older versions.
+    # Kafka also accepts record batches in older versions of requests.
     is_batch = call.broker.release >= KIP_98 and magic_of(records) == _RECORD_BATCH_MAGIC
     if call.api_version < _FIRST_VERSION_OF_BATCHES and not is_batch:
         return _checked_messages(cluster, call, partition, records)
@@ -141,7 +141,7 @@ def _checked(cluster: "Cluster", call: Call, partition: Partition, records: byte
     if call.api_version < 7 and any(batch.compression is Compression.ZSTD for batch in batches):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if any(batch.is_transactional for batch in batches):
-        # There are no transactions: InitProducerId rejects transactional ids.
+        # Transactions are not supported; InitProducerId rejects transactional ids.
         return ErrorCode.INVALID_TXN_STATE
     error = _write_error(call, partition)
     if error is not ErrorCode.NONE:
@@ -153,10 +153,10 @@ def _checked(cluster: "Cluster", call: Call, partition: Partition, records: byte
 
 
 def _checked_messages(cluster: "Cluster", call: Call, partition: Partition, records: bytes) -> RecordBatch | ErrorCode:
-    """Convert a message set to a batch, or return an error; NONE if there is no complete message in it.
+    """Convert a message set to a batch, or return an error; NONE if it has no complete message.
 
     Raises:
-        InvalidBatchError: The bytes are not a sound message set.
+        InvalidBatchError: The bytes are not a valid message set.
     """
     error = _write_error(call, partition)
     if error is not ErrorCode.NONE:
@@ -172,7 +172,7 @@ def _checked_messages(cluster: "Cluster", call: Call, partition: Partition, reco
 
 
 def _write_error(call: Call, partition: Partition) -> ErrorCode:
-    """Return why the client may not write to this partition at this broker, or NONE."""
+    """Return the error if the client may not write to this partition at this broker, else NONE."""
     if partition.topic.is_internal and call.client_id != ADMIN_CLIENT_ID:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return leadership_error(partition, call.broker)

@@ -1,4 +1,4 @@
-"""SyncGroup: the coordinator parks a follower until the leader has given everybody's assignment."""
+"""SyncGroup: get the assignment. The coordinator parks the request of a follower until the leader has synced."""
 
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> SyncGroupResponse |
 
 
 def response(call: Call, result: SyncResult) -> SyncGroupResponse:
-    """The response that a coordinator's decision becomes."""
+    """Return the response to a sync for the result of its coordinator."""
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,

@@ -1,6 +1,6 @@
-"""A cluster asked message by message, without sockets and frames.
+"""`ClusterHarness`: a cluster that handles single messages, without sockets and frames.
 
-Each request and response takes the way through the bytes of its version, so a field that it cannot carry is seen.
+Each request and response is encoded and decoded in its version, so that fields which the version lacks are missing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +26,18 @@ from fakebroker.protocol.schema import Message
 T = TypeVar("T")
 
 START_MS = 1_700_000_000_000.0
+NOT_REQUESTED = -(2**31)
+"""Kafka's value of fields for authorized operations that a request does not include."""
 
 
 def versions(api_name: str) -> range:
-    """The versions of an API that work."""
-    served = API_BY_NAME[api_name].versions
-    return range(served.first, served.last + 1)
+    """Return the supported versions of an API."""
+    supported = API_BY_NAME[api_name].versions
+    return range(supported.first, supported.last + 1)
 
 
 def carried(message: Message, version: int) -> Message:
-    """A message as it is read on the other side; without the ignorable fields that its version does not carry."""
+    """Return a message as the receiver decodes it: without the ignorable fields that its version lacks."""
     return decode(type(message), encode(message, version), version)
 
 
@@ -46,20 +48,24 @@ def batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """One batch of records with these values; their timestamps go up by 1 ms."""
+    """Return a record batch with these values. Timestamps increase by 1 ms from one record to the next."""
     records = [Record(index, timestamp_ms + index, None, value) for index, value in enumerate(values)]
     return encode_batch(records, compression=compression, is_transactional=is_transactional, is_control=is_control)
 
 
 class ClusterHarness:
-    """A cluster and its clients.
+    """A cluster and its clients. Ids are counted from 1; time changes only in `advance`.
 
     Args:
-        topics: The names and partition counts to start with.
-        brokers: How many brokers.
-        config: Settings by Kafka's names.
-        as_version: The release of Kafka that all brokers pass for.
-        proposals: What no Kafka has and they are to have.
+        topics: Partition counts by topic; by default "news" with one partition.
+        brokers: Number of brokers.
+        config: Settings by Kafka's names. `offsets.topic.num.partitions` is 2 by default.
+        as_version: The release of Kafka that all brokers emulate; the newest behavior if None.
+        proposals: Names of proposals that the brokers support.
+
+    Attributes:
+        cluster: The cluster.
+        now_ms: The brokers' time in milliseconds; `START_MS` at first.
     """
 
     def __init__(
@@ -86,24 +92,24 @@ class ClusterHarness:
         self._connections = count(1)
 
     def peer(self, broker: int = 1) -> Peer:
-        """A new connection."""
+        """Return a new connection to a broker."""
         return Peer(self.cluster.brokers[broker], "127.0.0.1", next(self._connections))
 
     def send(
         self, request: Message, version: int, *, broker: int = 1, client_id: str = "client", peer: Peer | None = None
     ) -> Call:
-        """Send a request; its answer may be owed."""
+        """Send a request. Returns the call, whose response may be pending."""
         peer = peer or self.peer(broker)
         call = Call(peer, api_of(request), version, 1, client_id, carried(request, version), 0)
         self.cluster.handle(call, self.now_ms)
         return call
 
     def ask(self, request: Message, version: int, *, broker: int = 1, client_id: str = "client") -> Any:
-        """Send a request that is answered at once, and give the response."""
+        """Send a request and return its response, which must not be pending."""
         return response(self.send(request, version, broker=broker, client_id=client_id))
 
     def advance(self, by_ms: float) -> None:
-        """Let time pass."""
+        """Advance the time and process the timers that are due."""
         self.now_ms += by_ms
         self.cluster.tick(self.now_ms)
 
@@ -117,10 +123,10 @@ class ClusterHarness:
 
 
 class ClusterHarnessEnvironment:
-    """The `fakebroker.cluster.environment.Environment` of a harness: it has no connections.
+    """The `fakebroker.cluster.environment.Environment` of a harness, which has no listeners and connections.
 
     Attributes:
-        calls: The changes of listeners and network conditions, with node ids.
+        calls: The requested changes of listeners and network conditions, as tuples of a name, node ids and arguments.
     """
 
     def __init__(self, harness: ClusterHarness) -> None:
@@ -154,6 +160,6 @@ class ClusterHarnessEnvironment:
 
 
 def response(call: Call) -> Any:
-    """The response of a call, as the client reads it."""
+    """Return the response of a call as the client decodes it. It must not be pending."""
     assert call.response is not None, f"{call!r} is not answered"
     return carried(call.response, call.api_version)

@@ -1,0 +1,24 @@
+"""Calls: the groups and members that the journal finds in requests."""
+
+import pytest
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.faults.error_catalog import kinds_of
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.registry import APIS
+from tests.support.cluster.cluster_harness import ClusterHarness
+from tests.support.strategies import filled
+
+
+def test_calls_have_the_group_and_member_ids_of_all_requests_that_name_some(subtests: pytest.Subtests) -> None:
+    peer = ClusterHarness().peer()
+    for api in APIS:
+        for version in (api.versions.first, api.versions.last):
+            with subtests.test(api=api.name, version=version):
+                request = filled(api.request, version)
+                if isinstance(request, FindCoordinatorRequest):
+                    request.key_type = 0  # Keys are group ids.
+                call = Call(peer, api, version, 1, "client", request, 0)
+                assert bool(call.group_ids) == ("group" in kinds_of(api))
+                if version == api.versions.last:  # Some first versions have no member id yet.
+                    assert bool(call.member_ids) == ("member_id" in kinds_of(api))
