@@ -1,4 +1,4 @@
-"""What a version lacks: refused where Kafka refuses it, dropped where Kafka calls it ignorable."""
+"""Values of fields that a version lacks: dropped if Kafka declares them ignorable, errors otherwise."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from fakebroker.protocol.schema import Field, Message
 from fakebroker.protocol.types import Primitive
-from tests.support.strategies import MESSAGE_VERSIONS, filled, structs
+from tests.support.message_versions import MESSAGE_VERSIONS, filled, message_subtest, structs
 
 
 def changed(field: Field, value: Any, version: int) -> Any:
-    """Another value for a field than the one it has."""
+    """Return a value for a field that differs from its present one."""
     if isinstance(field.type, Primitive):
         others = {bool: not value, bytes: b"x" * 16, str: "x", type(None): "x", list: field.type.zero}
         other: Any = value ^ 1 if type(value) is int else others[type(value)]
@@ -26,23 +26,25 @@ def changed(field: Field, value: Any, version: int) -> Any:
     return [other] if field.is_array else other
 
 
-@pytest.mark.parametrize(("cls", "version"), MESSAGE_VERSIONS)
-def test_a_value_in_a_field_that_the_version_lacks(cls: type[Message], version: int) -> None:
-    message = filled(cls, version)
-    before = encode(message, version)
+def test_values_of_missing_fields_are_dropped_if_ignorable_and_errors_otherwise(subtests: pytest.Subtests) -> None:
+    for cls, version in MESSAGE_VERSIONS:
+        with message_subtest(subtests, cls, version):
+            message = filled(cls, version)
+            without = encode(message, version)
 
-    for item in structs(message, version):
-        for field in item.FIELDS:
-            if version not in field.versions:
-                default = getattr(item, field.name)
-                setattr(item, field.name, changed(field, default, version))
-                assert_dropped_or_refused(message, version, field, before)
-                setattr(item, field.name, default)
+            for item in structs(message, version):
+                for field in item.FIELDS:
+                    if version not in field.versions:
+                        default = getattr(item, field.name)
+                        setattr(item, field.name, changed(field, default, version))
+                        assert_dropped_or_refused(message, version, field, without)
+                        setattr(item, field.name, default)
 
 
-def assert_dropped_or_refused(message: Message, version: int, field: Field, before: bytes) -> None:
+def assert_dropped_or_refused(message: Message, version: int, field: Field, without: bytes) -> None:
+    """Check the encoding of a message with a value in a field that the version lacks; `without` is that without it."""
     if field.ignorable:
-        assert encode(message, version) == before
+        assert encode(message, version) == without, field.name
         return
     with pytest.raises(ProtocolError) as caught:
         encode(message, version)
@@ -52,7 +54,7 @@ def assert_dropped_or_refused(message: Message, version: int, field: Field, befo
     assert text.endswith(f": version {version} does not carry it")
 
 
-def test_a_group_instance_id_is_refused_where_no_broker_would_see_it() -> None:
+def test_the_group_instance_id_is_an_error_in_versions_without_static_members() -> None:
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="static-1")
 
     with pytest.raises(ProtocolError) as caught:
@@ -64,7 +66,7 @@ def test_a_group_instance_id_is_refused_where_no_broker_would_see_it() -> None:
     )
 
 
-def test_a_rebalance_timeout_and_a_reason_are_dropped() -> None:
+def test_rebalance_timeout_and_reason_are_dropped() -> None:
     plain = JoinGroupRequest(group_id="g", session_timeout_ms=1, member_id="m", protocol_type="consumer", protocols=[])
     full = JoinGroupRequest(
         group_id="g",
@@ -79,7 +81,7 @@ def test_a_rebalance_timeout_and_a_reason_are_dropped() -> None:
     assert encode(full, 0) == encode(plain, 0)
 
 
-def test_the_one_key_and_the_many_keys_of_find_coordinator_exclude_each_other() -> None:
+def test_single_and_batched_keys_are_errors_in_versions_that_lack_them() -> None:
     with pytest.raises(ProtocolError, match="field key cannot be written, it holds 'g': version 4 does not carry it"):
         encode(FindCoordinatorRequest(key="g"), 4)
     with pytest.raises(ProtocolError, match=r"field coordinator_keys cannot be written, it holds \['g'\]: version 3 "):
