@@ -111,7 +111,7 @@ def assert_same_bytes(cls: type[Message], version: int, message: Message) -> Non
     theirs = kio_bytes(kio_object(kio_type, message))
     ours = encode(message, version)
 
-    assert ours == theirs
+    assert ours.hex(" ") == theirs.hex(" ")
     assert decode(cls, theirs, version) == message
     decoded, end = entity_reader(kio_type)(ours, 0)
     # Compared as bytes: kio decodes some dates one microsecond too early, and rounds them when it encodes.

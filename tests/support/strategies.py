@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.schema import Field, Message, Struct
@@ -96,7 +96,8 @@ def check_drawn_messages(
 
 
 def _check_drawn(strategy: st.SearchStrategy[M], check: Callable[[M], object], max_examples: int) -> None:
-    @settings(max_examples=max_examples)
+    # Without Phase.explain, which takes most of the time of a failure.
+    @settings(max_examples=max_examples, phases=[Phase.generate, Phase.shrink])
     @given(strategy)
     def check_message(message: M) -> None:
         check(message)
