@@ -1,8 +1,8 @@
-"""Generates the source of encoders and decoders, one function for a struct in a version, and compiles it.
+"""Generation and compilation of encoders and decoders: one function per struct and version.
 
-The compiled code is straight-line: which fields a version has, how wide they are and which are compact is decided at
-compile time; adjacent fixed-width fields, and the length before a string, share one `struct` call. Each line is mapped
-to its field, so that errors can name the field although the code contains no names.
+Compiled code does not branch on versions: present fields, their widths and compact lengths are known at compile time.
+Adjacent fixed-width fields, and the length of a string after them, share one `struct` call. Each line of the code is
+mapped to its fields, so that errors can name them.
 """
 
 import struct
@@ -12,17 +12,20 @@ from fakebroker.protocol.schema import Field, Struct
 from fakebroker.protocol.types import BYTES, RECORDS, STRING, UUID, Primitive, read_unsigned_varint, unsigned_varint
 
 FieldsOfLine = tuple[tuple[str, str], ...]
-"""The fields that one line reads or writes: name and `struct` format, which is empty where the width is not fixed."""
+"""Name and `struct` format of each field that a line decodes or encodes; no format (`""`) for variable widths."""
 
 FIELDS_OF_LINE: dict[tuple[str, int], FieldsOfLine] = {}
-"""The fields of the lines of compiled code, by file name and line number."""
+"""The fields of each line of compiled code, by file name and line number."""
 
 MAX_STRING_BYTES = 0x7FFF
 """Kafka rejects longer strings even if their length field could hold more (`MessageDataGenerator`)."""
 
 
 class Writer:
-    """Generates the source of one function, line by line, and records the field of each line."""
+    """Generates the source of one function, line by line, and records the fields of each line.
+
+    Fixed-width values are gathered in a run, which `flush` decodes or encodes with a single `struct` call.
+    """
 
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         self.cls, self.version, self.flexible = cls, version, flexible
@@ -35,22 +38,22 @@ class Writer:
         self.lines.append((((self.field, ""),) if self.field else (), "    " * indent + code))
 
     def gather(self, code: str, expression: str) -> None:
-        """Add a fixed-width value to the run that the next flush reads or writes at once."""
+        """Add a fixed-width value, of a `struct` format, to the run."""
         self.run.append((self.field, code, expression))
 
     def emit_run(self, code: str, indent: int) -> None:
-        """Emit the line that reads or writes the whole run."""
+        """Emit the line that decodes or encodes the run, and clear the run."""
         self.lines.append((tuple((name, code) for name, code, _ in self.run), "    " * indent + code))
         self.run.clear()
 
     def constant(self, value: object) -> str:
-        """Return a name in the compiled code for an object."""
+        """Make an object available to the compiled code, and return its name there."""
         name = f"c{len(self.scope)}"
         self.scope[name] = value
         return name
 
     def sub(self, cls: type[Struct]) -> str:
-        """Return a name in the compiled code for the function of a nested struct."""
+        """Compile the function of a nested struct, and return its name in the compiled code."""
         return self.constant(type(self)(cls, self.version, self.flexible).compile())
 
     def compile(self) -> Any:
@@ -74,7 +77,7 @@ class Writer:
         return self.version in field.versions
 
     def is_plain(self, field: Field) -> bool:
-        """Return whether a field is in the body of this version, not among its tagged fields or missing."""
+        """Return whether this version has the field as an ordinary field, not as a tagged one."""
         return self.present(field) and field.tag is None
 
     def is_nullable(self, field: Field) -> bool:
@@ -82,7 +85,7 @@ class Writer:
 
 
 class DecoderWriter(Writer):
-    """Generates `run(buf, pos) -> (message, pos)`."""
+    """Generates `run(buf, pos)`, which decodes a struct and returns it and the position after it."""
 
     def write(self) -> None:
         self.emit("def run(buf, pos):", 0)
@@ -121,7 +124,7 @@ class DecoderWriter(Writer):
             self.read_struct(field, target, indent)
 
     def flush(self, indent: int) -> None:
-        """Read the fixed-width fields gathered so far with one `struct` call."""
+        """Emit the decoding of the run."""
         if not self.run:
             return
         layout = struct.Struct(">" + "".join(code for _, code, _ in self.run))
@@ -131,7 +134,7 @@ class DecoderWriter(Writer):
         self.emit(f"pos += {layout.size}", indent)
 
     def read_length(self, code: str, indent: int) -> None:
-        """Read a length or a count into `n`; -1 is null."""
+        """Emit the decoding of a length or count into `n`; -1 is null. `code` is its format in classic versions."""
         if self.flexible:
             self.flush(indent)
             self.emit("n = buf[pos] - 1", indent)
@@ -158,7 +161,7 @@ class DecoderWriter(Writer):
         self.emit("pos = stop", inner)
 
     def check_length(self, unit: str, indent: int) -> None:
-        self.emit("if n < 0: raise ValueError(f'length {n}, where it may not be null')", indent)
+        self.emit("if n < 0: raise ValueError(f'length {n}, expected 0 or more')", indent)
         self.emit(f"if stop > end: raise EOFError(f'{{n}} {unit} announced, {{end - pos}} bytes left')", indent)
 
     def read_array(self, field: Field, target: str, indent: int) -> None:
@@ -170,7 +173,7 @@ class DecoderWriter(Writer):
             inner += 1
         primitive = isinstance(field.type, Primitive) and field.type.format
         width = struct.calcsize(f">{field.type.format}") if isinstance(field.type, Primitive) and primitive else 1
-        # Each element takes at least a byte: a count larger than the rest is rejected before anything is allocated.
+        # An element takes at least one byte. Counts that exceed the buffer are rejected before memory is allocated.
         self.emit(f"stop = pos + n * {width}", inner)
         self.check_length("elements", inner)
         if primitive:
@@ -217,7 +220,7 @@ class DecoderWriter(Writer):
             self.emit(f"if tag == {field.tag}:", 2)
             self.read(field, f"out.{field.name}", 3)
             self.flush(3)
-            text = "tag {tag} has {size} bytes, {size + pos - tag_end} were read"
+            text = "tag {tag} has {size} bytes, expected {size + pos - tag_end}"
             self.emit(f"if pos != tag_end: raise ValueError(f'{text}')", 3)
             self.emit("continue", 3)
         self.field = "tagged fields"
@@ -227,7 +230,7 @@ class DecoderWriter(Writer):
 
 
 class EncoderWriter(Writer):
-    """Generates `run(value, out)`, which appends to the bytearray `out`."""
+    """Generates `run(m, out)`, which encodes the struct `m` and appends it to the bytearray `out`."""
 
     def write(self) -> None:
         self.emit("def run(m, out):", 0)
@@ -243,10 +246,10 @@ class EncoderWriter(Writer):
         if self.flexible:
             self.append_tags()
         else:
-            self.emit(f"if m.unknown_tags: raise ValueError('version {self.version} does not carry them')")
+            self.emit(f"if m.unknown_tags: raise ValueError('version {self.version} has no tagged fields')")
 
     def refuse(self, field: Field) -> None:
-        self.emit(f"if {self.differs(field)}: raise ValueError('version {self.version} does not carry it')")
+        self.emit(f"if {self.differs(field)}: raise ValueError('version {self.version} does not have this field')")
 
     def differs(self, field: Field) -> str:
         return f"m.{field.name} != {self.constant(field.default_value())}"
@@ -256,7 +259,7 @@ class EncoderWriter(Writer):
             self.append_array(field, value, indent)
         elif isinstance(field.type, Primitive) and field.type.format:
             if field.type is UUID:
-                # `struct` would pad or truncate it.
+                # `struct` pads or truncates bytes of another length.
                 text = f"UUID of {{len({value})}} bytes, expected 16"
                 self.emit(f"if len({value}) != 16: raise ValueError(f'{text}')", indent)
             self.gather(field.type.format, value)
@@ -266,7 +269,7 @@ class EncoderWriter(Writer):
             self.append_struct(field, value, indent)
 
     def flush(self, indent: int) -> None:
-        """Write the fixed-width fields gathered so far with one `struct` call."""
+        """Emit the encoding of the run."""
         if not self.run:
             return
         layout = struct.Struct(">" + "".join(code for _, code, _ in self.run))
@@ -284,7 +287,7 @@ class EncoderWriter(Writer):
             self.flush(indent)
 
     def append_null_branch(self, code: str, value: str, indent: int) -> None:
-        """Write null, and open the branch for other values."""
+        """Emit the encoding of null, and an `else:` for other values."""
         self.flush(indent)
         null = b"\x00" if self.flexible else struct.pack(f">{code}", -1)
         self.emit(f"if {value} is None: out += {self.constant(null)}", indent)

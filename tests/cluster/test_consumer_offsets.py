@@ -283,10 +283,10 @@ def test_key_versions_of_other_kinds_are_skipped() -> None:
         (None, b"", "key null, expected a version"),
         (b"\0", b"", "key of 1 bytes, expected a version"),
         (OFFSET_KEY[:-1], b"", "OffsetCommitKey v1: field partition malformed at byte 10"),
-        (OFFSET_KEY + b"\0", None, "OffsetCommitKey v1: 1 bytes left over at byte 14"),
+        (OFFSET_KEY + b"\0", None, "OffsetCommitKey v1: 1 unexpected bytes at byte 14"),
         (OFFSET_KEY, b"", "value of 0 bytes, expected a version"),
-        (OFFSET_KEY, b"\0\5", "OffsetCommitValue v5: there are versions 0-4"),
-        (GROUP_KEY, b"\xff\xff", "GroupMetadataValue v-1: there are versions 0-4"),
+        (OFFSET_KEY, b"\0\5", "OffsetCommitValue v5: expected a version from 0-4"),
+        (GROUP_KEY, b"\xff\xff", "GroupMetadataValue v-1: expected a version from 0-4"),
         (GROUP_KEY, b"\0\3\0\1", "GroupMetadataValue v3: field protocol_type malformed at byte 4"),
     ],
 )

@@ -191,7 +191,7 @@ def test_unknown_versions_are_errors(subtests: pytest.Subtests) -> None:
         (GroupMetadataValue, 5),
     ]
     for cls, version in cases:
-        error = f"{cls.__name__} v{version}: there are versions {cls.VERSIONS}"
+        error = f"{cls.__name__} v{version}: expected a version from {cls.VERSIONS}"
         with message_subtest(subtests, cls, version), pytest.raises(ProtocolError, match=error):
             decode(cls, b"", version)
 

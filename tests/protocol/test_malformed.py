@@ -62,7 +62,7 @@ def test_bytes_after_a_message_are_an_error_unless_allowed(subtests: pytest.Subt
             with pytest.raises(ProtocolError) as caught:
                 decode(cls, raw + b"\xff\xff", version)
 
-            assert str(caught.value) == f"{cls.__name__} v{version}: 2 bytes left over at byte {len(raw)}"
+            assert str(caught.value) == f"{cls.__name__} v{version}: 2 unexpected bytes at byte {len(raw)}"
             assert decode(cls, raw + b"\xff\xff", version, fills_data=False) == filled(cls, version)
 
 
@@ -162,10 +162,10 @@ def test_arrays_of_integers_are_refused_if_too_few_bytes_are_left(version: int) 
 
 def test_errors_describe_what_is_malformed(subtests: pytest.Subtests) -> None:
     cases: list[tuple[type[Message], int, bytes, str]] = [
-        (Strings, 0, b"\xff\xff", "malformed at byte 2: length -1, where it may not be null"),
-        (Strings, 1, b"\x00\x00", "malformed at byte 1: length -1, where it may not be null"),
-        (Batches, 0, b"\xff\xff\xff\xfe", "malformed at byte 4: length -2, where it may not be null"),
-        (Names, 0, b"\xff\xff\xff\xff", "malformed at byte 4: length -1, where it may not be null"),
+        (Strings, 0, b"\xff\xff", "malformed at byte 2: length -1, expected 0 or more"),
+        (Strings, 1, b"\x00\x00", "malformed at byte 1: length -1, expected 0 or more"),
+        (Batches, 0, b"\xff\xff\xff\xfe", "malformed at byte 4: length -2, expected 0 or more"),
+        (Names, 0, b"\xff\xff\xff\xff", "malformed at byte 4: length -1, expected 0 or more"),
         (Strings, 0, b"\x00\x02\xc3\x28", "malformed at byte 2: 'utf-8' codec can't decode byte 0xc3 in"),
         (Strings, 1, b"\xff\xff\xff\xff\xff\x00", "malformed at byte 0: unsigned varint longer than 5 bytes"),
         (Strings, 1, b"\xff\xff\xff\xff\x7f\x00", "malformed at byte 0: unsigned varint larger than 32 bits"),
@@ -180,7 +180,7 @@ def test_strings_of_more_than_32767_bytes_cannot_be_encoded(version: int) -> Non
     longest = "x" * 32767
 
     assert decode(Strings, encode(Strings(value=longest), version), version).value == longest
-    with pytest.raises(ProtocolError, match=f"Strings v{version}: field value cannot be written, it holds 'xxx"):
+    with pytest.raises(ProtocolError, match=f"Strings v{version}: field value='xxx"):
         encode(Strings(value=longest + "x"), version)
 
 
@@ -237,22 +237,18 @@ def test_errors_name_the_path_of_nested_fields() -> None:
 
 def test_encoding_errors_name_field_and_value() -> None:
     request = FetchRequest(max_wait_ms=1, min_bytes=2**31, topics=[FetchTopic(topic="t", partitions=[])])
-    with pytest.raises(
-        ProtocolError, match=r"FetchRequest v12: field min_bytes cannot be written, it holds 2147483648: "
-    ):
+    with pytest.raises(ProtocolError, match=r"FetchRequest v12: field min_bytes=2147483648 cannot be encoded: "):
         encode(request, 12)
 
     request.min_bytes = 1
     request.topics[0].topic = None  # type: ignore[assignment]  # this is the mistake
-    with pytest.raises(
-        ProtocolError, match=r"FetchRequest v12: field topics\.topic cannot be written, it holds None: "
-    ):
+    with pytest.raises(ProtocolError, match=r"FetchRequest v12: field topics\.topic=None cannot be encoded: "):
         encode(request, 12)
 
 
 def test_unknown_versions_are_errors() -> None:
     for version in (-1, 6):
-        with pytest.raises(ProtocolError, match=f"SyncGroupRequest v{version}: there are versions 0-5"):
+        with pytest.raises(ProtocolError, match=f"SyncGroupRequest v{version}: expected a version from 0-5"):
             decode(SyncGroupRequest, b"", version)
-        with pytest.raises(ProtocolError, match=f"SyncGroupRequest v{version}: there are versions 0-5"):
+        with pytest.raises(ProtocolError, match=f"SyncGroupRequest v{version}: expected a version from 0-5"):
             encode(filled(SyncGroupRequest, 5), version)

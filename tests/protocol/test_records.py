@@ -253,7 +253,7 @@ def test_split_batches_ignores_a_truncated_last_batch() -> None:
 def test_a_truncated_batch_cannot_be_produced(subtests: pytest.Subtests) -> None:
     for size in range(len(GOLDEN)):
         with subtests.test(size=size):
-            message = f"records of {size} bytes: 0 whole record batches, expected 1"
+            message = f"records of {size} bytes: 0 complete record batches, expected 1"
             with pytest.raises(InvalidBatchError, match=message) as error:
                 validate_produced(GOLDEN[:size])
             assert error.value.error_code is ErrorCode.INVALID_RECORD
@@ -272,7 +272,7 @@ def changed(position: int, form: str, value: int) -> bytes:
 CORRUPT = {
     "no length": (changed(8, ">i", 13), "record batch at byte 0: batch length 13, expected 14 or more"),
     "negative length": (changed(8, ">i", -1), "batch length -1, expected 14 or more"),
-    "shorter than a header": (changed(8, ">i", 48), "60 bytes long, expected 61 or more"),
+    "shorter than a header": (changed(8, ">i", 48), "60 bytes, expected 61 or more"),
     "magic 3": (changed(16, ">B", 3), "magic 3 at byte 16, expected 2"),
     "magic 255": (changed(16, ">B", 255), "magic 255 at byte 16, expected 2"),
     "CRC": (changed(17, ">I", 0), "CRC 0x00000000 at byte 17, expected 0x"),
@@ -296,7 +296,7 @@ def compressed_batch(attributes: int, records: bytes) -> bytes:
 
 PLAIN = "0c 00 00 00 01 01 00"
 INVALID = {
-    "two batches": (GOLDEN + GOLDEN, "2 whole record batches, expected 1"),
+    "two batches": (GOLDEN + GOLDEN, "2 complete record batches, expected 1"),
     "magic 0": (changed(16, ">B", 0), "magic 0 at byte 16, expected 2"),
     "magic 1": (changed(16, ">B", 1), "magic 1 at byte 16, expected 2"),
     "base offset": (changed(0, ">q", 7), "base offset 7: expected base offset 0"),
@@ -311,21 +311,24 @@ INVALID = {
         repaired(changed(RECORD_COUNT_AT, ">i", 1)),
         "record count 1 at byte 57, .* last offset delta 1",
     ),
-    "more records counted": (batch_of(bytes.fromhex(PLAIN), count=2), "record 1 at byte 68: the data ends inside it"),
-    "2**31 - 1 counted": (batch_of(bytes.fromhex(PLAIN), count=2**31 - 1), "record 1 at byte 68: the data ends"),
-    "fewer records counted": (batch_of(bytes.fromhex(PLAIN * 2)), "data up to byte 75, expected its end at byte 68"),
+    "more records counted": (batch_of(bytes.fromhex(PLAIN), count=2), "record 1 at byte 68: incomplete"),
+    "2**31 - 1 counted": (batch_of(bytes.fromhex(PLAIN), count=2**31 - 1), "record 1 at byte 68: incomplete"),
+    "fewer records counted": (batch_of(bytes.fromhex(PLAIN * 2)), "7 unexpected bytes at byte 68"),
     "offset delta": (batch_of(bytes.fromhex("0c 00 00 02 01 01 00")), "a record with offset 1, expected 0"),
     "record too short": (
         batch_of(bytes.fromhex("0a 00 00 00 01 01 00")),
-        "length 5 ends it at byte 67, expected byte 68",
+        "length 5 up to byte 67, but its fields end at byte 68",
     ),
     "record too long": (
         batch_of(bytes.fromhex("0e 00 00 00 01 01 00")),
-        "record 0 at byte 61: the data ends inside it",
+        "record 0 at byte 61: incomplete",
     ),
-    "no length of a record": (batch_of(b""), "record 0 at byte 61: the data ends inside it"),
-    "key too long": (batch_of(bytes.fromhex("0c 00 00 00 7e 01 00")), "record 0 at byte 61: the data ends inside it"),
-    "header value too long": (batch_of(bytes.fromhex("12 00 00 00 01 01 02 00 7e 00")), "ends it at byte 71, expected"),
+    "no length of a record": (batch_of(b""), "record 0 at byte 61: incomplete"),
+    "key too long": (batch_of(bytes.fromhex("0c 00 00 00 7e 01 00")), "record 0 at byte 61: incomplete"),
+    "header value too long": (
+        batch_of(bytes.fromhex("12 00 00 00 01 01 02 00 7e 00")),
+        "up to byte 71, but its fields end at byte ",
+    ),
     "varint too long": (batch_of(b"\x80" * 80), "varint too large at byte 70"),
     "varint past 32 bits": (batch_of(b"\xff\xff\xff\xff\x1f"), "expected -2147483648 to 2147483647"),
     "header count": (batch_of(bytes.fromhex("0c 00 00 00 01 01 02")), "header count 1 at byte 68, expected 0 to 0"),

@@ -98,7 +98,9 @@ def test_smallest_and_largest_values() -> None:
 
 def test_a_uuid_has_16_bytes() -> None:
     for uuid in (bytes(15), bytes(17)):
-        with pytest.raises(ProtocolError, match=rf"field topics\.topic_id cannot .*: UUID of {len(uuid)} bytes"):
+        with pytest.raises(
+            ProtocolError, match=rf"field topics\.topic_id=.* cannot be encoded: UUID of {len(uuid)} bytes"
+        ):
             encode(DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=uuid)], timeout_ms=0), 6)
 
 

@@ -82,7 +82,7 @@ def test_unknown_tagged_fields_cannot_be_encoded_in_classic_versions(version: in
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     request.unknown_tags = ((9, b"x"),)
 
-    expected = rf"HeartbeatRequest v{version}: field unknown_tags cannot be written, it holds \(\(9, b'x'\),\): "
+    expected = rf"HeartbeatRequest v{version}: field unknown_tags=\(\(9, b'x'\),\) cannot be encoded: "
     with pytest.raises(ProtocolError, match=expected):
         encode(request, version)
     assert encode(request, 4).endswith(b"\x01\x09\x01x")
@@ -103,8 +103,8 @@ def test_malformed_tagged_fields_are_errors(subtests: pytest.Subtests) -> None:
         (b"\x02\x05\x00\x05\x00", "tagged fields malformed at byte 5: tag 5 after tag 5"),
         (b"\x02\x05\x00\x04\x00", "tagged fields malformed at byte 5: tag 4 after tag 5"),
         (b"\x01\x05\x02x", "tagged fields malformed at byte 3: 2 bytes announced, 1 bytes left"),
-        (b"\x01\x02\x05\0\0\0\x01\0", "second malformed at byte 7: tag 2 has 5 bytes, 4 were read"),
-        (b"\x01\x02\x03\0\0\0\x01", "second malformed at byte 7: tag 2 has 3 bytes, 4 were read"),
+        (b"\x01\x02\x05\0\0\0\x01\0", "second malformed at byte 7: tag 2 has 5 bytes, expected 4"),
+        (b"\x01\x02\x03\0\0\0\x01", "second malformed at byte 7: tag 2 has 3 bytes, expected 4"),
         (b"\xff\xff\xff\xff\x0f", "tagged fields malformed at byte 5: index out of range"),
     ):
         with subtests.test(expected):
