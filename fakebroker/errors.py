@@ -401,10 +401,10 @@ def bounds(
 ) -> str:
     """Return the bounds of a number as text to append to its type, such as " >= 1" or " from 0 to 1"."""
     if least is not None and most is not None:
-        return f" from {_plain(least)} to {_plain(most)}"
+        return f" from {_formatted(least)} to {_formatted(most)}"
     signs = ((">=", least), (">", above), ("<=", most), ("<", below))
-    return " and".join(f" {sign} {_plain(bound)}" for sign, bound in signs if bound is not None)
+    return " and".join(f" {sign} {_formatted(bound)}" for sign, bound in signs if bound is not None)
 
 
-def _plain(number: float) -> str:
+def _formatted(number: float) -> str:
     return f"{number:g}" if isinstance(number, float) else str(number)

@@ -24,27 +24,37 @@ MAX_STRING_BYTES = 0x7FFF
 class Writer:
     """Generates the source of one function, line by line, and records the fields of each line.
 
-    Fixed-width values are gathered in a run, which `flush` decodes or encodes with a single `struct` call.
+    Fixed-width values are collected in `pending`, and `flush` emits a single `struct` call for all of them.
+
+    Attributes:
+        function: The name of the generated function.
+        lines: Its source: the fields and the code of each line.
+        field: The name of the field that the next lines are about; empty for none.
+        scope: The global variables of the generated function.
+        pending: Name, `struct` format and expression of fixed-width values that no line decodes or encodes yet.
     """
+
+    function: str
 
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         self.cls, self.version, self.flexible = cls, version, flexible
         self.lines: list[tuple[FieldsOfLine, str]] = []
         self.field = ""
         self.scope: dict[str, Any] = {"unsigned_varint": unsigned_varint, "read_unsigned_varint": read_unsigned_varint}
-        self.run: list[tuple[str, str, str]] = []
+        self.pending: list[tuple[str, str, str]] = []
 
     def emit(self, code: str, indent: int = 1) -> None:
+        """Append a line about the current field."""
         self.lines.append((((self.field, ""),) if self.field else (), "    " * indent + code))
 
-    def gather(self, code: str, expression: str) -> None:
-        """Add a fixed-width value, of a `struct` format, to the run."""
-        self.run.append((self.field, code, expression))
+    def defer(self, code: str, expression: str) -> None:
+        """Add a fixed-width value of a `struct` format to the pending ones."""
+        self.pending.append((self.field, code, expression))
 
-    def emit_run(self, code: str, indent: int) -> None:
-        """Emit the line that decodes or encodes the run, and clear the run."""
-        self.lines.append((tuple((name, code) for name, code, _ in self.run), "    " * indent + code))
-        self.run.clear()
+    def emit_pending(self, code: str, indent: int) -> None:
+        """Emit the line that decodes or encodes the pending values, and clear them."""
+        self.lines.append((tuple((name, code) for name, code, _ in self.pending), "    " * indent + code))
+        self.pending.clear()
 
     def constant(self, value: object) -> str:
         """Make an object available to the compiled code, and return its name there."""
@@ -52,11 +62,12 @@ class Writer:
         self.scope[name] = value
         return name
 
-    def sub(self, cls: type[Struct]) -> str:
+    def nested_function(self, cls: type[Struct]) -> str:
         """Compile the function of a nested struct, and return its name in the compiled code."""
         return self.constant(type(self)(cls, self.version, self.flexible).compile())
 
     def compile(self) -> Any:
+        """Generate the function, register the fields of its lines, and return it."""
         self.write()
         kind = type(self).__name__
         filename = f"<{kind} {self.cls.__module__}.{self.cls.__qualname__} v{self.version} {self.flexible}>"
@@ -64,12 +75,13 @@ class Writer:
             if fields:
                 FIELDS_OF_LINE[filename, number] = fields
         exec(compile("\n".join(line for _, line in self.lines), filename, "exec"), self.scope)
-        return self.scope["run"]
+        return self.scope[self.function]
 
     def write(self) -> None:
+        """Generate the source."""
         raise NotImplementedError
 
-    def refuse_long_string(self, length: str, indent: int) -> None:
+    def reject_long_string(self, length: str, indent: int) -> None:
         text = f"string of {{{length}}} bytes, expected at most {MAX_STRING_BYTES}"
         self.emit(f"if {length} > {MAX_STRING_BYTES}: raise ValueError(f'{text}')", indent)
 
@@ -85,10 +97,12 @@ class Writer:
 
 
 class DecoderWriter(Writer):
-    """Generates `run(buf, pos)`, which decodes a struct and returns it and the position after it."""
+    """Generates `decode(buf, pos)`, which decodes a struct and returns it and the position after it."""
+
+    function = "decode"
 
     def write(self) -> None:
-        self.emit("def run(buf, pos):", 0)
+        self.emit("def decode(buf, pos):", 0)
         self.emit("end = len(buf)")
         self.emit(f"out = new({self.constant(self.cls)})")
         self.scope["new"] = object.__new__
@@ -116,7 +130,7 @@ class DecoderWriter(Writer):
         if field.is_array:
             self.read_array(field, target, indent)
         elif isinstance(field.type, Primitive) and field.type.format:
-            self.gather(field.type.format, target)
+            self.defer(field.type.format, target)
         elif isinstance(field.type, Primitive):
             self.read_length("h" if field.type is STRING else "i", indent)
             self.read_bytes(field.type, target, self.is_nullable(field), indent)
@@ -124,13 +138,13 @@ class DecoderWriter(Writer):
             self.read_struct(field, target, indent)
 
     def flush(self, indent: int) -> None:
-        """Emit the decoding of the run."""
-        if not self.run:
+        """Emit the decoding of the pending values."""
+        if not self.pending:
             return
-        layout = struct.Struct(">" + "".join(code for _, code, _ in self.run))
-        targets = ", ".join(target for _, _, target in self.run)
+        layout = struct.Struct(">" + "".join(code for _, code, _ in self.pending))
+        targets = ", ".join(target for _, _, target in self.pending)
         unpack = self.constant(layout.unpack_from)
-        self.emit_run(f"{targets}{',' if len(self.run) == 1 else ''} = {unpack}(buf, pos)", indent)
+        self.emit_pending(f"{targets}{',' if len(self.pending) == 1 else ''} = {unpack}(buf, pos)", indent)
         self.emit(f"pos += {layout.size}", indent)
 
     def read_length(self, code: str, indent: int) -> None:
@@ -143,9 +157,9 @@ class DecoderWriter(Writer):
             self.emit("n, pos = read_unsigned_varint(buf, pos)", indent + 1)
             self.emit("n -= 1", indent + 1)
             if code == "h":
-                self.refuse_long_string("n", indent + 1)
+                self.reject_long_string("n", indent + 1)
         else:
-            self.gather(code, "n")
+            self.defer(code, "n")
             self.flush(indent)
 
     def read_bytes(self, kind: Primitive, target: str, nullable: bool, indent: int) -> None:
@@ -186,14 +200,14 @@ class DecoderWriter(Writer):
             self.read_length("h" if field.type is STRING else "i", inner + 1)
             self.read_bytes(field.type, "item", False, inner + 1)
         else:
-            self.emit(f"item, pos = {self.sub(field.type)}(buf, pos)", inner + 1)
+            self.emit(f"item, pos = {self.nested_function(field.type)}(buf, pos)", inner + 1)
         self.emit("items.append(item)", inner + 1)
         self.emit(f"{target} = items", inner)
 
     def read_struct(self, field: Field, target: str, indent: int) -> None:
         assert not isinstance(field.type, Primitive)
         self.flush(indent)
-        read = f"{target}, pos = {self.sub(field.type)}(buf, pos)"
+        read = f"{target}, pos = {self.nested_function(field.type)}(buf, pos)"
         if self.is_nullable(field):
             self.emit("n = buf[pos]", indent)
             self.emit("pos += 1", indent)
@@ -230,17 +244,19 @@ class DecoderWriter(Writer):
 
 
 class EncoderWriter(Writer):
-    """Generates `run(m, out)`, which encodes the struct `m` and appends it to the bytearray `out`."""
+    """Generates `encode(m, out)`, which encodes the struct `m` and appends it to the bytearray `out`."""
+
+    function = "encode"
 
     def write(self) -> None:
-        self.emit("def run(m, out):", 0)
+        self.emit("def encode(m, out):", 0)
         self.emit("pass")
         for field in self.cls.FIELDS:
             self.field = field.name
             if self.is_plain(field):
                 self.append(field, f"m.{field.name}", 1)
             elif not self.present(field) and not field.ignorable:
-                self.refuse(field)
+                self.reject_value(field)
         self.flush(1)
         self.field = "unknown_tags"
         if self.flexible:
@@ -248,10 +264,11 @@ class EncoderWriter(Writer):
         else:
             self.emit(f"if m.unknown_tags: raise ValueError('version {self.version} has no tagged fields')")
 
-    def refuse(self, field: Field) -> None:
-        self.emit(f"if {self.differs(field)}: raise ValueError('version {self.version} does not have this field')")
+    def reject_value(self, field: Field) -> None:
+        text = f"version {self.version} does not have this field"
+        self.emit(f"if {self.differs_from_default(field)}: raise ValueError('{text}')")
 
-    def differs(self, field: Field) -> str:
+    def differs_from_default(self, field: Field) -> str:
         return f"m.{field.name} != {self.constant(field.default_value())}"
 
     def append(self, field: Field, value: str, indent: int) -> None:
@@ -262,28 +279,28 @@ class EncoderWriter(Writer):
                 # `struct` pads or truncates bytes of another length.
                 text = f"UUID of {{len({value})}} bytes, expected 16"
                 self.emit(f"if len({value}) != 16: raise ValueError(f'{text}')", indent)
-            self.gather(field.type.format, value)
+            self.defer(field.type.format, value)
         elif isinstance(field.type, Primitive):
             self.append_bytes(field.type, value, self.is_nullable(field), indent)
         else:
             self.append_struct(field, value, indent)
 
     def flush(self, indent: int) -> None:
-        """Emit the encoding of the run."""
-        if not self.run:
+        """Emit the encoding of the pending values."""
+        if not self.pending:
             return
-        layout = struct.Struct(">" + "".join(code for _, code, _ in self.run))
-        values = ", ".join(value for _, _, value in self.run)
-        self.emit_run(f"out += {self.constant(layout.pack)}({values})", indent)
+        layout = struct.Struct(">" + "".join(code for _, code, _ in self.pending))
+        values = ", ".join(value for _, _, value in self.pending)
+        self.emit_pending(f"out += {self.constant(layout.pack)}({values})", indent)
 
     def append_length(self, code: str, value: str, indent: int) -> None:
         if self.flexible:
             self.flush(indent)
             if code == "h":
-                self.refuse_long_string(value, indent)
+                self.reject_long_string(value, indent)
             self.emit(f"out += unsigned_varint({value} + 1)", indent)
         else:
-            self.gather(code, value)
+            self.defer(code, value)
             self.flush(indent)
 
     def append_null_branch(self, code: str, value: str, indent: int) -> None:
@@ -318,12 +335,12 @@ class EncoderWriter(Writer):
         if isinstance(field.type, Primitive):
             self.append_bytes(field.type, "item", False, indent + 1)
         else:
-            self.emit(f"{self.sub(field.type)}(item, out)", indent + 1)
+            self.emit(f"{self.nested_function(field.type)}(item, out)", indent + 1)
 
     def append_struct(self, field: Field, value: str, indent: int) -> None:
         assert not isinstance(field.type, Primitive)
         self.flush(indent)
-        write = f"{self.sub(field.type)}({value}, out)"
+        write = f"{self.nested_function(field.type)}({value}, out)"
         if self.is_nullable(field):
             self.emit(f"if {value} is None: out.append(255)", indent)
             self.emit("else:", indent)
@@ -337,7 +354,7 @@ class EncoderWriter(Writer):
         self.emit("tags = dict(m.unknown_tags)" if known else "tags = m.unknown_tags")
         for field in known:
             self.field = field.name
-            self.emit(f"if {self.differs(field)}:")
+            self.emit(f"if {self.differs_from_default(field)}:")
             self.emit("body, out = out, bytearray()", 2)
             self.append(field, f"m.{field.name}", 2)
             self.flush(2)
