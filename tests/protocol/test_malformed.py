@@ -98,7 +98,7 @@ def test_messages_with_a_changed_byte_are_decoded_or_a_protocol_error(subtests: 
 
 
 @struct
-class Inner(Struct):
+class Item(Struct):
     number: Int32
 
 
@@ -128,8 +128,8 @@ class Names(Message):
 
 
 @message(versions="0-1", flexible="1+")
-class Inners(Message):
-    value: list[Inner] | None
+class Items(Message):
+    value: list[Item] | None
 
 
 def allocated_bytes(work: Callable[[], object]) -> int:
@@ -142,7 +142,7 @@ def allocated_bytes(work: Callable[[], object]) -> int:
 
 
 def test_giant_lengths_are_refused_before_anything_is_allocated(subtests: pytest.Subtests) -> None:
-    classes: list[type[Message]] = [Strings, Blobs, Batches, Numbers, Names, Inners]
+    classes: list[type[Message]] = [Strings, Blobs, Batches, Numbers, Names, Items]
     for cls, version, length in product(classes, (0, 1), (11, 127, 2**15 - 1, 2**31 - 1)):
         with subtests.test(f"{cls.__name__} v{version} with a length of {length}"):
             classic = min(length, 2**15 - 1).to_bytes(2, "big") if cls is Strings else length.to_bytes(4, "big")
