@@ -280,7 +280,7 @@ def test_an_incomplete_message_at_the_end_is_ignored(magic: int) -> None:
 
 
 @soak
-@settings(max_examples=examples(60, soak=5000))
+@settings(max_examples=examples(60, soak=2000))
 @given(st.data())
 def test_wrappers_with_a_changed_byte_are_converted_or_an_invalid_batch(data: st.DataObject) -> None:
     raw = bytearray(wrapped(0, 1, magic=data.draw(st.integers(0, 1)), codec=data.draw(st.sampled_from(CODECS[1:]))))

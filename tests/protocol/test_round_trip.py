@@ -16,7 +16,7 @@ def assert_round_trip(cls: type[Message], version: int, message: Message) -> Non
 @soak
 @pytest.mark.parametrize("cls", MESSAGES)
 def test_a_decoded_message_equals_the_encoded_one(cls: type[Message], subtests: pytest.Subtests) -> None:
-    check_drawn_messages(subtests, cls, assert_round_trip, unknown_tags=True, sample=3, soak=100)
+    check_drawn_messages(subtests, cls, assert_round_trip, unknown_tags=True, sample=3, soak=50)
 
 
 def test_fields_that_a_version_lacks_are_decoded_as_their_defaults(subtests: pytest.Subtests) -> None:

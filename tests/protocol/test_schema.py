@@ -79,7 +79,7 @@ def test_each_type_in_arrays_nullable_and_tagged(subtests: pytest.Subtests) -> N
         among=[(Everything, version) for version in Everything.VERSIONS],
         unknown_tags=True,
         sample=12,
-        soak=1000,
+        soak=200,
     )
 
 
