@@ -1,6 +1,6 @@
-"""Kafka's error codes, and the exceptions of this project.
+"""Kafka's error codes (`org.apache.kafka.common.protocol.Errors`), and the exceptions of fakebroker.
 
-Numbers and names are Kafka's (`org.apache.kafka.common.protocol.Errors`). Does not depend on other modules.
+Does not depend on other modules of the package.
 """
 
 import math
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """A Kafka error code: its number on the wire, under Kafka's name."""
+    """The error codes of Kafka's protocol, with Kafka's names."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -149,15 +149,15 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether Kafka's own clients may send the request again (subclasses of `RetriableException`)."""
+        """Whether Kafka's clients retry the request (subclasses of `RetriableException`)."""
         return self in _RETRIABLE
 
 
 MAX_MISTAKES = 10
-"""The largest number of mistakes that one error reports."""
+"""The largest number of errors that one `ConfigError` combines."""
 
 MAX_SHOWN = 200
-"""The longest representation of a value in an error, in characters."""
+"""The longest representation of a value in an error message, in characters."""
 
 _RETRIABLE = frozenset(
     {
@@ -197,21 +197,21 @@ _RETRIABLE = frozenset(
 
 
 class FakebrokerError(Exception):
-    """Base class of all exceptions that this project raises on purpose."""
+    """Base class of the exceptions of fakebroker."""
 
 
 class ProtocolError(FakebrokerError):
-    """Malformed bytes, or a message that its version cannot represent."""
+    """A malformed message, or one that cannot be encoded in its version."""
 
 
 class ConfigError(FakebrokerError):
     """A setting, option or argument that is unknown, of the wrong type or out of range.
 
     Args:
-        sentence: The error in one sentence.
-        field: The setting, option or argument; None if the error is not about a single one.
+        sentence: The error message.
+        field: The setting, option or argument; None if the error does not concern a single one.
         value: Its value; None if it is missing.
-        expected: What was expected instead.
+        expected: The expected values, such as "an integer >= 1".
     """
 
     def __init__(
@@ -223,25 +223,25 @@ class ConfigError(FakebrokerError):
 
     @property
     def mistakes(self) -> "tuple[ConfigError, ...]":
-        """The errors that were found together, each with its own attributes; by default this one."""
-        return self._mistakes or (self,)  # Stored, it would be a cycle that keeps the frames of tracebacks alive.
+        """The errors that this one combines, see `all_of`; by default only this one."""
+        return self._mistakes or (self,)  # Storing `self` would create a reference cycle.
 
     @classmethod
     def of(cls, field: str, value: object, expected: str, *, where: str = "") -> "ConfigError":
         """Return the error `field=value: expected ...`.
 
         Args:
-            field: The setting, option or argument; empty for the whole of the data.
+            field: The setting, option or argument; empty if the data as a whole is invalid.
             value: Its value.
-            expected: What was expected instead, such as "an integer >= 1".
-            where: What it belongs to, such as "group 'g'".
+            expected: The expected values, such as "an integer >= 1".
+            where: A prefix that names the context, such as "group 'g'".
         """
         sentence = f"{where}{': ' if where else ''}{field}{'=' if field else ''}{shown(value)}: expected {expected}"
         return cls(sentence, field=field or None, value=value, expected=expected)
 
     @classmethod
     def missing(cls, field: str, expected: str, *, where: str = "") -> "ConfigError":
-        """Return the error of a required field without a value."""
+        """Return the error `field is missing: expected ...`."""
         prefix = f"{where}: " if where else ""
         return cls(f"{prefix}{field} is missing: expected {expected}", field=field, expected=expected)
 
@@ -250,10 +250,10 @@ class ConfigError(FakebrokerError):
         """Return the error of a field, setting or filter that does not exist.
 
         Args:
-            field: Its name.
-            value: Its value.
-            expected: The names that exist.
-            kind: What it is the name of.
+            field: The unknown name.
+            value: The given value.
+            expected: The known names, as returned by `one_of`.
+            kind: What kind of thing the name is of, for the message.
         """
         return cls(
             f"{field}={shown(value)}: unknown {kind}; expected {expected}", field=field, value=value, expected=expected
@@ -261,11 +261,11 @@ class ConfigError(FakebrokerError):
 
     @classmethod
     def all_of(cls, mistakes: Sequence["ConfigError"], *, where: str = "") -> "ConfigError":
-        """Return one error for some mistakes, a line for each if there are several, with the attributes of the first.
+        """Combine errors into one, with a line for each and the attributes of the first.
 
         Args:
-            mistakes: At least one; of more than `MAX_MISTAKES` the first ones.
-            where: What they are in, such as the name of a file.
+            mistakes: One or more errors; those after the first `MAX_MISTAKES` are dropped.
+            where: A prefix that names the context, such as the name of a file.
         """
         prefix = f"{where}: " if where else ""
         first, reported = mistakes[0], mistakes[:MAX_MISTAKES]
@@ -280,7 +280,7 @@ class ConfigError(FakebrokerError):
         return error
 
     def within(self, path: str) -> "ConfigError":
-        """Return the error with the path of the table that the field is in, such as "events[2]"."""
+        """Return the error with its field prefixed by the path of the enclosing table, such as "events[2]"."""
         if self.field is None:
             return ConfigError(f"{path}: {self}", field=path, value=self.value, expected=self.expected)
         separator = "." if str(self).startswith((f"{self.field}=", f"{self.field} is missing")) else ": "
@@ -292,12 +292,12 @@ class ListenError(FakebrokerError):
     """A broker cannot listen at its address."""
 
 
-class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # A TimeoutError by its name too.
-    """The condition was not met before the timeout; the message shows the state instead."""
+class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # Named like TimeoutError.
+    """A condition was not met before the timeout. The message describes the actual state."""
 
 
 def shown(value: object) -> str:
-    """Return the `repr` of a value for an error, shortened if it is long."""
+    """Return the `repr` of a value for an error message, shortened to `MAX_SHOWN` characters."""
     try:
         text = repr(value)
     except ValueError:  # an integer of more than 4,300 digits
@@ -313,14 +313,14 @@ def one_of(
     other: str = "",
     most: int | None = None,
 ) -> str:
-    """Return the expectation of one of some names, with the one that a mistyped name resembles.
+    """Return the expectation "one of a, b", with "did you mean 'a'?" if the given value resembles a name.
 
     Args:
-        names: The names, in the order in which they are shown.
-        given: What was given instead.
+        names: The expected names, in the order in which they are listed.
+        given: The invalid value.
         none: The expectation if there are no names.
-        other: What is expected if it is none of the names.
-        most: The largest number of names to show; all if not given.
+        other: An alternative to the names, such as "a table".
+        most: The largest number of names to list; by default all.
     """
     known = [str(name) for name in names]
     if not known:
@@ -334,10 +334,10 @@ def one_of(
 
 
 def nearest(given: object, names: Iterable[str]) -> str | None:
-    """Return the name that a mistyped one resembles, if any does."""
+    """Return the name that a value resembles most, or None if it resembles none."""
     if not isinstance(given, str):
         return None
-    from difflib import get_close_matches  # Imported here: only errors need it.
+    from difflib import get_close_matches  # A slow import that only errors need.
 
     by_folded = {name.lower(): name for name in names}
     close = get_close_matches(given.lower(), by_folded, n=1)
@@ -353,40 +353,40 @@ def check_number(
     most: float | None = None,
     where: str = "",
 ) -> None:
-    """Check a number that a caller gave.
+    """Check that an argument is a finite number within bounds.
 
     Args:
-        field: The argument.
+        field: The name of the argument.
         value: Its value.
-        least: The smallest value that is allowed.
-        above: The largest value that is too small.
-        most: The largest value that is allowed.
-        where: What it belongs to.
+        least: The inclusive lower bound.
+        above: The exclusive lower bound.
+        most: The inclusive upper bound.
+        where: The context for the error message.
 
     Raises:
-        ConfigError: It is not a number, NaN, infinite, or out of range.
+        ConfigError: It is not a number, not finite, or out of bounds.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError.of(field, value, "a finite number", where=where)
-    if not is_number or not _is_within(value, least, above, most):  # type: ignore[arg-type]  # as above
+    if not is_number or not _is_within(value, least, above, most):  # type: ignore[arg-type]  # a number by `is_number`
         raise ConfigError.of(field, value, f"a number{bounds(least, above, most)}", where=where)
 
 
 def check_integer(
     field: str, value: object, *, least: int | None = None, most: int | None = None, where: str = ""
 ) -> None:
-    """Check an integer that a caller gave.
+    """Check that an argument is an integer within bounds.
 
     Args:
-        field: The argument.
+        field: The name of the argument.
         value: Its value.
-        least: The smallest value that is allowed.
-        most: The largest value that is allowed.
-        where: What it belongs to.
+        least: The inclusive lower bound.
+        most: The inclusive upper bound.
+        where: The context for the error message.
 
     Raises:
-        ConfigError: It is not an integer, or out of range.
+        ConfigError: It is not an integer, or out of bounds.
     """
     if not isinstance(value, int) or isinstance(value, bool) or not _is_within(value, least, None, most):
         raise ConfigError.of(field, value, f"an integer{bounds(least, None, most)}", where=where)
@@ -399,12 +399,12 @@ def _is_within(value: float, least: float | None, above: float | None, most: flo
 def bounds(
     least: float | None = None, above: float | None = None, most: float | None = None, below: float | None = None
 ) -> str:
-    """Return the bounds of a number in words that follow its type, such as " >= 1" or " from 0 to 1"."""
+    """Return the bounds of a number as text to append to its type, such as " >= 1" or " from 0 to 1"."""
     if least is not None and most is not None:
-        return f" from {_plain(least)} to {_plain(most)}"
+        return f" from {_formatted(least)} to {_formatted(most)}"
     signs = ((">=", least), (">", above), ("<=", most), ("<", below))
-    return " and".join(f" {sign} {_plain(bound)}" for sign, bound in signs if bound is not None)
+    return " and".join(f" {sign} {_formatted(bound)}" for sign, bound in signs if bound is not None)
 
 
-def _plain(number: float) -> str:
+def _formatted(number: float) -> str:
     return f"{number:g}" if isinstance(number, float) else str(number)

@@ -1,4 +1,4 @@
-"""The limit on open files of the process (RLIMIT_NOFILE), which also limits its connections."""
+"""The limit on open files of this process (RLIMIT_NOFILE), which also limits its connections."""
 
 from contextlib import suppress
 
@@ -7,10 +7,10 @@ from fakebroker.errors import FakebrokerError
 try:
     import resource
 except ImportError:  # Windows has no comparable limit.
-    resource = None  # type: ignore[assignment]  # the functions below look for it
+    resource = None  # type: ignore[assignment]  # checked by the functions below
 
 _OTHER_FILES = 200
-"""Files that a process has open besides its connections: libraries, logs, pipes."""
+"""An upper bound of the open files that are not connections: libraries, logs, pipes."""
 
 
 def file_limit() -> int:
@@ -32,19 +32,19 @@ def allow_connections(wanted: int) -> None:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise FakebrokerError(
-            f"{wanted:,} connections in one process need {needed:,} open files, the hard limit is {hard:,}: raise it "
-            f"with `ulimit -Hn {needed}` or play in more tasks, or over lanes"
+            f"{wanted:,} connections in one process need {needed:,} open files, the hard limit is {hard:,}: "
+            f"raise it with `ulimit -Hn {needed}`, or use more tasks or lanes"
         )
     _raise_to(needed if hard == resource.RLIM_INFINITY else hard, hard)
 
 
 def allow_all() -> None:
-    """Raise the soft limit to the hard one, for a process whose number of connections is unknown."""
+    """Raise the soft limit to the hard limit, for processes with an unknown number of connections."""
     if resource is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         _raise_to(hard, hard)
 
 
 def _raise_to(soft: int, hard: int) -> None:
-    with suppress(ValueError, OSError):  # some systems have a lower limit than the hard one
+    with suppress(ValueError, OSError):  # on some systems the effective limit is below the hard limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

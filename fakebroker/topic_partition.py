@@ -1,4 +1,4 @@
-"""Names of topics, partitions such as "orders-0", and offsets: legal values, parsing, grouping, formatting."""
+"""Topic names, partitions such as "orders-0", and offsets: validation, parsing, grouping, formatting."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ TopicPartition = tuple[str, int]
 """A partition: topic name and partition index."""
 
 LEGAL_NAME = "1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', not '.' or '..'"
-"""What `is_legal_name` accepts, for error messages."""
+"""The names that `is_legal_name` accepts, for error messages."""
 
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 
@@ -19,40 +19,40 @@ _PARTITION = re.compile(r"(.+)-([0-9]{1,10})", re.DOTALL)
 
 
 def is_legal_name(name: object) -> bool:
-    """Return whether this is a valid topic name or `group.instance.id` (Kafka's `Topic.validate`)."""
+    """Return whether a value is a valid topic name or `group.instance.id` (Kafka's `Topic.validate`)."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def name_fault(name: str) -> str | None:
-    """Return why a topic may not have this name, or None."""
+    """Return the error of an invalid topic name, or None if it is valid."""
     return None if is_legal_name(name) else f"topic name {name!r}: expected {LEGAL_NAME}"
 
 
 def unify_collision_chars(name: str) -> str:
-    """Return a topic name with dots as underscores: metrics cannot distinguish topics that have it in common."""
+    """Replace dots by underscores, as names of metrics do: topics with the same result collide (Kafka's `Topic`)."""
     return name.replace(".", "_")
 
 
 def is_partition(value: object) -> bool:
-    """Return whether this is a `TopicPartition`; the topic's name is not validated."""
+    """Return whether a value is a `TopicPartition`. The topic name is not validated."""
     return isinstance(value, tuple) and [type(part) for part in value] == [str, int] and 0 <= value[1] <= MAX_INT32
 
 
 def is_offset(value: object) -> bool:
-    """Return whether this is an offset that can be committed or fetched from."""
+    """Return whether a value is an offset that can be committed or fetched from."""
     return type(value) is int and 0 <= value <= MAX_INT64
 
 
 def parse_partition(value: object, field: str = "partition", *, where: str = "") -> TopicPartition:
-    """Return the partition that is written as Kafka writes it, such as "orders-0"; the topic's name is not validated.
+    """Parse a partition in Kafka's notation, such as "orders-0". The topic name is not validated.
 
     Args:
-        value: The text, or a `TopicPartition` already.
-        field: The name of the setting or argument, for the error.
-        where: What it belongs to, for the error.
+        value: The text; a `TopicPartition` is returned unchanged.
+        field: The name of the setting or argument, for the error message.
+        where: The context, for the error message.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: The value is not a partition.
     """
     if is_partition(value):
         return cast(TopicPartition, value)
@@ -63,7 +63,7 @@ def parse_partition(value: object, field: str = "partition", *, where: str = "")
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the partition indexes of each topic, in the order given."""
+    """Group partition indexes by topic, both in the given order."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -71,5 +71,5 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def format_partitions(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions as Kafka writes them, such as "orders-0, orders-1"; "none" if there are none."""
+    """Format partitions in Kafka's notation, such as "orders-0, orders-1"; "none" if there are none."""
     return ", ".join(f"{topic}-{index}" for topic, index in partitions) or "none"

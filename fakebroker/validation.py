@@ -1,7 +1,8 @@
-"""Validation of plain data against types, with msgspec. Each mistake names the field, its value and what was expected.
+"""Validation of plain data against types, with msgspec. Errors name each invalid field, its value and expectation.
 
 Files, events, HTTP bodies and the arguments of commands are validated here. Types are msgspec structs, typed
-dictionaries, lists, unions and literals; bounds are `msgspec.Meta` annotations.
+dictionaries, lists, unions and literals; bounds are `msgspec.Meta` annotations. msgspec reports only the first error,
+so invalid data is checked a second time here, to report up to `MAX_MISTAKES`.
 """
 
 import math
@@ -27,64 +28,64 @@ PositiveSeconds = Annotated[float, Meta(gt=0)]
 Rate = Annotated[float, Meta(gt=0)]
 
 _UNCONVERTIBLE = (OverflowError, AttributeError)
-"""msgspec raises these for an integer that no float can represent, and for objects that resemble a table."""
+"""Raised by msgspec for integers too large for a float, and for objects that look like tables."""
 
 
 def convert(value: Any, kind: type[T], *, where: str = "", strict: bool = True) -> T:
-    """Convert plain data (of JSON, TOML or Python) to a type.
+    """Convert plain data, such as decoded JSON or TOML, to a type.
 
     Args:
         value: The data.
-        kind: The type, whose unknown fields are forbidden if it is a struct.
-        where: What the data are in, such as the name of a file; errors begin with it.
-        strict: Whether strings are not converted to numbers.
+        kind: The type. Structs have to forbid unknown fields.
+        where: A prefix of the error message, such as the name of a file.
+        strict: If False, strings are converted to numbers and booleans.
 
     Raises:
-        ConfigError: The data are not of the type, or a number is not finite; `mistakes` has up to `MAX_MISTAKES`.
+        ConfigError: The data is not of the type, or a number is not finite. `mistakes` has up to `MAX_MISTAKES` errors.
     """
     try:
         found = msgspec.convert(value, kind, strict=strict)
     except (msgspec.ValidationError, ConfigError, *_UNCONVERTIBLE) as error:
-        raise _error_of(value, kind, where, error, strict) from None
-    infinite = list(_not_finite(value, ""))
+        raise _combined_error(value, kind, where, error, strict) from None
+    infinite = list(_non_finite_numbers(value, ""))
     if infinite:
         raise ConfigError.all_of(infinite, where=where)
     return found
 
 
 def read_json(text: bytes | str, kind: type[T], *, where: str = "", name: str = "line") -> T:
-    """Convert JSON to a type.
+    """Decode JSON and convert it to a type.
 
     Args:
         text: The JSON.
         kind: The type.
-        where: What errors begin with.
-        name: What the text is called in an error about it as a whole, unless `where` says it.
+        where: A prefix of the error message.
+        name: The name of the text in errors that concern it as a whole, if there is no `where`.
 
     Raises:
-        ConfigError: It is not JSON, or not of the type.
+        ConfigError: The text is not JSON, or its value is not of the type.
     """
     try:
         return msgspec.json.decode(text, type=kind)
     except _MALFORMED as error:
         cause = error
     try:
-        value = msgspec.json.decode(text)  # without the type, for errors name all the wrong values
+        value = msgspec.json.decode(text)  # without the type, to find all invalid values
     except _MALFORMED as error:
         raise ConfigError(f"{where or name}: expected JSON: {error}", field=name, expected="JSON") from None
-    raise _error_of(value, kind, where, cause, name=name)
+    raise _combined_error(value, kind, where, cause, name=name)
 
 
 _MALFORMED = (msgspec.MsgspecError, ConfigError, UnicodeError, RecursionError)
 
 
 def write_json(value: Any) -> bytes:
-    """Return a value as JSON.
+    """Encode a value as JSON.
 
     Raises:
-        ConfigError: A number is not finite, a string has a surrogate, or JSON cannot represent a value.
+        ConfigError: JSON cannot represent the value: a number is not finite, a string has a surrogate, or the like.
     """
-    infinite = list(_not_finite(value, ""))
+    infinite = list(_non_finite_numbers(value, ""))
     if infinite:
         raise ConfigError.all_of(infinite)
     try:
@@ -94,9 +95,9 @@ def write_json(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain data, which `convert` validates: structs as tables, numbers and lists as Python's own.
+    """Convert a value to plain data for `convert`: structs to dictionaries, iterables to lists.
 
-    Numbers and sequences of numpy and pandas are what they are in Python.
+    Numbers of numpy and pandas become Python numbers. Other objects are returned unchanged.
     """
     if value is None or isinstance(value, bool | str | bytes | int):
         return value
@@ -112,32 +113,33 @@ def plain(value: Any) -> Any:
 
 
 def accepts_none(kind: Any) -> bool:
-    """Return whether None is a value of a type."""
-    return NoneType in _options(kind)
+    """Return whether a type includes None."""
+    return NoneType in _union_members(kind)
 
 
-def _error_of(
+def _combined_error(
     value: Any, kind: Any, where: str, cause: Exception, strict: bool = True, name: str = "value"
 ) -> ConfigError:
+    """Return one error for all mistakes in a value; `cause` is the error that msgspec raised."""
     found = list(islice(_mistakes(value, kind, "", strict), MAX_MISTAKES + 1))
-    if found and found[0].field is None and not where:  # about the whole of it
+    if found and found[0].field is None and not where:  # the value as a whole
         found = [ConfigError.of(name, value, found[0].expected or "")]
-    if not found:  # a rule of a struct about several of its fields
+    if not found:  # a rule of a struct (`__post_init__`)
         found = list(cause.mistakes) if isinstance(cause, ConfigError) else [ConfigError(str(cause))]
     return ConfigError.all_of(found, where=where)
 
 
 def _mistakes(value: Any, kind: Any, path: str, strict: bool) -> Iterator[ConfigError]:
-    """Yield the mistakes in a value of a type."""
-    options = _options(kind)
+    """Yield the errors of a value that is not of a type, with the paths of its invalid parts."""
+    options = _union_members(kind)
     structs = [option for option in options if _is_struct(option)]
     if isinstance(value, Mapping) and structs:
-        yield from _in_struct(value, structs, path, strict)
+        yield from _mistakes_in_struct(value, structs, path, strict)
         return
     parts: Iterator[ConfigError] = iter(())
-    if isinstance(value, Mapping) and (table := _generic(options, Mapping)):
+    if isinstance(value, Mapping) and (table := _type_arguments(options, Mapping)):
         parts = (each for key in value for each in _mistakes(value[key], table[1], join(path, str(key)), strict))
-    elif isinstance(value, list | tuple) and (items := _generic(options, Sequence)):
+    elif isinstance(value, list | tuple) and (items := _type_arguments(options, Sequence)):
         kinds = items[:1] * len(value) if items[1:] in ((), (Ellipsis,)) else items
         numbered = enumerate(zip(value, kinds, strict=False))
         parts = (each for index, (item, of) in numbered for each in _mistakes(item, of, f"{path}[{index}]", strict))
@@ -151,19 +153,20 @@ def _mistakes(value: Any, kind: Any, path: str, strict: bool) -> Iterator[Config
         yield ConfigError.of(path, value, expectation(kind, value))
 
 
-def _not_finite(value: Any, path: str) -> Iterator[ConfigError]:
-    """Yield a mistake for each number that is NaN or infinite."""
+def _non_finite_numbers(value: Any, path: str) -> Iterator[ConfigError]:
+    """Yield an error for each number that is NaN or infinite."""
     if isinstance(value, float) and not math.isfinite(value):
         yield ConfigError.of(path, value, "a finite number")
-    steps = value.items() if isinstance(value, Mapping) else ()
-    for key, item in steps:
-        yield from _not_finite(item, join(path, str(key)))
+    for key, item in value.items() if isinstance(value, Mapping) else ():
+        yield from _non_finite_numbers(item, join(path, str(key)))
     for index, item in enumerate(value if isinstance(value, list | tuple) else ()):
-        yield from _not_finite(item, f"{path}[{index}]")
+        yield from _non_finite_numbers(item, f"{path}[{index}]")
 
 
-def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str, strict: bool) -> Iterator[ConfigError]:
-    """Yield the mistakes in a table; the rules of its struct are evaluated if its fields are valid."""
+def _mistakes_in_struct(
+    value: Mapping[str, Any], structs: Sequence[Any], path: str, strict: bool
+) -> Iterator[ConfigError]:
+    """Yield the errors of a table. Rules of the struct (`__post_init__`) are evaluated only if all fields are valid."""
     struct, tag = structs[0], structs[0].__struct_config__.tag_field
     if tag is not None:
         tags = {each.__struct_config__.tag: each for each in structs}
@@ -187,11 +190,11 @@ def _in_struct(value: Mapping[str, Any], structs: Sequence[Any], path: str, stri
     ]
     missing = [field for name, field in fields.items() if field.required and name not in value]
     found += [ConfigError.missing(join(path, field.encode_name), expectation(field.type)) for field in missing]
-    yield from found or _broken_rules(value, struct, path, strict)
+    yield from found or _rule_mistakes(value, struct, path, strict)
 
 
-def _broken_rules(value: Mapping[str, Any], struct: Any, path: str, strict: bool) -> Iterator[ConfigError]:
-    """Yield the error of a rule about several fields of a struct, whose fields are valid."""
+def _rule_mistakes(value: Mapping[str, Any], struct: Any, path: str, strict: bool) -> Iterator[ConfigError]:
+    """Yield the error of a rule (`__post_init__`) of a struct whose fields are valid."""
     try:
         msgspec.convert(value, struct, strict=strict)
     except ConfigError as error:
@@ -201,16 +204,16 @@ def _broken_rules(value: Mapping[str, Any], struct: Any, path: str, strict: bool
 
 
 def join(path: str, name: str) -> str:
-    """Return the path of a field of the table at a path, such as "groups[1].count"."""
+    """Append a name to the path of a table, as in "groups[1].count"."""
     return f"{path}.{name}" if path else name
 
 
-def _options(kind: Any) -> tuple[Any, ...]:
-    """Return the types that a type allows, without annotations."""
+def _union_members(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the type itself, without annotations."""
     if typing.get_origin(kind) is Annotated:
-        return _options(typing.get_args(kind)[0])
+        return _union_members(typing.get_args(kind)[0])
     if typing.get_origin(kind) in (typing.Union, UnionType):
-        return tuple(option for each in typing.get_args(kind) for option in _options(each))
+        return tuple(option for each in typing.get_args(kind) for option in _union_members(each))
     return (kind,)
 
 
@@ -218,8 +221,8 @@ def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _generic(options: Sequence[Any], kind: type) -> tuple[Any, ...] | None:
-    """Return the type arguments of the option that is a mapping or a sequence."""
+def _type_arguments(options: Sequence[Any], kind: type) -> tuple[Any, ...] | None:
+    """Return the type arguments of the first option that is a subclass of `kind`, a mapping or sequence."""
     for option in options:
         origin = typing.get_origin(option)
         if isinstance(origin, type) and issubclass(origin, kind) and typing.get_args(option):
@@ -236,33 +239,33 @@ def _is_valid(value: Any, kind: Any, strict: bool) -> bool:
 
 
 def expectation(kind: Any, given: object = None) -> str:
-    """Return what a type expects, such as "an integer >= 1 or none".
+    """Describe the values of a type, such as "an integer >= 1 or none".
 
     Args:
         kind: The type.
-        given: The invalid value, for the name that it resembles.
+        given: The invalid value; a name that it resembles is suggested.
     """
-    options = _alternatives(kind)
-    names = [str(value) for each in options for value in _names(each)]
-    words = [one_of(names)] if names else []
-    words += [_word(each) for each in options if not _names(each)]
+    options = _annotated_union_members(kind)
+    names = [str(value) for each in options for value in _literal_values(each)]
+    parts = [one_of(names)] if names else []
+    parts += [_description(each) for each in options if not _literal_values(each)]
     near = nearest(given, names)
-    return " or ".join(dict.fromkeys(words)) + (f"; did you mean {near!r}?" if near else "")
+    return " or ".join(dict.fromkeys(parts)) + (f"; did you mean {near!r}?" if near else "")
 
 
-def _alternatives(kind: Any) -> list[Any]:
-    """Return the types of a union, with their annotations."""
+def _annotated_union_members(kind: Any) -> list[Any]:
+    """Return the members of a union, or the type itself, with annotations."""
     if typing.get_origin(kind) in (typing.Union, UnionType):
-        return [option for each in typing.get_args(kind) for option in _alternatives(each)]
+        return [option for each in typing.get_args(kind) for option in _annotated_union_members(each)]
     return [] if kind is msgspec.UnsetType else [kind]
 
 
-def _names(kind: Any) -> Sequence[Any]:
-    """Return the names that a type consists of."""
+def _literal_values(kind: Any) -> Sequence[Any]:
+    """Return the values of a literal type; none of other types."""
     return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
 
 
-def _word(kind: Any) -> str:
+def _description(kind: Any) -> str:
     info = inspect.type_info(kind)
     if isinstance(info, inspect.IntType | inspect.FloatType):
         noun = "an integer" if isinstance(info, inspect.IntType) else "a number"
@@ -275,10 +278,10 @@ def _word(kind: Any) -> str:
         return f"a list of {len(info.item_types)}"
     if isinstance(info, inspect.EnumType):
         return info.cls.__name__
-    return _WORDS.get(type(info), "a table")
+    return _DESCRIPTIONS.get(type(info), "a table")
 
 
-_WORDS: dict[type, str] = {
+_DESCRIPTIONS: dict[type, str] = {
     inspect.BoolType: "true or false",
     inspect.StrType: "a string",
     inspect.NoneType: "none",

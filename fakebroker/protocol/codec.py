@@ -1,7 +1,7 @@
-"""Encoding and decoding of messages, by one encoder and decoder for each message and version, compiled on first use.
+"""Encoding and decoding of messages with one encoder and decoder per message and version, compiled on first use.
 
-Depends on declarations (`schema.py`), not on frames, headers or APIs. Errors name the message, its version, the field
-and the byte offset.
+Depends on declarations (`schema.py`), not on frames, headers or APIs. Errors name the message, its version, the field,
+and the byte offset or the field's value.
 """
 
 import struct
@@ -16,13 +16,13 @@ from fakebroker.protocol.schema import Message, Struct
 M = TypeVar("M", bound=Struct)
 
 Decoder = Callable[[bytes, int], tuple[Any, int]]
-"""Reads a message from a buffer at a position; returns it and the position behind it."""
+"""Decodes a message at a position of a buffer; returns the message and the position after it."""
 
 Encoder = Callable[[Any, bytearray], None]
-"""Appends a message to a buffer."""
+"""Appends an encoded message to a buffer."""
 
 _MALFORMED = (struct.error, IndexError, ValueError, EOFError)
-_UNWRITABLE = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
+_NOT_ENCODABLE = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 _decoders: dict[tuple[type[Struct], int], Decoder] = {}
 _encoders: dict[tuple[type[Struct], int], Encoder] = {}
@@ -32,7 +32,7 @@ def encode(message: Message, version: int) -> bytes:
     """Encode a message.
 
     Raises:
-        ProtocolError: The version is not one of the message's, or cannot carry what a field holds.
+        ProtocolError: The message has no such version, or the version cannot represent the value of a field.
     """
     out = bytearray()
     encode_into(message, version, out)
@@ -45,29 +45,29 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
     encoder = _encoders.get((cls, version)) or encoder_for(cls, version)
     try:
         encoder(message, out)
-    except _UNWRITABLE as error:
-        raise _explained(error, cls, version, "cannot be written") from None
+    except _NOT_ENCODABLE as error:
+        raise _located(error, cls, version) from None
 
 
 def decode(cls: type[M], data: bytes, version: int, position: int = 0, *, fills_data: bool = True) -> M:
     """Decode a message.
 
     Args:
-        cls: What it should be.
-        data: The bytes it is in.
-        version: Its version.
-        position: Where it begins.
-        fills_data: Whether bytes behind it are an error.
+        cls: The class of the message.
+        data: A buffer that contains the message.
+        version: The version of the message.
+        position: The index of its first byte in the buffer.
+        fills_data: Whether bytes after the message are an error; if not, they are ignored.
 
     Raises:
-        ProtocolError: The version is not one of the message's, or the bytes are not such a message.
+        ProtocolError: The message has no such version, or it is malformed.
     """
     try:
         message, end = decoder_for(cls, version)(data, position)
     except _MALFORMED as error:
-        raise _explained(error, cls, version, "malformed") from None
+        raise _located(error, cls, version) from None
     if fills_data and end != len(data):
-        raise ProtocolError(f"{cls.__name__} v{version}: {len(data) - end} bytes left over at byte {end}")
+        raise ProtocolError(f"{cls.__name__} v{version}: {len(data) - end} unexpected bytes at byte {end}")
     return cast(M, message)
 
 
@@ -87,30 +87,31 @@ def encoder_for(cls: type[Struct], version: int) -> Encoder:
     return encoder
 
 
-def _explained(error: Exception, cls: type[Struct], version: int, what: str) -> ProtocolError:
-    path, where = [], ""
+def _located(error: Exception, cls: type[Struct], version: int) -> ProtocolError:
+    """Convert an error of compiled code: find the field by the lines in the traceback, one per nested struct."""
+    path, fault = [], " invalid"
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         fields = compiler.FIELDS_OF_LINE.get((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
         if fields is not None:
-            name, where = _found(fields, trace.tb_frame.f_locals)
+            name, fault = _field_and_fault(fields, trace.tb_frame.f_locals)
             path.append(name)
         trace = trace.tb_next
-    return ProtocolError(f"{cls.__name__} v{version}: field {'.'.join(path) or '?'} {what}{where}: {error}")
+    return ProtocolError(f"{cls.__name__} v{version}: field {'.'.join(path) or '?'}{fault}: {error}")
 
 
-def _found(fields: compiler.FieldsOfLine, variables: dict[str, Any]) -> tuple[str, str]:
-    """Return the field of a line of compiled code that failed, and its first byte or its value."""
+def _field_and_fault(fields: compiler.FieldsOfLine, variables: dict[str, Any]) -> tuple[str, str]:
+    """Return the field at which a line of compiled code failed, and its position (decoding) or value (encoding)."""
     if "pos" in variables:
-        name, position = _cut(fields, variables["pos"], len(variables["buf"]))
-        return name, f" at byte {position}"
+        name, position = _truncated_field(fields, variables["pos"], len(variables["buf"]))
+        return name, f" malformed at byte {position}"
     message = variables["m"]
     name = next((name for name, code in fields[:-1] if not _fits(code, getattr(message, name, None))), fields[-1][0])
-    return name, f", it holds {getattr(message, name, message)!r:.80}"
+    return name, f"={getattr(message, name, message)!r:.80} cannot be encoded"
 
 
-def _cut(fields: compiler.FieldsOfLine, position: int, end: int) -> tuple[str, int]:
-    """Return the field in which the buffer ends, and where it starts."""
+def _truncated_field(fields: compiler.FieldsOfLine, position: int, end: int) -> tuple[str, int]:
+    """Return the field that exceeds the buffer, and its position."""
     for name, code in fields[:-1]:
         if position + struct.calcsize(f">{code}") > end:
             return name, position
@@ -128,6 +129,6 @@ def _fits(code: str, value: object) -> bool:
 
 def _compiled(cls: type[Struct], version: int, writer_type: type[compiler.Writer]) -> Any:
     if issubclass(cls, Message) and version not in cls.VERSIONS:
-        raise ProtocolError(f"{cls.__name__} v{version}: there are versions {cls.VERSIONS}")
+        raise ProtocolError(f"{cls.__name__} v{version}: expected a version from {cls.VERSIONS}")
     flexible = issubclass(cls, Message) and version in cls.FLEXIBLE
     return writer_type(cls, version, flexible).compile()

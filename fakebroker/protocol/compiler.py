@@ -1,8 +1,8 @@
-"""Generates the source of encoders and decoders, one function for a struct in a version, and compiles it.
+"""Generation and compilation of encoders and decoders: one function per struct and version.
 
-The compiled code is straight-line: which fields a version has, how wide they are and which are compact is decided at
-compile time; adjacent fixed-width fields, and the length before a string, share one `struct` call. Each line is mapped
-to its field, so that errors can name the field although the code contains no names.
+Compiled code does not branch on versions: present fields, their widths and compact lengths are known at compile time.
+Adjacent fixed-width fields, and the length of a string after them, share one `struct` call. Each line of the code is
+mapped to its fields, so that errors can name them.
 """
 
 import struct
@@ -12,48 +12,62 @@ from fakebroker.protocol.schema import Field, Struct
 from fakebroker.protocol.types import BYTES, RECORDS, STRING, UUID, Primitive, read_unsigned_varint, unsigned_varint
 
 FieldsOfLine = tuple[tuple[str, str], ...]
-"""The fields that one line reads or writes: name and `struct` format, which is empty where the width is not fixed."""
+"""Name and `struct` format of each field that a line decodes or encodes; no format (`""`) for variable widths."""
 
 FIELDS_OF_LINE: dict[tuple[str, int], FieldsOfLine] = {}
-"""The fields of the lines of compiled code, by file name and line number."""
+"""The fields of each line of compiled code, by file name and line number."""
 
 MAX_STRING_BYTES = 0x7FFF
 """Kafka rejects longer strings even if their length field could hold more (`MessageDataGenerator`)."""
 
 
 class Writer:
-    """Generates the source of one function, line by line, and records the field of each line."""
+    """Generates the source of one function, line by line, and records the fields of each line.
+
+    Fixed-width values are collected in `pending`, and `flush` emits a single `struct` call for all of them.
+
+    Attributes:
+        function: The name of the generated function.
+        lines: Its source: the fields and the code of each line.
+        field: The name of the field that the next lines are about; empty for none.
+        scope: The global variables of the generated function.
+        pending: Name, `struct` format and expression of fixed-width values that no line decodes or encodes yet.
+    """
+
+    function: str
 
     def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
         self.cls, self.version, self.flexible = cls, version, flexible
         self.lines: list[tuple[FieldsOfLine, str]] = []
         self.field = ""
         self.scope: dict[str, Any] = {"unsigned_varint": unsigned_varint, "read_unsigned_varint": read_unsigned_varint}
-        self.run: list[tuple[str, str, str]] = []
+        self.pending: list[tuple[str, str, str]] = []
 
     def emit(self, code: str, indent: int = 1) -> None:
+        """Append a line about the current field."""
         self.lines.append((((self.field, ""),) if self.field else (), "    " * indent + code))
 
-    def gather(self, code: str, expression: str) -> None:
-        """Add a fixed-width value to the run that the next flush reads or writes at once."""
-        self.run.append((self.field, code, expression))
+    def defer(self, code: str, expression: str) -> None:
+        """Add a fixed-width value of a `struct` format to the pending ones."""
+        self.pending.append((self.field, code, expression))
 
-    def emit_run(self, code: str, indent: int) -> None:
-        """Emit the line that reads or writes the whole run."""
-        self.lines.append((tuple((name, code) for name, code, _ in self.run), "    " * indent + code))
-        self.run.clear()
+    def emit_pending(self, code: str, indent: int) -> None:
+        """Emit the line that decodes or encodes the pending values, and clear them."""
+        self.lines.append((tuple((name, code) for name, code, _ in self.pending), "    " * indent + code))
+        self.pending.clear()
 
     def constant(self, value: object) -> str:
-        """Return a name in the compiled code for an object."""
+        """Make an object available to the compiled code, and return its name there."""
         name = f"c{len(self.scope)}"
         self.scope[name] = value
         return name
 
-    def sub(self, cls: type[Struct]) -> str:
-        """Return a name in the compiled code for the function of a nested struct."""
+    def nested_function(self, cls: type[Struct]) -> str:
+        """Compile the function of a nested struct, and return its name in the compiled code."""
         return self.constant(type(self)(cls, self.version, self.flexible).compile())
 
     def compile(self) -> Any:
+        """Generate the function, register the fields of its lines, and return it."""
         self.write()
         kind = type(self).__name__
         filename = f"<{kind} {self.cls.__module__}.{self.cls.__qualname__} v{self.version} {self.flexible}>"
@@ -61,12 +75,13 @@ class Writer:
             if fields:
                 FIELDS_OF_LINE[filename, number] = fields
         exec(compile("\n".join(line for _, line in self.lines), filename, "exec"), self.scope)
-        return self.scope["run"]
+        return self.scope[self.function]
 
     def write(self) -> None:
+        """Generate the source."""
         raise NotImplementedError
 
-    def refuse_long_string(self, length: str, indent: int) -> None:
+    def reject_long_string(self, length: str, indent: int) -> None:
         text = f"string of {{{length}}} bytes, expected at most {MAX_STRING_BYTES}"
         self.emit(f"if {length} > {MAX_STRING_BYTES}: raise ValueError(f'{text}')", indent)
 
@@ -74,7 +89,7 @@ class Writer:
         return self.version in field.versions
 
     def is_plain(self, field: Field) -> bool:
-        """Return whether a field is in the body of this version, not among its tagged fields or missing."""
+        """Return whether this version has the field as an ordinary field, not as a tagged one."""
         return self.present(field) and field.tag is None
 
     def is_nullable(self, field: Field) -> bool:
@@ -82,10 +97,12 @@ class Writer:
 
 
 class DecoderWriter(Writer):
-    """Generates `run(buf, pos) -> (message, pos)`."""
+    """Generates `decode(buf, pos)`, which decodes a struct and returns it and the position after it."""
+
+    function = "decode"
 
     def write(self) -> None:
-        self.emit("def run(buf, pos):", 0)
+        self.emit("def decode(buf, pos):", 0)
         self.emit("end = len(buf)")
         self.emit(f"out = new({self.constant(self.cls)})")
         self.scope["new"] = object.__new__
@@ -113,7 +130,7 @@ class DecoderWriter(Writer):
         if field.is_array:
             self.read_array(field, target, indent)
         elif isinstance(field.type, Primitive) and field.type.format:
-            self.gather(field.type.format, target)
+            self.defer(field.type.format, target)
         elif isinstance(field.type, Primitive):
             self.read_length("h" if field.type is STRING else "i", indent)
             self.read_bytes(field.type, target, self.is_nullable(field), indent)
@@ -121,17 +138,17 @@ class DecoderWriter(Writer):
             self.read_struct(field, target, indent)
 
     def flush(self, indent: int) -> None:
-        """Read the fixed-width fields gathered so far with one `struct` call."""
-        if not self.run:
+        """Emit the decoding of the pending values."""
+        if not self.pending:
             return
-        layout = struct.Struct(">" + "".join(code for _, code, _ in self.run))
-        targets = ", ".join(target for _, _, target in self.run)
+        layout = struct.Struct(">" + "".join(code for _, code, _ in self.pending))
+        targets = ", ".join(target for _, _, target in self.pending)
         unpack = self.constant(layout.unpack_from)
-        self.emit_run(f"{targets}{',' if len(self.run) == 1 else ''} = {unpack}(buf, pos)", indent)
+        self.emit_pending(f"{targets}{',' if len(self.pending) == 1 else ''} = {unpack}(buf, pos)", indent)
         self.emit(f"pos += {layout.size}", indent)
 
     def read_length(self, code: str, indent: int) -> None:
-        """Read a length or a count into `n`; -1 is null."""
+        """Emit the decoding of a length or count into `n`; -1 is null. `code` is its format in classic versions."""
         if self.flexible:
             self.flush(indent)
             self.emit("n = buf[pos] - 1", indent)
@@ -140,9 +157,9 @@ class DecoderWriter(Writer):
             self.emit("n, pos = read_unsigned_varint(buf, pos)", indent + 1)
             self.emit("n -= 1", indent + 1)
             if code == "h":
-                self.refuse_long_string("n", indent + 1)
+                self.reject_long_string("n", indent + 1)
         else:
-            self.gather(code, "n")
+            self.defer(code, "n")
             self.flush(indent)
 
     def read_bytes(self, kind: Primitive, target: str, nullable: bool, indent: int) -> None:
@@ -158,7 +175,7 @@ class DecoderWriter(Writer):
         self.emit("pos = stop", inner)
 
     def check_length(self, unit: str, indent: int) -> None:
-        self.emit("if n < 0: raise ValueError(f'length {n}, where it may not be null')", indent)
+        self.emit("if n < 0: raise ValueError(f'length {n}, expected 0 or more')", indent)
         self.emit(f"if stop > end: raise EOFError(f'{{n}} {unit} announced, {{end - pos}} bytes left')", indent)
 
     def read_array(self, field: Field, target: str, indent: int) -> None:
@@ -170,7 +187,7 @@ class DecoderWriter(Writer):
             inner += 1
         primitive = isinstance(field.type, Primitive) and field.type.format
         width = struct.calcsize(f">{field.type.format}") if isinstance(field.type, Primitive) and primitive else 1
-        # Each element takes at least a byte: a count larger than the rest is rejected before anything is allocated.
+        # An element takes at least one byte. Counts that exceed the buffer are rejected before memory is allocated.
         self.emit(f"stop = pos + n * {width}", inner)
         self.check_length("elements", inner)
         if primitive:
@@ -183,14 +200,14 @@ class DecoderWriter(Writer):
             self.read_length("h" if field.type is STRING else "i", inner + 1)
             self.read_bytes(field.type, "item", False, inner + 1)
         else:
-            self.emit(f"item, pos = {self.sub(field.type)}(buf, pos)", inner + 1)
+            self.emit(f"item, pos = {self.nested_function(field.type)}(buf, pos)", inner + 1)
         self.emit("items.append(item)", inner + 1)
         self.emit(f"{target} = items", inner)
 
     def read_struct(self, field: Field, target: str, indent: int) -> None:
         assert not isinstance(field.type, Primitive)
         self.flush(indent)
-        read = f"{target}, pos = {self.sub(field.type)}(buf, pos)"
+        read = f"{target}, pos = {self.nested_function(field.type)}(buf, pos)"
         if self.is_nullable(field):
             self.emit("n = buf[pos]", indent)
             self.emit("pos += 1", indent)
@@ -217,7 +234,7 @@ class DecoderWriter(Writer):
             self.emit(f"if tag == {field.tag}:", 2)
             self.read(field, f"out.{field.name}", 3)
             self.flush(3)
-            text = "tag {tag} has {size} bytes, {size + pos - tag_end} were read"
+            text = "tag {tag} has {size} bytes, expected {size + pos - tag_end}"
             self.emit(f"if pos != tag_end: raise ValueError(f'{text}')", 3)
             self.emit("continue", 3)
         self.field = "tagged fields"
@@ -227,28 +244,31 @@ class DecoderWriter(Writer):
 
 
 class EncoderWriter(Writer):
-    """Generates `run(value, out)`, which appends to the bytearray `out`."""
+    """Generates `encode(m, out)`, which encodes the struct `m` and appends it to the bytearray `out`."""
+
+    function = "encode"
 
     def write(self) -> None:
-        self.emit("def run(m, out):", 0)
+        self.emit("def encode(m, out):", 0)
         self.emit("pass")
         for field in self.cls.FIELDS:
             self.field = field.name
             if self.is_plain(field):
                 self.append(field, f"m.{field.name}", 1)
             elif not self.present(field) and not field.ignorable:
-                self.refuse(field)
+                self.reject_value(field)
         self.flush(1)
         self.field = "unknown_tags"
         if self.flexible:
             self.append_tags()
         else:
-            self.emit(f"if m.unknown_tags: raise ValueError('version {self.version} does not carry them')")
+            self.emit(f"if m.unknown_tags: raise ValueError('version {self.version} has no tagged fields')")
 
-    def refuse(self, field: Field) -> None:
-        self.emit(f"if {self.differs(field)}: raise ValueError('version {self.version} does not carry it')")
+    def reject_value(self, field: Field) -> None:
+        text = f"version {self.version} does not have this field"
+        self.emit(f"if {self.differs_from_default(field)}: raise ValueError('{text}')")
 
-    def differs(self, field: Field) -> str:
+    def differs_from_default(self, field: Field) -> str:
         return f"m.{field.name} != {self.constant(field.default_value())}"
 
     def append(self, field: Field, value: str, indent: int) -> None:
@@ -256,35 +276,35 @@ class EncoderWriter(Writer):
             self.append_array(field, value, indent)
         elif isinstance(field.type, Primitive) and field.type.format:
             if field.type is UUID:
-                # `struct` would pad or truncate it.
+                # `struct` pads or truncates bytes of another length.
                 text = f"UUID of {{len({value})}} bytes, expected 16"
                 self.emit(f"if len({value}) != 16: raise ValueError(f'{text}')", indent)
-            self.gather(field.type.format, value)
+            self.defer(field.type.format, value)
         elif isinstance(field.type, Primitive):
             self.append_bytes(field.type, value, self.is_nullable(field), indent)
         else:
             self.append_struct(field, value, indent)
 
     def flush(self, indent: int) -> None:
-        """Write the fixed-width fields gathered so far with one `struct` call."""
-        if not self.run:
+        """Emit the encoding of the pending values."""
+        if not self.pending:
             return
-        layout = struct.Struct(">" + "".join(code for _, code, _ in self.run))
-        values = ", ".join(value for _, _, value in self.run)
-        self.emit_run(f"out += {self.constant(layout.pack)}({values})", indent)
+        layout = struct.Struct(">" + "".join(code for _, code, _ in self.pending))
+        values = ", ".join(value for _, _, value in self.pending)
+        self.emit_pending(f"out += {self.constant(layout.pack)}({values})", indent)
 
     def append_length(self, code: str, value: str, indent: int) -> None:
         if self.flexible:
             self.flush(indent)
             if code == "h":
-                self.refuse_long_string(value, indent)
+                self.reject_long_string(value, indent)
             self.emit(f"out += unsigned_varint({value} + 1)", indent)
         else:
-            self.gather(code, value)
+            self.defer(code, value)
             self.flush(indent)
 
     def append_null_branch(self, code: str, value: str, indent: int) -> None:
-        """Write null, and open the branch for other values."""
+        """Emit the encoding of null, and an `else:` for other values."""
         self.flush(indent)
         null = b"\x00" if self.flexible else struct.pack(f">{code}", -1)
         self.emit(f"if {value} is None: out += {self.constant(null)}", indent)
@@ -315,12 +335,12 @@ class EncoderWriter(Writer):
         if isinstance(field.type, Primitive):
             self.append_bytes(field.type, "item", False, indent + 1)
         else:
-            self.emit(f"{self.sub(field.type)}(item, out)", indent + 1)
+            self.emit(f"{self.nested_function(field.type)}(item, out)", indent + 1)
 
     def append_struct(self, field: Field, value: str, indent: int) -> None:
         assert not isinstance(field.type, Primitive)
         self.flush(indent)
-        write = f"{self.sub(field.type)}({value}, out)"
+        write = f"{self.nested_function(field.type)}({value}, out)"
         if self.is_nullable(field):
             self.emit(f"if {value} is None: out.append(255)", indent)
             self.emit("else:", indent)
@@ -334,7 +354,7 @@ class EncoderWriter(Writer):
         self.emit("tags = dict(m.unknown_tags)" if known else "tags = m.unknown_tags")
         for field in known:
             self.field = field.name
-            self.emit(f"if {self.differs(field)}:")
+            self.emit(f"if {self.differs_from_default(field)}:")
             self.emit("body, out = out, bytearray()", 2)
             self.append(field, f"m.{field.name}", 2)
             self.flush(2)

@@ -1,6 +1,6 @@
-"""The codecs of record batches: gzip, snappy in xerial's framing or raw, lz4 frames and zstd.
+"""The codecs of record batches: gzip, snappy (raw or in xerial's framing), lz4 frames and zstd.
 
-Converts bytes to bytes within a given limit. Does not depend on records and batches.
+Does not depend on the formats of records. Decompression is limited to a given size.
 """
 
 import mmap
@@ -22,7 +22,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-# xerial's framing (snappy-java): this magic, two int32 versions, then blocks of an int32 length and raw snappy.
+# xerial's framing (snappy-java): this magic, two int32 versions, then blocks: an int32 length and raw snappy data.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = struct.Struct(">8sii")
 _XERIAL_VERSION = 1
@@ -54,7 +54,7 @@ def decompress(compression: Compression, data: bytes, limit_bytes: int) -> bytes
     Args:
         compression: The codec. NONE returns the data unchanged, without a limit.
         data: The compressed bytes.
-        limit_bytes: The largest size of the result, at least 1. No more memory is used, even if the data claims more.
+        limit_bytes: The largest size of the result, at least 1. Larger sizes announced in the data allocate no memory.
 
     Raises:
         ProtocolError: The data is malformed, or the result would exceed the limit.
@@ -71,13 +71,13 @@ def decompress(compression: Compression, data: bytes, limit_bytes: int) -> bytes
                 codec = cramjam.lz4.decompress_into
             case Compression.ZSTD:
                 codec = cramjam.zstd.decompress_into
-        # Anonymous memory costs nothing until it is written, so its size can be the limit.
+        # Pages of anonymous memory are allocated when they are written, so that a large limit costs nothing.
         with mmap.mmap(-1, limit_bytes) as scratch:
             return scratch[: codec(data, scratch)]
     except cramjam.DecompressionError as error:
         raise ProtocolError(
             f"{compression.name.lower()} data of {len(data)} bytes: {error}; "
-            f"expected a whole stream of at most {limit_bytes} bytes decompressed"
+            f"expected a complete stream of at most {limit_bytes} decompressed bytes"
         ) from error
 
 

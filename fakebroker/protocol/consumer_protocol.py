@@ -1,6 +1,7 @@
 """Encoding and decoding of subscriptions and assignments in groups of type `consumer` (Kafka's `ConsumerProtocol`).
 
-Written in version 3, read in any version. Sorted, because coordinators compare the bytes of a rejoin.
+They are encoded in version 3 by default and decoded in any version. Topics and partitions are encoded in sorted order:
+a coordinator compares the bytes of a rejoin with the member's previous metadata.
 """
 
 import struct
@@ -26,12 +27,12 @@ _VERSION = struct.Struct(">h")
 
 @dataclass(slots=True, kw_only=True)
 class Subscription:
-    """The subscription of one group member, as the leader sees it.
+    """The decoded subscription of a group member, which the leader assigns partitions to.
 
     Attributes:
         instance_id: `group.instance.id` of a static member (KIP-345).
-        owned_partitions: The partitions it owns, or owned last where the protocol is eager.
-        generation_id: The generation in which they were assigned; -1 for none.
+        owned_partitions: The partitions that the member owns, or owned last with the eager rebalance protocol.
+        generation_id: The generation in which they were assigned; -1 if unknown.
     """
 
     member_id: str
@@ -52,11 +53,11 @@ def encode_subscription(
     """Encode a member's subscription as JoinGroup metadata.
 
     Args:
-        topics: The topics that it subscribes to.
-        owned_partitions: The partitions that it owns, from version 1 on.
-        generation_id: The generation in which they were assigned, from version 2 on.
-        previous: Only for the assignor `sticky`: the partitions owned last, and their generation. Encoded as user
-            data, where that assignor expects them. None if there are none.
+        topics: The topics that the member subscribes to.
+        owned_partitions: The partitions that the member owns; encoded since version 1.
+        generation_id: The generation in which they were assigned; encoded since version 2.
+        previous: For the assignor `sticky`, which reads them from the user data: the partitions owned last and their
+            generation. None for other assignors and new members.
         version: The version of the message.
     """
     user_data = None
@@ -78,21 +79,21 @@ def encode_subscription(
 def decode_subscription(
     data: bytes, assignor: str = "range", member_id: str = "", instance_id: str | None = None
 ) -> Subscription:
-    """Decode a member's JoinGroup metadata, as the leader does.
+    """Decode the JoinGroup metadata of a member.
 
     Args:
         data: The metadata.
-        assignor: The selected protocol; `sticky` reads owned partitions from the user data, as Kafka does.
-        member_id: The member's id, for the result.
-        instance_id: Its `group.instance.id`, for the result.
+        assignor: The selected protocol. With `sticky`, owned partitions are read from the user data, as in Kafka.
+        member_id: The member's id, copied to the result.
+        instance_id: The member's `group.instance.id`, copied to the result.
 
     Raises:
-        ProtocolError: The bytes are not a subscription.
+        ProtocolError: The subscription is malformed.
     """
     decoded = _without_version(ConsumerProtocolSubscription, data)
     owned, generation_id = decoded.owned_partitions, decoded.generation_id
     if assignor == "sticky":
-        owned, generation_id = _sticky_claim(decoded.user_data)
+        owned, generation_id = _previous_sticky_assignment(decoded.user_data)
     return Subscription(
         member_id=member_id,
         instance_id=instance_id,
@@ -112,13 +113,13 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """Decode a SyncGroup assignment.
 
     Raises:
-        ProtocolError: The bytes are not an assignment, or there are none.
+        ProtocolError: The assignment is empty or malformed.
     """
     return _flat(_without_version(ConsumerProtocolAssignment, data).assigned_partitions)
 
 
-def _sticky_claim(user_data: bytes | None) -> tuple[list[ConsumerTopicPartitions], int]:
-    """Decode the user data of `StickyAssignor`; malformed data counts as no partitions, as in Kafka."""
+def _previous_sticky_assignment(user_data: bytes | None) -> tuple[list[ConsumerTopicPartitions], int]:
+    """Decode the user data of `StickyAssignor`: partitions and generation. Malformed data means none, as in Kafka."""
     for version in (1, 0) if user_data else ():
         try:
             last = decode(StickyAssignorUserData, user_data or b"", version)
@@ -133,13 +134,13 @@ def _with_version(message: Message, version: int) -> bytes:
 
 
 def _without_version(cls: type[M], data: bytes) -> M:
-    """Decode a message after its version. A newer version is read as our newest; trailing bytes are ignored."""
+    """Decode a message after its version. Newer versions are decoded as our newest; the bytes after it are ignored."""
     try:
         (version,) = _VERSION.unpack_from(data)
         message, _ = decoder_for(cls, min(version, cls.VERSIONS.last))(data, _VERSION.size)
     except (struct.error, IndexError, ValueError, EOFError) as error:
         raise ProtocolError(
-            f"{cls.__name__}: malformed in a consumer's metadata of {len(data)} bytes: {error}"
+            f"{cls.__name__} malformed in a consumer's metadata of {len(data)} bytes: {error}"
         ) from None
     return cast(M, message)
 

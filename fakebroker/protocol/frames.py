@@ -1,7 +1,7 @@
-"""Framing of a byte stream, and the headers of requests and responses.
+"""Framing of requests and responses in a byte stream, and their headers.
 
-A frame is an int32 size and that many bytes: a header, then a message. One API is special: the response to ApiVersions
-has header version 0 in all versions (KIP-511), because the client does not know the broker's versions yet.
+A frame is an int32 size and that many bytes: a header, then a message. ApiVersions responses have header version 0 in
+all versions (KIP-511), because the client does not know the versions of the broker yet.
 """
 
 import struct
@@ -26,13 +26,13 @@ _response_starts: dict[tuple[type[Message], int], bytes] = {}
 
 
 class FrameBuffer:
-    """Splits a stream of bytes, which arrives in arbitrary pieces, into frames.
+    """Splits a byte stream, received in pieces of any size, into frames.
 
     Args:
-        max_bytes: The largest frame accepted, without its size.
+        max_bytes: The largest accepted size of a frame.
 
     Attributes:
-        held_bytes: How many bytes of an unfinished frame are held.
+        held_bytes: The number of buffered bytes of an incomplete frame.
     """
 
     __slots__ = ("_buffer", "_needed", "held_bytes", "max_bytes")
@@ -44,13 +44,13 @@ class FrameBuffer:
         self.held_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add bytes that were received, and return the frames that are complete now, without their sizes.
+        """Add received bytes, and return the frames that are complete now, without their size fields.
 
         Raises:
-            ProtocolError: A size is negative or over the limit. The rest of the stream cannot be read.
+            ProtocolError: A size is negative or exceeds the limit. The stream cannot be decoded any further.
         """
         if not self._buffer and len(data) >= 4 and _SIZE.unpack_from(data)[0] == len(data) - 4 <= self.max_bytes:
-            return [data[4:]]  # The usual case: exactly one request was received.
+            return [data[4:]]  # The common case: exactly one frame, returned without buffering.
         buffer: bytes | bytearray = data
         if self._buffer:
             self._buffer += data
@@ -75,7 +75,7 @@ class FrameBuffer:
 
 @dataclass(slots=True)
 class RequestHeader:
-    """The header of a request. `client_id` may be null on the wire."""
+    """The header of a request. A `client_id` of None is null on the wire."""
 
     api_key: int
     api_version: int
@@ -84,10 +84,10 @@ class RequestHeader:
 
 
 def read_request_header(frame: bytes, flexible: bool) -> tuple[RequestHeader, int]:
-    """Read a request header: version 2 if the request is flexible, else version 1.
+    """Decode a request header: version 2 in flexible versions of the request, otherwise version 1.
 
     Returns:
-        The header and the position of the request behind it.
+        The header and the position of the message after it.
 
     Raises:
         ProtocolError: The header is malformed.
@@ -100,15 +100,15 @@ def read_request_header(frame: bytes, flexible: bool) -> tuple[RequestHeader, in
     except (struct.error, IndexError, ValueError) as error:
         raise ProtocolError(f"request header malformed: {error}") from None
     if position > len(frame):
-        raise ProtocolError(f"request header malformed: {position} bytes announced, {len(frame)} there")
+        raise ProtocolError(f"request header malformed: {position} bytes announced, {len(frame)} received")
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
 
 def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """Encode a request as a frame, with its size.
+    """Encode a request as a frame, including the size field.
 
     Raises:
-        ProtocolError: The version cannot encode the message.
+        ProtocolError: The version cannot represent the message.
     """
     client = (client_id or "").encode()
     length = -1 if client_id is None else len(client)
@@ -122,10 +122,10 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
 
 
 def response_frame(message: Message, version: int, correlation_id: int) -> bytearray:
-    """Encode a response as a frame, with its size.
+    """Encode a response as a frame, including the size field.
 
     Raises:
-        ProtocolError: The version cannot encode the message.
+        ProtocolError: The version cannot represent the message.
     """
     cls = type(message)
     start = _response_starts.get((cls, version))
@@ -138,7 +138,7 @@ def response_frame(message: Message, version: int, correlation_id: int) -> bytea
 
 
 def read_response(cls: type[M], version: int, frame: bytes) -> tuple[int, M]:
-    """Decode a response frame, without its size.
+    """Decode a response frame, given without the size field.
 
     Returns:
         The correlation id and the response.
@@ -155,7 +155,7 @@ def read_response(cls: type[M], version: int, frame: bytes) -> tuple[int, M]:
 
 
 def has_tagged_header(cls: type[Message], version: int) -> bool:
-    """Whether the response has header version 1."""
+    """Return whether a response has header version 1, which ends with tagged fields."""
     return version in cls.FLEXIBLE and cls.API_KEY != _API_VERSIONS_KEY
 
 
@@ -166,5 +166,5 @@ def _skip_tags(frame: bytes, position: int) -> int:
         size, position = read_unsigned_varint(frame, position)
         position += size
     if position > len(frame):
-        raise IndexError("tagged fields end behind the frame")
+        raise IndexError("the tagged fields exceed the frame")
     return position

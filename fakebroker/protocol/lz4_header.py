@@ -1,6 +1,6 @@
-"""The header checksum of LZ4 frames, which Kafka computed over the wrong bytes in messages of magic 0 (KAFKA-3160).
+"""Correction of the header checksum of LZ4 frames in messages of magic 0 (KAFKA-3160).
 
-Kafka ignores it in such messages, but decompressors do not.
+Old Kafka clients computed it over the wrong bytes. Kafka ignores it in these messages, but LZ4 libraries verify it.
 """
 
 _MAGIC_BYTES = 4
@@ -11,8 +11,8 @@ _PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 _UINT32 = 0xFFFFFFFF
 
 
-def mend_lz4_header(frame: bytes) -> bytes:
-    """Return the frame with the correct checksum in its header. Data that is too short for a header is unchanged."""
+def correct_lz4_header(frame: bytes) -> bytes:
+    """Return a frame with the correct header checksum. Data shorter than a header is returned unchanged."""
     if len(frame) < _SMALLEST_HEADER_BYTES:
         return frame
     checksum_at = _SMALLEST_HEADER_BYTES - 1

@@ -1,6 +1,6 @@
-"""Message sets, the record formats before Kafka 0.11 (magic 0 and 1), and their conversion to batches and back.
+"""Message sets, the record formats before Kafka 0.11 (magic 0 and 1), and conversion to and from record batches.
 
-See `records.py` for the errors.
+A wrapper is a compressed message: its value is a compressed message set. Errors are those of `records.py`.
 """
 
 import struct
@@ -11,7 +11,7 @@ from zlib import crc32
 
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.compression import Compression, decompress
-from fakebroker.protocol.lz4_header import mend_lz4_header
+from fakebroker.protocol.lz4_header import correct_lz4_header
 from fakebroker.protocol.records import (
     DEFAULT_DECOMPRESSED_LIMIT_BYTES,
     CorruptBatchError,
@@ -23,33 +23,33 @@ from fakebroker.protocol.records import (
     iterate_records,
 )
 
-# Offset, size, the CRC of what follows, magic, attributes; in magic 1 a timestamp; then key and
-# value behind their lengths. With a codec in its attributes it is a wrapper: its value is a compressed message set.
+# Offset, size, CRC of the following fields, magic, attributes, timestamp (magic 1 only), key and value, each of the
+# last two after its length. A message with a codec in its attributes is a wrapper.
 _HEADER = struct.Struct(">qiIbb")
 _UNCHECKED_PART = struct.Struct(">qiI")
 _OFFSET_AND_SIZE = struct.Struct(">qi")
 _CHECKED_PARTS = (struct.Struct(">bb"), struct.Struct(">bbq"))
 _INT64, _INT32 = struct.Struct(">q"), struct.Struct(">i")
-_SMALLEST_SIZE = 14  # Of magic 0, without key and value. The size counts the bytes behind it.
+_SMALLEST_SIZE = 14  # Magic 0 with null key and value. The size field counts the bytes after it.
 _COMPRESSION_BITS, _TIMESTAMP_TYPE_BIT = 0x07, 0x08
 _NO_TIMESTAMP_MS = -1
 
 
 class InvalidTimestampError(InvalidBatchError):
-    """A record with a timestamp that a producer may not set."""
+    """A timestamp or timestamp type that is not allowed in produced records."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.INVALID_TIMESTAMP
 
 
 class UnsupportedCompressionError(InvalidBatchError):
-    """A record batch with a codec that message sets do not have."""
+    """A record batch with a codec that message sets do not support."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 @dataclass(frozen=True, slots=True)
 class LegacyRecord:
-    """One record of a message set. `size_bytes` is its whole size; `timestamp_ms` is -1 for none."""
+    """A message of a message set. `size_bytes` includes offset and size field; `timestamp_ms` is -1 in magic 0."""
 
     offset: int
     magic: int
@@ -61,7 +61,7 @@ class LegacyRecord:
 
     @property
     def compression(self) -> Compression:
-        """The codec. Raises `InvalidBatchError` for one that message sets do not have."""
+        """The codec. Raises `InvalidBatchError` for one that message sets do not support."""
         number = self.attributes & _COMPRESSION_BITS
         if number > Compression.LZ4:
             raise InvalidBatchError(f"{self.label}: compression {number} in its attributes, expected 0 to 3")
@@ -78,16 +78,16 @@ class LegacyRecord:
 
 
 def magic_of(data: bytes) -> int | None:
-    """The magic of the first message or record batch, which have it at the same place; None if there is none."""
+    """Return the magic of the first message or record batch (both have it at the same position); None if too short."""
     return data[_UNCHECKED_PART.size] if len(data) > _UNCHECKED_PART.size else None
 
 
 def split_messages(data: bytes) -> list[LegacyRecord]:
-    """The whole messages in the bytes, wrappers as they are; an incomplete last one is left out.
+    """Decode a message set without decompressing its wrappers. An incomplete last message is ignored.
 
     Raises:
-        CorruptBatchError: There is no telling where a message ends, its magic is unknown, or its CRC does not match.
-        InvalidBatchError: The CRC matches, and still key and value do not fill the message.
+        CorruptBatchError: A message has an invalid size, an unknown magic or the wrong CRC.
+        InvalidBatchError: A message has the right CRC, but its fields do not have its size.
     """
     messages, position = [], 0
     while len(data) - position >= _OFFSET_AND_SIZE.size:
@@ -117,31 +117,30 @@ def _read_message(data: bytes) -> LegacyRecord:
         key, position = _read_bytes(data, position)
         value, position = _read_bytes(data, position)
     except struct.error as error:
-        raise InvalidBatchError(f"{label}: its {len(data)} bytes end inside it") from error
+        raise InvalidBatchError(f"{label}: {len(data)} bytes, expected more") from error
     if position != len(data):
-        raise InvalidBatchError(f"{label}: {len(data)} bytes, expected its value to end there, not at byte {position}")
+        raise InvalidBatchError(f"{label}: {len(data)} bytes, but its value ends at byte {position}")
     return LegacyRecord(offset, magic, attributes, timestamp_ms, key, value, len(data))
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """Read bytes after their length. Any negative length is null, as in Kafka. May end past the data."""
+    """Decode bytes after their length; null for any negative length, as in Kafka. The position may exceed the data."""
     length = _INT32.unpack_from(data, position)[0]
     start = position + _INT32.size
     return (None, start) if length < 0 else (data[start : start + length], start + length)
 
 
 def to_record_batch(messages: Sequence[LegacyRecord], limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> bytes:
-    """The one record batch that a broker makes of the messages that a producer has sent for a partition.
+    """Convert the messages produced for a partition to one record batch, with the checks of Kafka's `LogValidator`.
 
-    Its records are numbered from 0 on, whatever the messages' offsets; its codec is that of the wrapper. The checks are
-    those of Kafka's `LogValidator`.
+    The offsets of the records start at 0 and do not depend on those of the messages. The codec is that of the wrapper.
 
     Args:
-        messages: At least one: either messages without compression or one wrapper.
-        limit_bytes: How large the messages in a wrapper may be.
+        messages: One wrapper, or one or more messages without compression.
+        limit_bytes: The largest decompressed size of a wrapper.
 
     Raises:
-        InvalidBatchError: With the `error_code` to answer.
+        InvalidBatchError: The messages are invalid; `error_code` is that of the response.
     """
     compression = max(message.compression for message in messages)
     for message in messages:
@@ -159,16 +158,16 @@ def to_record_batch(messages: Sequence[LegacyRecord], limit_bytes: int = DEFAULT
 
 
 def unwrap(wrapper: LegacyRecord, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[LegacyRecord]:
-    """The messages in a wrapper, their offsets as they stand there: from 0 on in magic 1, those of the log in magic 0.
+    """Decompress the messages of a wrapper. Their offsets are relative (from 0) in magic 1 and absolute in magic 0.
 
     Raises:
-        InvalidBatchError: They cannot be read, or are none that may stand in this wrapper.
+        InvalidBatchError: The messages are malformed, or not allowed in this wrapper.
     """
     label, data = f"wrapper {wrapper.label}", wrapper.value
     if data is None:
         raise InvalidBatchError(f"{label}: value null, expected a compressed message set")
     if wrapper.compression is Compression.LZ4 and wrapper.magic == 0:
-        data = mend_lz4_header(data)
+        data = correct_lz4_header(data)
     try:
         messages = split_messages(decompress(wrapper.compression, data, limit_bytes))
     except InvalidBatchError:
@@ -176,34 +175,34 @@ def unwrap(wrapper: LegacyRecord, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_
     except ProtocolError as error:
         raise InvalidBatchError(f"{label}: {error}") from error
     if not messages:
-        raise InvalidBatchError(f"{label}: no whole message in it, expected 1 or more")
+        raise InvalidBatchError(f"{label}: no complete message, expected 1 or more")
     for message in messages:
         if message.magic != wrapper.magic:
-            raise InvalidBatchError(f"{label}: magic {message.magic} in it, expected {wrapper.magic}")
+            raise InvalidBatchError(f"{label}: contains magic {message.magic}, expected {wrapper.magic}")
         if message.compression is not Compression.NONE:
-            raise InvalidBatchError(f"{label}: a compressed message in it, expected none")
-    # Some clients leave the wrapper's offset 0; else it is that of its last message, which brokers make absolute.
+            raise InvalidBatchError(f"{label}: contains a compressed message, expected none")
+    # The offset of a wrapper is that of its last message; brokers make it absolute, and some clients leave it at 0.
     if wrapper.magic == 1 and wrapper.offset != 0 and wrapper.offset < messages[-1].offset:
-        raise InvalidBatchError(f"{label}: offset {messages[-1].offset} at its end, expected at most its own")
+        raise InvalidBatchError(f"{label}: last offset {messages[-1].offset}, expected at most that of the wrapper")
     return messages
 
 
 def iterate_messages(batches: Iterable[RecordBatch], magic: int, first_offset: int) -> Iterator[bytes]:
-    """Record batches as messages one by one, none of them compressed; headers are lost (Kafka's `RecordsUtil`).
+    """Convert record batches to uncompressed messages, one per record; headers are lost (Kafka's `RecordsUtil`).
 
     Args:
-        batches: Batches as a log holds them. Control batches, which no message can be, are left out.
+        batches: Batches of a log. Control batches are skipped.
         magic: The format: 0, which has no timestamps, or 1.
-        first_offset: The offset to start from; some clients take what comes before it for new.
+        first_offset: The first offset to return. Some clients would return earlier records to the application.
 
     Raises:
-        UnsupportedCompressionError: At a batch compressed with zstd: clients that read messages do not know of it.
+        UnsupportedCompressionError: A batch is compressed with zstd, which clients of message sets do not support.
     """
     for batch in batches:
         if batch.is_control:
             continue
         if batch.compression is Compression.ZSTD:
-            raise UnsupportedCompressionError(f"{batch.label}: compressed with zstd, expected a codec of messages")
+            raise UnsupportedCompressionError(f"{batch.label}: compressed with zstd, expected a codec of message sets")
         for record in iterate_records(batch):
             if record.offset >= first_offset:
                 yield encode_message(record, magic, timestamp_type=batch.timestamp_type)
@@ -216,13 +215,13 @@ def encode_message(
     compression: Compression = Compression.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """Encode one record of a message set.
+    """Encode a message of a message set.
 
     Args:
-        record: Its offset, key and value, and its timestamp in magic 1.
+        record: Offset, key, value and timestamp; headers, and timestamps in magic 0, are not encoded.
         magic: 0 or 1.
-        compression: The codec that the value, a message set, has been compressed with.
-        timestamp_type: Stored in magic 1 only.
+        compression: For a wrapper, the codec with which its value is already compressed.
+        timestamp_type: Encoded in magic 1 only.
     """
     attributes = compression | (timestamp_type * _TIMESTAMP_TYPE_BIT if magic else 0)
     fields = (magic, attributes, record.timestamp_ms)[: 2 + magic]

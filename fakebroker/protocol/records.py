@@ -1,6 +1,6 @@
-"""Record batches of format v2 (magic 2): reading, checking, writing.
+"""Record batches of format v2 (magic 2): encoding, decoding, validation.
 
-Does not depend on requests or logs. Handlers return the `error_code` of an exception.
+Does not depend on requests or logs. Exceptions have the `error_code` of the response to a producer.
 """
 
 import struct
@@ -20,7 +20,7 @@ DEFAULT_DECOMPRESSED_LIMIT_BYTES = 64 * 1024 * 1024
 
 Header = tuple[str, bytes | None]
 
-# Kafka's `DefaultRecordBatch`: base offset, batch length, partition leader epoch, magic, CRC; then, covered by the CRC,
+# Kafka's `DefaultRecordBatch`: base offset, batch length, partition leader epoch, magic, CRC. The CRC covers the rest:
 # attributes, last offset delta, base and max timestamp, producer id and epoch, base sequence, record count, records.
 _UNCHECKED_PART = struct.Struct(">qiibI")
 _CHECKED_PART = struct.Struct(">hiqqqhii")
@@ -29,26 +29,26 @@ _BASE_OFFSET = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _LENGTH_AT, _LEADER_EPOCH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT = 8, 12, 16, 17, 21
 _LENGTH_END = 12  # The batch length counts the bytes from here.
-_SMALLEST_LENGTH = 14  # That of the oldest format. With less, the start of the next batch is unknown.
+_SMALLEST_LENGTH = 14  # That of magic 0. A smaller length is corrupt, and the start of the next batch unknown.
 _MAGIC = 2
 _COMPRESSION_BITS, _TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 class InvalidBatchError(ProtocolError):
-    """A record batch that Kafka does not accept. A Produce is answered with `error_code`."""
+    """A record batch that Kafka rejects. `error_code` is that of the Produce response."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.INVALID_RECORD
 
 
 class CorruptBatchError(InvalidBatchError):
-    """A corrupt batch: its CRC is wrong, or its header is so broken that there is no CRC."""
+    """A record batch with the wrong CRC, or with a header too malformed to find the CRC."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
 
 
 class TimestampType(IntEnum):
-    """Whether producers or brokers set the timestamps of a batch: bit 3 of its attributes."""
+    """Whether the producer or the broker sets the timestamps of a batch: bit 3 of its attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -56,7 +56,7 @@ class TimestampType(IntEnum):
 
 @dataclass(slots=True)
 class Record:
-    """One record. `timestamp_ms` is milliseconds since the Unix epoch, -1 for none; a value of None is a tombstone."""
+    """One record. `timestamp_ms` counts from the Unix epoch, -1 for none; a value of None is a tombstone."""
 
     offset: int
     timestamp_ms: int
@@ -67,7 +67,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """The header of a batch in wire order, and in `data` all of its bytes, header included."""
+    """A record batch: the fields of its header in wire order; `data` has all of its bytes, including the header."""
 
     base_offset: int
     batch_length: int
@@ -86,7 +86,7 @@ class RecordBatch:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "RecordBatch":
-        """Read the header of bytes that are known to be one complete batch, without checks."""
+        """Decode the header of one complete batch, without validation."""
         return cls(*_HEADER.unpack_from(data), data=data)
 
     @property
@@ -124,24 +124,23 @@ class RecordBatch:
 
 
 def split_batches(data: bytes) -> list[RecordBatch]:
-    """Split bytes into batches, with headers read and contents unchecked.
+    """Split bytes into batches and decode their headers. CRCs and records are not checked.
 
-    What is left behind the last whole batch is left out, since a fetch response may end anywhere (KIP-74). A produced
-    batch has to be whole: see `validate_produced`.
+    An incomplete last batch is ignored, because a fetch response can end inside a batch (KIP-74).
 
     Raises:
-        CorruptBatchError: There is no telling where a batch ends, or its magic is unknown.
-        InvalidBatchError: A batch has the format v0 or v1.
+        CorruptBatchError: A batch has an invalid length or an unknown magic.
+        InvalidBatchError: A batch has magic 0 or 1.
     """
     batches, position = [], 0
-    while size_bytes := _whole_batch_bytes(data, position):
+    while size_bytes := _complete_batch_bytes(data, position):
         batches.append(RecordBatch.from_bytes(data[position : position + size_bytes]))
         position += size_bytes
     return batches
 
 
-def _whole_batch_bytes(data: bytes, position: int) -> int:
-    """Return the size of the batch that starts here; 0 if it is incomplete (Kafka's `ByteBufferLogInputStream`)."""
+def _complete_batch_bytes(data: bytes, position: int) -> int:
+    """Return the size of the batch at a position; 0 if it is incomplete (Kafka's `ByteBufferLogInputStream`)."""
     if len(data) - position < _LENGTH_END:
         return 0
     length = _INT32.unpack_from(data, position + _LENGTH_AT)[0]
@@ -156,26 +155,26 @@ def _whole_batch_bytes(data: bytes, position: int) -> int:
         error = InvalidBatchError if magic < _MAGIC else CorruptBatchError
         raise error(f"{where}: magic {magic} at byte {position + _MAGIC_AT}, expected {_MAGIC}")
     if size_bytes < _HEADER.size:
-        raise CorruptBatchError(f"{where}: {size_bytes} bytes long, expected {_HEADER.size} or more")
+        raise CorruptBatchError(f"{where}: {size_bytes} bytes, expected {_HEADER.size} or more")
     return size_bytes
 
 
 def validate_produced(data: bytes, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> RecordBatch:
-    """Read the only batch that a producer has sent for a partition, with the checks of a broker before it appends.
+    """Decode and validate the batch that a producer sent for a partition, as a broker does before it appends the batch.
 
-    Follows Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`; like
-    there, an incomplete batch behind the whole one is dropped.
+    Follows Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`. As in
+    Kafka, an incomplete batch after the complete one is ignored.
 
     Args:
-        data: The records of one partition in a Produce request from version 3 on.
-        limit_bytes: How large the decompressed records may be.
+        data: The records of one partition in a Produce request of version 3 or newer.
+        limit_bytes: The largest size of the decompressed records.
 
     Raises:
-        InvalidBatchError: With the `error_code` to answer.
+        InvalidBatchError: The batch is invalid; `error_code` is that of the response.
     """
     batches = split_batches(data)
     if len(batches) != 1:
-        raise InvalidBatchError(f"records of {len(data)} bytes: {len(batches)} whole record batches, expected 1")
+        raise InvalidBatchError(f"records of {len(data)} bytes: {len(batches)} complete record batches, expected 1")
     batch = batches[0]
     validate_batch(batch, limit_bytes)
     if batch.base_offset != 0:
@@ -188,11 +187,11 @@ def validate_produced(data: bytes, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT
 
 
 def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> None:
-    """Check a batch's CRC, its counts, and that its records can be read and are numbered without gaps.
+    """Check the CRC and record count of a batch, and that its records can be decoded and have consecutive offsets.
 
     Raises:
-        CorruptBatchError: The CRC does not match.
-        InvalidBatchError: It matches, and still the content is wrong.
+        CorruptBatchError: The CRC is wrong.
+        InvalidBatchError: The CRC is right, but the content is invalid.
     """
     crc = crc32c(memoryview(batch.data)[_ATTRIBUTES_AT:])
     if crc != batch.crc:
@@ -202,7 +201,7 @@ def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_L
             f"{batch.label}: record count {batch.record_count} at byte 57, expected 1 or more "
             f"and one more than the last offset delta {batch.last_offset_delta}"
         )
-    # Kafka corrects wrong offset deltas in compressed batches and ignores them in others; no client sends any.
+    # Kafka corrects wrong offset deltas in compressed batches and ignores them in others; no client sends them.
     for offset, record in enumerate(iterate_records(batch, limit_bytes), batch.base_offset):
         if record.offset != offset:
             raise InvalidBatchError(f"{batch.label}: a record with offset {record.offset}, expected {offset}")
@@ -214,10 +213,15 @@ def decode_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_L
 
 
 def iterate_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> Iterator[Record]:
-    """Read the records of a batch one by one, up to the first fault and `limit_bytes` decompressed, CRC unseen.
+    """Decode the records of a batch one by one, without checking the CRC.
+
+    Args:
+        batch: The batch.
+        limit_bytes: The largest size of the decompressed records.
 
     Raises:
-        InvalidBatchError: The records cannot be read, or are not as many as the header says.
+        InvalidBatchError: A record is malformed, or the record count of the header is wrong. Earlier records have been
+            returned by then.
     """
     if batch.record_count < 0:
         raise InvalidBatchError(f"{batch.label}: record count {batch.record_count} at byte 57, expected 0 or more")
@@ -233,21 +237,21 @@ def iterate_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_
         try:
             record, position = _read_record(data, start, batch.base_offset, batch.base_timestamp_ms)
         except (IndexError, ValueError) as error:
-            fault = "the data ends inside it" if isinstance(error, IndexError) else error
+            fault = "incomplete" if isinstance(error, IndexError) else error
             raise InvalidBatchError(f"{batch.label}: record {index} at byte {start}: {fault}") from error
         if append_time_ms is not None:
             record.timestamp_ms = append_time_ms
         yield record
     if position != len(data):
-        raise InvalidBatchError(f"{batch.label}: data up to byte {len(data)}, expected its end at byte {position}")
+        raise InvalidBatchError(f"{batch.label}: {len(data) - position} unexpected bytes at byte {position}")
 
 
 def _read_record(data: bytes, position: int, base_offset: int, base_timestamp_ms: int) -> tuple[Record, int]:
-    """Read one record; return it and the position behind it (Kafka's `DefaultRecord`). Its attributes byte is unused.
+    """Decode one record; return it and the position after it (Kafka's `DefaultRecord`). Its attributes are ignored.
 
     Raises:
-        IndexError: The data ends inside it.
-        ValueError: It is malformed.
+        IndexError: The record is incomplete.
+        ValueError: The record is malformed.
     """
     length, position = _read_varint(data, position, _INT32_MAX)
     end = position + length
@@ -262,7 +266,7 @@ def _read_record(data: bytes, position: int, base_offset: int, base_timestamp_ms
     if header_count:
         headers, position = _read_headers(data, position, header_count)
     if position != end:
-        raise ValueError(f"its length {length} ends it at byte {end}, expected byte {position}, where its fields end")
+        raise ValueError(f"length {length} up to byte {end}, but its fields end at byte {position}")
     timestamp_ms = base_timestamp_ms + timestamp_delta
     if not -_INT64_MAX - 1 <= timestamp_ms <= _INT64_MAX:
         raise ValueError(f"timestamp {timestamp_ms}, expected an int64")
@@ -270,7 +274,7 @@ def _read_record(data: bytes, position: int, base_offset: int, base_timestamp_ms
 
 
 def _read_headers(data: bytes, position: int, count: int) -> tuple[tuple[Header, ...], int]:
-    most = (len(data) - position) // 2  # A header has two lengths of a byte or more.
+    most = (len(data) - position) // 2  # A header has two lengths of at least one byte.
     if not 0 <= count <= most:
         raise ValueError(f"header count {count} at byte {position}, expected 0 to {most}")
     headers = []
@@ -284,7 +288,7 @@ def _read_headers(data: bytes, position: int, count: int) -> tuple[tuple[Header,
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """Read bytes after their length as a varint. Any negative length is null, as in Kafka. May end past the data."""
+    """Decode bytes after their varint length; null for any negative length, as in Kafka. May exceed the data."""
     length, position = _read_varint(data, position, _INT32_MAX)
     if length < 0:
         return None, position
@@ -293,7 +297,7 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def _read_varint(data: bytes, position: int, largest: int) -> tuple[int, int]:
-    """Read a zigzag varint from `-largest - 1` to `largest`; return it and the next position (Kafka's `ByteUtils`)."""
+    """Decode a zigzag varint from `-largest - 1` to `largest`; return it and the position after it."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -326,19 +330,19 @@ def encode_batch(
     """Encode one batch.
 
     Args:
-        records: At least one, by ascending offsets from `base_offset` on; gaps are what compaction leaves.
-        base_offset: The offset that the records' offsets are counted from.
+        records: At least one, in ascending order of offsets. Gaps are allowed, as after compaction.
+        base_offset: The offset that offset deltas are relative to, at most that of the first record.
         compression: The codec of the records.
-        leader_epoch: The partition leader epoch; -1 is none, as from a producer.
-        producer_id: The idempotent producer's id; -1 is none.
-        producer_epoch: That producer's epoch; -1 is none.
-        base_sequence: The sequence number of the first record; -1 is none.
-        timestamp_type: With LOG_APPEND_TIME readers see the largest timestamp on every record.
+        leader_epoch: The partition leader epoch; -1 for none, as in batches of producers.
+        producer_id: The id of an idempotent producer; -1 for none.
+        producer_epoch: The epoch of that producer; -1 for none.
+        base_sequence: The sequence number of the first record; -1 for none.
+        timestamp_type: With LOG_APPEND_TIME, all records are decoded with the largest timestamp of the batch.
         is_transactional: Whether the batch is part of a transaction.
         is_control: Whether the records are control records, which end transactions.
 
     Raises:
-        ProtocolError: Records that no batch can carry.
+        ProtocolError: The records cannot be encoded in one batch.
     """
     if not records:
         raise ProtocolError("record batch of 0 records, expected at least 1")
@@ -394,6 +398,6 @@ def _varint(value: int) -> bytes:
 
 
 def with_base_offset(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """Set the two fields of a produced batch that a broker sets. Both are outside of the CRC."""
+    """Return a produced batch with the two fields that a broker sets. The CRC does not cover them."""
     length = batch[_LENGTH_AT:_LEADER_EPOCH_AT]
     return b"".join((_BASE_OFFSET.pack(base_offset), length, _INT32.pack(leader_epoch), memoryview(batch)[_MAGIC_AT:]))

@@ -1,6 +1,6 @@
-"""The supported APIs: one line each, in the order of Kafka's keys.
+"""The supported APIs, in the order of their keys, with the versions that brokers serve and advertise.
 
-The messages of an API are in the module of `fakebroker.protocol.messages` that has its name.
+The messages of an API are in the module of `fakebroker.protocol.messages` named after it.
 """
 
 import re
@@ -13,14 +13,14 @@ from fakebroker.protocol.schema import Message, Versions
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API.
+    """An API of Kafka's protocol.
 
     Attributes:
-        name: Kafka's name.
-        request: Its request, with all versions that can be decoded, including those of proposals.
-        response: Its response.
-        versions: The versions that brokers answer that do not emulate a release.
-        advertised_versions: The versions that such brokers return in ApiVersions.
+        name: Kafka's name, such as "JoinGroup".
+        request: The class of requests. Its `VERSIONS` can be decoded and include those of proposals.
+        response: The class of responses.
+        versions: The versions that brokers serve, unless they emulate a release.
+        advertised_versions: The versions that these brokers return in ApiVersions.
     """
 
     name: str
@@ -35,12 +35,12 @@ class Api:
 
     @property
     def module_name(self) -> str:
-        """The name of its modules."""
+        """The name of the modules that have the messages and the handler of this API."""
         return module_name(self.name)
 
 
 def module_name(api_name: str) -> str:
-    """Convert the name of an API to that of its modules: OffsetFetch is offset_fetch."""
+    """Convert the name of an API to that of its modules, such as OffsetFetch to offset_fetch."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", api_name).lower()
 
 
@@ -89,7 +89,7 @@ APIS = (
 PROPOSALS: Mapping[str, Mapping[str, Versions]] = {
     "batch-join": {"JoinGroup": Versions(0, 10)},  # KAFKA-8397, not implemented in Kafka.
 }
-"""Protocol extensions that can be enabled: the API versions of each proposal."""
+"""The proposed protocol extensions that can be enabled: the API versions of each."""
 
 API_BY_KEY = {api.key: api for api in APIS}
 API_BY_NAME = {api.name: api for api in APIS}
@@ -97,5 +97,5 @@ _API_BY_REQUEST = {api.request: api for api in APIS}
 
 
 def api_of(request: Message | type[Message]) -> Api:
-    """Return the API of a request, or of a class of requests."""
+    """Return the API of a request or request class."""
     return _API_BY_REQUEST[request if isinstance(request, type) else type(request)]

@@ -1,8 +1,8 @@
-"""Kafka's releases, their order, and the API versions of each. The table is `releases.txt`."""
+"""Kafka's releases, ordered by age, and the API versions of each. The table is in `releases.txt`."""
 
 import re
 from collections.abc import Mapping
-from pkgutil import get_data  # importlib.resources would add 10 ms to the start
+from pkgutil import get_data  # importlib.resources takes 10 ms to import
 from typing import NamedTuple
 
 from fakebroker.errors import ConfigError, one_of
@@ -10,7 +10,7 @@ from fakebroker.protocol.schema import Versions
 
 
 class Release(NamedTuple):
-    """A Kafka release. Releases compare by age; they have three numbers before 0.11, later two."""
+    """A Kafka release. Releases compare by age. Names have three numbers before 0.11, two since then."""
 
     major: int
     minor: int
@@ -34,20 +34,20 @@ def _read_table(text: str) -> dict[Release, dict[str, Versions]]:
     return table
 
 
-# The versions in ApiVersions of each release, oldest release first, by API. Unsupported APIs are missing.
 RELEASES: Mapping[Release, Mapping[str, Versions]] = _read_table(
     (get_data("fakebroker.protocol", "releases.txt") or b"").decode("ascii")
 )
+"""The advertised versions by API of each release, oldest release first. Unsupported APIs are missing."""
 
 
 def release(text: str) -> Release:
-    """Read the name of a release, such as `2.8`; a patch number, as in `0.10.2.1` or `3.9.1`, may follow.
+    """Parse the name of a release, such as `2.8`. A patch number, as in `0.10.2.1` or `3.9.1`, is ignored.
 
     Raises:
-        ConfigError: No such release is known.
+        ConfigError: The release is unknown.
     """
     for known in RELEASES:
-        patch_numbers = 2 if known == (0, 11, 0) else 1  # Before 1.0 four numbers are a full name: 0.11.0.3.
+        patch_numbers = 2 if known == (0, 11, 0) else 1  # Releases before 1.0 have four numbers: 0.11.0.3.
         if re.fullmatch(rf"{re.escape(str(known))}(\.[0-9]+){{0,{patch_numbers}}}", text):
             return known
     raise ConfigError.of("as_version", text, one_of(RELEASES, text))

@@ -1,6 +1,6 @@
-"""Declaration of messages: one class for all versions of a message, with the versions beside each field.
+"""Declaration of messages: one class for all versions of a message, with the versions of each field.
 
-`codec.py` compiles declarations. Ranges, names and defaults are those of Kafka's own message definitions
+`codec.py` compiles declarations. Names, versions and defaults are those of Kafka's message definitions
 (`clients/src/main/resources/common/message`).
 """
 
@@ -49,17 +49,17 @@ NO_VERSIONS = Versions(0, -1)
 
 
 class Struct:
-    """Base of every declared message and of the structs in it."""
+    """Base class of messages and of the structs nested in them."""
 
     __slots__ = ()
     FIELDS: ClassVar["tuple[Field, ...]"] = ()
     if typing.TYPE_CHECKING:
-        # Tagged fields that are not declared, as (tag, bytes); they survive a round trip.
+        # Tagged fields that are not declared, as (tag, bytes). They are decoded and encoded unchanged.
         unknown_tags: tuple[tuple[int, bytes], ...]
 
 
 class Message(Struct):
-    """Base of every request, response and stored value that has versions of its own."""
+    """Base class of everything with versions: requests, responses, keys and values of `__consumer_offsets`."""
 
     __slots__ = ()
     API_KEY: ClassVar[int] = -1
@@ -84,7 +84,7 @@ class Field:
     default: object
 
     def default_value(self) -> Any:
-        """Return the value in versions without the field; a new object if it is mutable."""
+        """Return the value of the field in versions that lack it; a new object if it is mutable."""
         if self.default is not MISSING:
             return self.default
         if self.is_array:
@@ -104,12 +104,13 @@ def field(
     """Declare a field of a message.
 
     Args:
-        versions: The versions that carry it; outside of them it has its default.
-        nullable: The versions in which it may be null; all of them where the type says `| None` and this is not given.
-        tag: The tag number of a tagged field (KIP-482).
-        ignorable: Whether a value is dropped silently where a version does not carry the field; else it is an error.
+        versions: The versions that have the field. In other versions it is decoded as its default.
+        nullable: The versions in which it can be null. By default all if the type is `... | None`, otherwise none.
+        tag: The tag of a tagged field (KIP-482).
+        ignorable: Whether its value is dropped when a version without the field is encoded; if not, a value that
+            differs from the default is an error.
         default: Its default value.
-        default_factory: What makes its default value, for a list or a struct.
+        default_factory: Returns its default value, for lists and structs.
     """
     spec = {"versions": versions, "nullable": nullable, "tag": tag, "ignorable": ignorable}
     if default_factory is not MISSING:
@@ -119,18 +120,18 @@ def field(
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
-    """Make a declared class a struct that can be nested in messages."""
+    """Decorate the declaration of a struct that can be nested in messages."""
     return _declare(cls, {})
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def message(*, versions: str, flexible: str, api_key: int = -1) -> Callable[[type[T]], type[T]]:
-    """Make a declared class a message.
+    """Decorate the declaration of a message.
 
     Args:
-        versions: The versions that can be read and written, such as `0-4`.
-        flexible: The flexible ones among them (KIP-482), such as `4+`.
-        api_key: Kafka's number of the API, for requests and responses.
+        versions: The versions that can be decoded and encoded, such as `0-4`.
+        flexible: Those with compact lengths and tagged fields (KIP-482), such as `4+`, or `none`.
+        api_key: The key of the API, for requests and responses.
     """
     members = {"API_KEY": api_key, "VERSIONS": Versions.parse(versions), "FLEXIBLE": Versions.parse(flexible)}
     return lambda cls: _declare(cls, members)
@@ -139,12 +140,12 @@ def message(*, versions: str, flexible: str, api_key: int = -1) -> Callable[[typ
 def _declare(cls: type[T], members: dict[str, Any]) -> type[T]:
     annotations = inspect.get_annotations(cls)
     cls.__annotations__ = annotations | {"unknown_tags": tuple[tuple[int, bytes], ...]}
-    # A type checker reads the annotations above; at run time the dataclass gets one more field.
+    # Adds a field to the dataclass, which type checkers see in `Struct`.
     setattr(cls, "unknown_tags", dataclasses.field(default=(), metadata={"hidden": True}, repr=False))  # noqa: B010
     made = dataclass(slots=True, kw_only=True)(cls)
     fields = tuple(
         _field(item, annotations[item.name])
-        for item in dataclasses.fields(made)  # type: ignore[arg-type]  # mypy cannot see that it is a dataclass now
+        for item in dataclasses.fields(made)  # type: ignore[arg-type]  # mypy does not know that it is a dataclass
         if "hidden" not in item.metadata
     )
     for name, value in (members | {"FIELDS": fields}).items():

@@ -1,6 +1,6 @@
-"""Wire primitives: the types of fields, and reading and writing of variable-length integers.
+"""The primitive types of fields, and encoding and decoding of unsigned varints.
 
-Fixed-width numbers and the classic length prefixes have no functions here: the codec packs adjacent ones with `struct`.
+Fixed-width integers and classic length prefixes need no functions: the codec packs adjacent ones with `struct`.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Annotated
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One wire type: its name in Kafka's schemas, its `struct` format where its width is fixed, and its zero value."""
+    """A primitive type: its name in Kafka's definitions, its `struct` format if its width is fixed, its zero value."""
 
     name: str
     format: str | None
@@ -28,7 +28,7 @@ STRING = Primitive("string", None, "")
 BYTES = Primitive("bytes", None, b"")
 RECORDS = Primitive("records", None, b"")
 
-# The types in declarations: plain Python types for type checkers, annotations for the codec.
+# The types of fields in declarations: Python types for type checkers, annotated for the codec.
 Int8 = Annotated[int, INT8]
 Int16 = Annotated[int, INT16]
 UInt16 = Annotated[int, UINT16]
@@ -47,14 +47,14 @@ _MAX_VARINT_BYTES = 5
 
 
 def read_unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 32 bits (KIP-482).
+    """Decode an unsigned varint of at most 32 bits (KIP-482).
 
     Returns:
-        The value and the position behind it.
+        The value and the position after it.
 
     Raises:
-        IndexError: The buffer ends inside it.
-        ValueError: It is longer than 5 bytes or larger than 32 bits.
+        IndexError: The varint is incomplete.
+        ValueError: The varint is longer than 5 bytes or larger than 32 bits.
     """
     value = shift = 0
     for _ in range(_MAX_VARINT_BYTES):
@@ -70,7 +70,7 @@ def read_unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def unsigned_varint(value: int) -> bytes:
-    """Encode a number of 0 or more as an unsigned varint (KIP-482)."""
+    """Encode a non-negative integer as an unsigned varint (KIP-482)."""
     if value < 0x80:
         return _ONE_BYTE[value]
     out = bytearray()

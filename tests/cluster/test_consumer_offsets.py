@@ -17,8 +17,8 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol import records
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitValue
-from tests.protocol.test_consumer_offsets import THEIR_CLASSES
-from tests.protocol.test_golden import layout
+from tests.support.annotated_hex import annotated_hex
+from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES
 
 MEMBER = MemberValue(
     member_id="m-1",
@@ -34,8 +34,8 @@ GROUP = GroupRecord("grp", GroupValue("consumer", 3, "range", "m-1", 1_000, (MEM
 COMMITTED = CommittedOffset(offset=42, leader_epoch=7, metadata="md", commit_timestamp_ms=1_000)
 OFFSET = OffsetRecord("grp", "t", 5, COMMITTED)
 
-GROUP_KEY = layout("00 02  00 03 67 72 70")
-OFFSET_KEY = layout("00 01  00 03 67 72 70  00 01 74  00 00 00 05")
+GROUP_KEY = annotated_hex("00 02  00 03 67 72 70")
+OFFSET_KEY = annotated_hex("00 01  00 03 67 72 70  00 01 74  00 00 00 05")
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -146,7 +146,7 @@ def prefixed(version: int, value: bytes) -> bytes:
 )
 def test_encoded_keys_and_values(record: Record, key: bytes, value: str | None) -> None:
     assert record_key(record) == key
-    assert record_value(record) == (None if value is None else layout(value))
+    assert record_value(record) == (None if value is None else annotated_hex(value))
 
 
 @given(record=RECORDS)
@@ -159,7 +159,9 @@ def test_readers_without_batch_join_ignore_expected_instances() -> None:
     with_them = replace(GROUP, value=replace(GROUP.value, extension_values=(StoredInstance("x", "x-1", 60_000),)))
     key, value = record_key(with_them), record_value(with_them)
     assert value is not None
-    read = THEIR_CLASSES[GroupMetadataValue].decode(io.BytesIO(value[2:]), version=4, compact=True, tagged=True)
+    read = CONSUMER_OFFSETS_CLASSES[GroupMetadataValue].decode(
+        io.BytesIO(value[2:]), version=4, compact=True, tagged=True
+    )
     assert (read.protocol_type, read.generation, read.leader) == ("consumer", 3, "m-1")
     assert [member.member_id for member in read.members] == ["m-1", "m-1"]
     assert parse_record(key, value) == with_them
@@ -281,10 +283,10 @@ def test_key_versions_of_other_kinds_are_skipped() -> None:
         (None, b"", "key null, expected a version"),
         (b"\0", b"", "key of 1 bytes, expected a version"),
         (OFFSET_KEY[:-1], b"", "OffsetCommitKey v1: field partition malformed at byte 10"),
-        (OFFSET_KEY + b"\0", None, "OffsetCommitKey v1: 1 bytes left over at byte 14"),
+        (OFFSET_KEY + b"\0", None, "OffsetCommitKey v1: 1 unexpected bytes at byte 14"),
         (OFFSET_KEY, b"", "value of 0 bytes, expected a version"),
-        (OFFSET_KEY, b"\0\5", "OffsetCommitValue v5: there are versions 0-4"),
-        (GROUP_KEY, b"\xff\xff", "GroupMetadataValue v-1: there are versions 0-4"),
+        (OFFSET_KEY, b"\0\5", "OffsetCommitValue v5: expected a version from 0-4"),
+        (GROUP_KEY, b"\xff\xff", "GroupMetadataValue v-1: expected a version from 0-4"),
         (GROUP_KEY, b"\0\3\0\1", "GroupMetadataValue v3: field protocol_type malformed at byte 4"),
     ],
 )

@@ -34,7 +34,7 @@ from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRe
 from fakebroker.protocol.registry import APIS
 from tests.support.cluster.cluster_harness import ClusterHarness, batch, carried, response
 from tests.support.cluster.fetching_client import FetchingClient
-from tests.support.strategies import filled
+from tests.support.message_versions import filled
 
 TOPICS = {"orders": 2, "news": 2}
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")

@@ -14,9 +14,9 @@ from fakebroker.protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from fakebroker.protocol.schema import Message
-from tests.protocol.test_consumer_offsets import THEIR_CLASSES
 from tests.support.kafka_clients.client import Client, Record, StartConsumer
 from tests.support.kafka_clients.helpers import numbered, poll_records, poll_until, with_each_client
+from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 1})]
 
@@ -31,7 +31,9 @@ def read(cls: type[Message], data: bytes) -> Any:
     """The fields behind the version in the first two bytes."""
     version = int.from_bytes(data[:2], "big")
     flexible = version in cls.FLEXIBLE
-    return THEIR_CLASSES[cls].decode(io.BytesIO(data[2:]), version=version, compact=flexible, tagged=flexible)
+    return CONSUMER_OFFSETS_CLASSES[cls].decode(
+        io.BytesIO(data[2:]), version=version, compact=flexible, tagged=flexible
+    )
 
 
 def last_of_each_key(records: list[Record]) -> dict[Any, Any]:

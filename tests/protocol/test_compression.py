@@ -1,55 +1,49 @@
-"""Compression: round trips, other implementations in both directions, damage and bombs."""
+"""Compression: round trips, other libraries in both directions, damaged data and decompression bombs."""
 
 import gzip
 import struct
-from collections.abc import Callable
 from contextlib import suppress
 
 import cramjam
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.compression import Compression, compress, decompress
+from tests.support.soak import examples, soak
 
+DRAWN = settings(max_examples=examples(20, soak=1000))
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 LIMIT_BYTES = 1 << 20
-# Three blocks of xerial's framing, the last of them not full.
+# Three blocks of xerial's framing; the last one is shorter.
 TEXT = b"".join(b"%d bottles, " % number for number in range(6000))
 
 
-def arrow_compress(codec: str) -> Callable[[bytes], bytes]:
-    return lambda data: bytes(pa.compress(data, codec=codec, asbytes=True))
-
-
+@soak
 @pytest.mark.parametrize("codec", list(Compression))
+@DRAWN
 @given(data=st.binary(max_size=300) | st.integers(0, 100_000).map(lambda size: bytes(size)))
-def test_round_trip(codec: Compression, data: bytes) -> None:
+def test_decompressed_data_equals_the_compressed_data(codec: Compression, data: bytes) -> None:
     assert decompress(codec, compress(codec, data), LIMIT_BYTES) == data
 
 
-@pytest.mark.parametrize(
-    ("codec", "other"),
-    [
-        (Compression.GZIP, gzip.compress),
-        (Compression.SNAPPY, arrow_compress("snappy")),
-        (Compression.LZ4, arrow_compress("lz4")),
-        (Compression.ZSTD, arrow_compress("zstd")),
-    ],
-)
-def test_reads_what_others_write(codec: Compression, other: Callable[[bytes], bytes]) -> None:
-    assert decompress(codec, other(TEXT), LIMIT_BYTES) == TEXT
+def test_data_compressed_by_other_libraries_is_decompressed() -> None:
+    assert decompress(Compression.GZIP, gzip.compress(TEXT), LIMIT_BYTES) == TEXT
+    for codec in (Compression.SNAPPY, Compression.LZ4, Compression.ZSTD):
+        theirs = bytes(pa.compress(TEXT, codec=codec.name.lower(), asbytes=True))
+        assert decompress(codec, theirs, LIMIT_BYTES) == TEXT, codec.name
 
 
-@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
-def test_others_read_what_it_writes(codec: Compression) -> None:
-    name = codec.name.lower()
-    assert pa.decompress(compress(codec, TEXT), decompressed_size=len(TEXT), codec=name, asbytes=True) == TEXT
+def test_other_libraries_decompress_the_data() -> None:
+    for codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
+        ours = compress(codec, TEXT)
+        theirs = pa.decompress(ours, decompressed_size=len(TEXT), codec=codec.name.lower(), asbytes=True)
+        assert theirs == TEXT, codec.name
 
 
-def test_snappy_is_written_in_blocks_of_32_kib_with_xerials_framing() -> None:
+def test_snappy_has_blocks_of_32_kib_in_xerials_framing() -> None:
     data = compress(Compression.SNAPPY, TEXT)
     assert data.startswith(XERIAL_HEADER)
     blocks, position = [], len(XERIAL_HEADER)
@@ -62,7 +56,7 @@ def test_snappy_is_written_in_blocks_of_32_kib_with_xerials_framing() -> None:
     assert [len(block) for block in blocks] == [32768, 32768, len(TEXT) - 65536]
 
 
-def test_versions_in_xerials_header_are_not_read() -> None:
+def test_versions_in_xerials_header_are_ignored() -> None:
     data = compress(Compression.SNAPPY, TEXT)
     assert decompress(Compression.SNAPPY, data[:8] + b"\1\0\0\0\1\0\0\0" + data[16:], LIMIT_BYTES) == TEXT
 
@@ -72,61 +66,65 @@ def test_lz4_blocks_are_independent() -> None:
     assert flags & 0x20
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_limit_is_the_largest_size_that_comes_out(codec: Compression) -> None:
-    data = compress(codec, TEXT)
-    assert decompress(codec, data, len(TEXT)) == TEXT
-    with pytest.raises(ProtocolError, match="expected"):
-        decompress(codec, data, len(TEXT) - 1)
+def test_the_limit_is_the_largest_decompressed_size(subtests: pytest.Subtests) -> None:
+    for codec in CODECS:
+        with subtests.test(codec.name):
+            data = compress(codec, TEXT)
+            assert decompress(codec, data, len(TEXT)) == TEXT
+            with pytest.raises(ProtocolError, match="expected"):
+                decompress(codec, data, len(TEXT) - 1)
 
 
-@pytest.mark.parametrize(
-    "bomb",
-    [
+def test_decompression_bombs_are_refused(subtests: pytest.Subtests) -> None:
+    for codec, data in (
         *((codec, compress(codec, bytes(16 << 20))) for codec in CODECS),
-        (Compression.SNAPPY, b"\xff\xff\xff\xff\x0f"),  # raw, and says that it is 4 GiB - 1 bytes
+        (Compression.SNAPPY, b"\xff\xff\xff\xff\x0f"),  # raw, announces 4 GiB - 1 bytes
         (Compression.SNAPPY, XERIAL_HEADER + b"\0\0\0\5\xff\xff\xff\xff\x0f"),
-        (Compression.ZSTD, b"\x28\xb5\x2f\xfd\x00\xf8\x29\0\0hello"),  # asks for a window of 2**41 bytes
-    ],
-    ids=lambda bomb: f"{bomb[0].name}-{len(bomb[1])}",
-)
-def test_bombs_are_refused(bomb: tuple[Compression, bytes]) -> None:
-    with pytest.raises(ProtocolError):
-        decompress(*bomb, LIMIT_BYTES)
+        (Compression.ZSTD, b"\x28\xb5\x2f\xfd\x00\xf8\x29\0\0hello"),  # requires a window of 2**41 bytes
+    ):
+        with subtests.test(f"{codec.name}, {len(data)} bytes"), pytest.raises(ProtocolError):
+            decompress(codec, data, LIMIT_BYTES)
 
 
-@pytest.mark.parametrize("length", [-1, 6, 2**31 - 1])
-def test_length_of_a_snappy_block_is_checked(length: int) -> None:
-    with pytest.raises(ProtocolError, match=f"snappy block at byte 16: length {length}, expected 0 to 5"):
-        decompress(Compression.SNAPPY, XERIAL_HEADER + struct.pack(">i", length) + b"\3\x08abc", LIMIT_BYTES)
+def test_lengths_of_snappy_blocks_are_checked(subtests: pytest.Subtests) -> None:
+    for length in (-1, 6, 2**31 - 1):
+        data = XERIAL_HEADER + struct.pack(">i", length) + b"\3\x08abc"
+        error = f"snappy block at byte 16: length {length}, expected 0 to 5"
+        with subtests.test(length=length), pytest.raises(ProtocolError, match=error):
+            decompress(Compression.SNAPPY, data, LIMIT_BYTES)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_truncation_never_passes_for_the_whole(codec: Compression) -> None:
+def test_truncated_data_is_an_error(codec: Compression) -> None:
     data = compress(codec, TEXT[:200])
     for size in range(len(data)):
         try:
-            out = decompress(codec, data[:size], LIMIT_BYTES)
+            decompressed = decompress(codec, data[:size], LIMIT_BYTES)
         except ProtocolError:
             continue
-        assert (codec, size, out) == (Compression.SNAPPY, len(XERIAL_HEADER), b"")
+        # A header of xerial's framing without blocks is complete.
+        assert (codec, size, decompressed) == (Compression.SNAPPY, len(XERIAL_HEADER), b"")
 
 
+@soak
 @pytest.mark.parametrize("codec", CODECS)
+@DRAWN
 @given(data=st.data())
-def test_damage_raises_nothing_but_protocol_errors(codec: Compression, data: st.DataObject) -> None:
+def test_damaged_data_is_decompressed_or_a_protocol_error(codec: Compression, data: st.DataObject) -> None:
     damaged = bytearray(compress(codec, TEXT[:2000]))
     for position in data.draw(st.lists(st.integers(0, len(damaged) - 1), min_size=1, max_size=3)):
         damaged[position] = data.draw(st.integers(0, 255))
-    raises_only_protocol_errors(codec, bytes(damaged))
+    assert_decompressed_or_protocol_error(codec, bytes(damaged))
 
 
+@soak
 @pytest.mark.parametrize("codec", CODECS)
+@DRAWN
 @given(data=st.binary(max_size=60), prefix=st.sampled_from([b"", XERIAL_HEADER, b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"]))
-def test_any_bytes_raise_nothing_but_protocol_errors(codec: Compression, data: bytes, prefix: bytes) -> None:
-    raises_only_protocol_errors(codec, prefix + data)
+def test_any_bytes_are_decompressed_or_a_protocol_error(codec: Compression, data: bytes, prefix: bytes) -> None:
+    assert_decompressed_or_protocol_error(codec, prefix + data)
 
 
-def raises_only_protocol_errors(codec: Compression, data: bytes) -> None:
+def assert_decompressed_or_protocol_error(codec: Compression, data: bytes) -> None:
     with suppress(ProtocolError):
         assert len(decompress(codec, data, LIMIT_BYTES)) <= LIMIT_BYTES

@@ -1,12 +1,8 @@
-"""Keys and values of `__consumer_offsets`: byte by byte from Kafka's definitions, and as kafka-python writes them."""
+"""Keys and values of `__consumer_offsets`: as bytes from Kafka's definitions, and the same as those of kafka-python."""
 
 import io
-from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
-from kafka.protocol.data_container import DataContainer
-from kafka.protocol.schemas import StructField
 
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode
@@ -18,9 +14,11 @@ from fakebroker.protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from fakebroker.protocol.schema import Message
-from tests.protocol.test_golden import layout
-from tests.protocol.test_kafka_python import declared_differently, their_object
-from tests.support.strategies import messages
+from tests.support.annotated_hex import annotated_hex
+from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES, differing_declarations, kafka_python_object
+from tests.support.message_versions import message_subtest
+from tests.support.soak import soak
+from tests.support.strategies import check_drawn_messages
 
 OFFSET = OffsetCommitValue(
     offset=258, leader_epoch=7, metadata="md", commit_timestamp=1_700_000_000_000, expire_timestamp=1_700_000_000_001
@@ -168,14 +166,15 @@ LAYOUTS: list[tuple[Message, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("message", "version", "text"), LAYOUTS)
-def test_layout(message: Message, version: int, text: str) -> None:
-    data = layout(text)
-    assert encode(message, version) == data
-    assert encode(decode(type(message), data, version), version) == data
+def test_messages(subtests: pytest.Subtests) -> None:
+    for message, version, text in LAYOUTS:
+        with message_subtest(subtests, type(message), version):
+            data = annotated_hex(text)
+            assert encode(message, version).hex(" ") == data.hex(" ")
+            assert encode(decode(type(message), data, version), version) == data
 
 
-def test_the_oldest_versions_lack_what_came_later() -> None:
+def test_fields_that_the_oldest_versions_lack_have_their_defaults() -> None:
     (member,) = decode(GroupMetadataValue, encode(GROUP, 0), 0).members
     assert (member.group_instance_id, member.rebalance_timeout) == (None, -1)
     assert decode(GroupMetadataValue, encode(GROUP, 1), 1).current_state_timestamp == -1
@@ -183,91 +182,38 @@ def test_the_oldest_versions_lack_what_came_later() -> None:
     assert (offset.leader_epoch, offset.expire_timestamp) == (-1, -1)
 
 
-@pytest.mark.parametrize(
-    ("cls", "version"),
-    [
+def test_unknown_versions_are_errors(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[type[Message], int]] = [
         (OffsetCommitKey, 2),
         (GroupMetadataKey, 1),
         (GroupMetadataKey, 3),
         (OffsetCommitValue, 5),
         (GroupMetadataValue, 5),
-    ],
-)
-def test_other_versions_are_refused(cls: type[Message], version: int) -> None:
-    with pytest.raises(ProtocolError, match=f"{cls.__name__} v{version}: there are versions {cls.VERSIONS}"):
-        decode(cls, b"", version)
+    ]
+    for cls, version in cases:
+        error = f"{cls.__name__} v{version}: expected a version from {cls.VERSIONS}"
+        with message_subtest(subtests, cls, version), pytest.raises(ProtocolError, match=error):
+            decode(cls, b"", version)
 
 
-# kafka-python has the codec and not these schemas; they are Kafka's own, in its notation.
+def test_declarations_are_those_of_kafka() -> None:
+    for cls, their_class in CONSUMER_OFFSETS_CLASSES.items():
+        assert differing_declarations(cls, their_class._struct, list(cls.VERSIONS), cls.__name__) == []
 
 
-def their_field(name: str, type_: str, versions: str = "0+", **more: Any) -> dict[str, Any]:
-    return {"name": name, "type": type_, "versions": versions, **more}
-
-
-INSTANCE_ID = {"default": "null", "nullableVersions": "3+", "ignorable": True}
-UNSET = {"default": -1, "ignorable": True}
-MEMBER_FIELDS = [
-    their_field("memberId", "string"),
-    their_field("groupInstanceId", "string", "3+", **INSTANCE_ID),
-    their_field("clientId", "string"),
-    their_field("clientHost", "string"),
-    their_field("rebalanceTimeout", "int32", "1+", **UNSET),
-    their_field("sessionTimeout", "int32"),
-    their_field("subscription", "bytes"),
-    their_field("assignment", "bytes"),
-]
-THEIR_FIELDS: dict[type[Message], list[dict[str, Any]]] = {
-    OffsetCommitKey: [
-        their_field("group", "string", "0-1"),
-        their_field("topic", "string", "0-1"),
-        their_field("partition", "int32", "0-1"),
-    ],
-    OffsetCommitValue: [
-        their_field("offset", "int64"),
-        their_field("leaderEpoch", "int32", "3+", **UNSET),
-        their_field("metadata", "string"),
-        their_field("commitTimestamp", "int64"),
-        their_field("expireTimestamp", "int64", "1", **UNSET),
-    ],
-    GroupMetadataKey: [their_field("group", "string", "2")],
-    GroupMetadataValue: [
-        their_field("protocolType", "string"),
-        their_field("generation", "int32"),
-        their_field("protocol", "string", nullableVersions="0+"),
-        their_field("leader", "string", nullableVersions="0+"),
-        their_field("currentStateTimestamp", "int64", "2+", **UNSET),
-        their_field("members", "[]MemberMetadata", fields=MEMBER_FIELDS),
-    ],
-}
-
-
-def their_class(cls: type[Message]) -> Any:
-    fields = THEIR_FIELDS[cls]
-    schema = StructField({"type": "data", "name": cls.__name__, "validVersions": str(cls.VERSIONS), "fields": fields})
-    made = type(cls.__name__, (DataContainer,), {"_struct": schema})
-    schema.set_data_class(made)
-    return made
-
-
-THEIR_CLASSES = {cls: their_class(cls) for cls in THEIR_FIELDS}
-
-
-@pytest.mark.parametrize("cls", THEIR_CLASSES)
-def test_declared_as_kafka_declares_it(cls: type[Message]) -> None:
-    assert declared_differently(cls, THEIR_CLASSES[cls]._struct, list(cls.VERSIONS), cls.__name__) == []
-
-
-@pytest.mark.parametrize(("cls", "version"), [(cls, version) for cls in THEIR_CLASSES for version in cls.VERSIONS])
-@settings(max_examples=20)
-@given(data=st.data())
-def test_bytes_are_those_of_kafka_python(cls: type[Message], version: int, data: st.DataObject) -> None:
-    message = data.draw(messages(cls, version))
-    their_type = THEIR_CLASSES[cls]
-    as_version = {"version": version, "compact": version in cls.FLEXIBLE, "tagged": version in cls.FLEXIBLE}
+def assert_same_bytes(cls: type[Message], version: int, message: Message) -> None:
+    their_class = CONSUMER_OFFSETS_CLASSES[cls]
+    options = {"version": version, "compact": version in cls.FLEXIBLE, "tagged": version in cls.FLEXIBLE}
 
     raw = encode(message, version)
 
-    assert raw == their_object(their_type._struct, message, version).encode(**as_version)
-    assert their_type.decode(io.BytesIO(raw), **as_version).encode(**as_version) == raw
+    assert raw == kafka_python_object(their_class._struct, message, version).encode(**options)
+    assert their_class.decode(io.BytesIO(raw), **options).encode(**options) == raw
     assert decode(cls, raw, version) == message
+
+
+@soak
+def test_any_message_has_the_bytes_of_kafka_python(subtests: pytest.Subtests) -> None:
+    for cls in CONSUMER_OFFSETS_CLASSES:
+        versions = [(cls, version) for version in cls.VERSIONS]
+        check_drawn_messages(subtests, cls, assert_same_bytes, among=versions, sample=10, soak=1000)

@@ -1,8 +1,8 @@
-"""The bytes of subscriptions and assignments, against kafka-python's and aiokafka's."""
+"""Subscriptions and assignments are encoded as by kafka-python, and decoded from kafka-python and aiokafka."""
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData as TheirUserData
 from kafka.protocol.consumer.metadata import (
     ConsumerProtocolAssignment as TheirAssignment,
@@ -20,6 +20,9 @@ from fakebroker.protocol.consumer_protocol import (
 )
 from fakebroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from fakebroker.topic_partition import TopicPartition
+from tests.support.soak import examples, soak
+
+DRAWN = settings(max_examples=examples(20, soak=1000))
 
 partition_lists = st.lists(st.tuples(st.sampled_from(["a", "b", "ü"]), st.integers(0, 9)), unique=True).map(tuple)
 subscriptions = st.builds(
@@ -36,13 +39,17 @@ def encoded(subscription: Subscription) -> bytes:
     return encode_subscription(subscription.topics, subscription.owned_partitions, subscription.generation_id)
 
 
+@soak
+@DRAWN
 @given(subscriptions)
-def test_a_subscription_comes_back(subscription: Subscription) -> None:
+def test_a_decoded_subscription_equals_the_encoded_one(subscription: Subscription) -> None:
     assert decode_subscription(encoded(subscription), "range", "m", None) == subscription
 
 
+@soak
+@DRAWN
 @given(subscriptions)
-def test_a_subscription_is_written_as_kafka_python_writes_it(subscription: Subscription) -> None:
+def test_a_subscription_has_the_bytes_of_kafka_python(subscription: Subscription) -> None:
     owned: dict[str, list[int]] = {}
     for topic, partition in subscription.owned_partitions:
         owned.setdefault(topic, []).append(partition)
@@ -57,8 +64,10 @@ def test_a_subscription_is_written_as_kafka_python_writes_it(subscription: Subsc
     assert encoded(subscription) == theirs.encode(version=3)
 
 
+@soak
+@DRAWN
 @given(subscriptions, st.integers(0, 3))
-def test_kafka_pythons_subscription_of_any_version_is_read(subscription: Subscription, version: int) -> None:
+def test_subscriptions_of_kafka_python_are_decoded_in_any_version(subscription: Subscription, version: int) -> None:
     theirs = TheirSubscription(
         topics=list(subscription.topics),
         user_data=b"x",
@@ -76,19 +85,24 @@ def test_kafka_pythons_subscription_of_any_version_is_read(subscription: Subscri
     )
 
 
-@pytest.mark.parametrize("version", range(4))
-def test_a_subscription_is_written_in_any_version_as_kafka_python_writes_it(version: int) -> None:
-    theirs = TheirSubscription(topics=["a", "b"], owned_partitions=[("a", [0])], generation_id=7, version=version)
-    assert encode_subscription("ba", [("a", 0)], 7, version=version) == theirs.encode(version=version)
+def test_a_subscription_has_the_bytes_of_kafka_python_in_each_version(subtests: pytest.Subtests) -> None:
+    for version in range(4):
+        with subtests.test(version=version):
+            theirs = TheirSubscription(
+                topics=["a", "b"], owned_partitions=[("a", [0])], generation_id=7, version=version
+            )
+            assert encode_subscription("ba", [("a", 0)], 7, version=version) == theirs.encode(version=version)
 
 
-def test_aiokafkas_subscription_is_read() -> None:
+def test_a_subscription_of_aiokafka_is_decoded() -> None:
     data = ConsumerProtocolMemberMetadata(0, ["orders"], b"").encode()
     assert decode_subscription(data, "range", "m", None).topics == ("orders",)
 
 
+@soak
+@DRAWN
 @given(partition_lists)
-def test_an_assignment_is_written_as_kafka_python_writes_it_and_comes_back(
+def test_an_assignment_has_the_bytes_of_kafka_python_and_is_decoded(
     partitions: tuple[TopicPartition, ...],
 ) -> None:
     topics: dict[str, list[int]] = {}
@@ -99,22 +113,24 @@ def test_an_assignment_is_written_as_kafka_python_writes_it_and_comes_back(
     assert decode_assignment(encode_assignment(partitions)) == tuple(sorted(partitions))
 
 
-def test_aiokafkas_assignment_is_read() -> None:
+def test_an_assignment_of_aiokafka_is_decoded() -> None:
     data = ConsumerProtocolMemberAssignment(0, [("a", [2, 0])], b"").encode()
     assert decode_assignment(data) == (("a", 2), ("a", 0))
 
 
-def test_topics_and_partitions_are_written_in_order() -> None:
-    """A coordinator compares the bytes of a rejoin with those it has: the same subscription must not look changed."""
+def test_topics_and_partitions_are_encoded_in_order() -> None:
+    """A coordinator compares the metadata of a rejoin with the last one: an equal subscription needs equal bytes."""
     one = encode_subscription(("b", "a"), [("b", 1), ("a", 0), ("b", 0)])
     assert one == encode_subscription(("a", "b"), [("a", 0), ("b", 0), ("b", 1)])
 
 
+@soak
+@DRAWN
 @given(partition_lists, st.integers(-1, 9))
-def test_sticky_keeps_its_last_assignment_in_the_user_data(
+def test_the_user_data_of_sticky_has_the_previous_assignment(
     partitions: tuple[TopicPartition, ...], generation_id: int
 ) -> None:
-    """`StickyAssignor` looks there and nowhere else; the bytes have no version in front."""
+    """Kafka's `StickyAssignor` reads it from the user data only, which does not start with a version."""
     written = encode_subscription(["a"], generation_id=11, previous=(partitions, generation_id))
     read = decode_subscription(written, "sticky", "m", None)
     assert (read.owned_partitions, read.generation_id) == (tuple(sorted(partitions)), generation_id)
@@ -124,37 +140,39 @@ def test_sticky_keeps_its_last_assignment_in_the_user_data(
     theirs = TheirUserData(previous_assignment=list(topics.items()), generation=generation_id, version=1)
     raw = decode(ConsumerProtocolSubscription, written, 3, 2)
     assert raw.generation_id == 11
-    assert (
-        raw.user_data == theirs.encode(version=1)[2:]
-    )  # kafka-python puts a version in front, which Kafka's own does not
+    # kafka-python starts with a version, which Kafka's assignor does not.
+    assert raw.user_data == theirs.encode(version=1)[2:]
 
 
-def test_old_sticky_user_data_has_no_generation() -> None:
+def test_user_data_of_old_sticky_assignors_has_no_generation() -> None:
     owned = b"\x00\x00\x00\x01\x00\x01a\x00\x00\x00\x01\x00\x00\x00\x05"
     data = TheirSubscription(topics=["a"], user_data=owned, version=0).encode(version=0)
     read = decode_subscription(data, "sticky", "m", None)
     assert (read.owned_partitions, read.generation_id) == ((("a", 5),), -1)
 
 
-@pytest.mark.parametrize("user_data", [None, b"", b"\x00", b"\x7f\xff\xff\xff"])
-def test_unreadable_sticky_user_data_claims_nothing(user_data: bytes | None) -> None:
-    data = TheirSubscription(topics=["a"], user_data=user_data, version=0).encode(version=0)
-    assert decode_subscription(data, "sticky", "m", None).owned_partitions == ()
+def test_malformed_user_data_of_sticky_owns_no_partitions(subtests: pytest.Subtests) -> None:
+    for user_data in (None, b"", b"\x00", b"\x7f\xff\xff\xff"):
+        with subtests.test(user_data=user_data):
+            data = TheirSubscription(topics=["a"], user_data=user_data, version=0).encode(version=0)
+            assert decode_subscription(data, "sticky", "m", None).owned_partitions == ()
 
 
-def test_a_newer_version_is_read_as_ours_and_the_rest_is_left() -> None:
+def test_a_newer_version_is_decoded_as_the_newest_known_one() -> None:
     data = b"\x00\x09" + encode_assignment([("a", 0)])[2:] + b"something new"
     assert decode_assignment(data) == (("a", 0),)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x01", b"\x00\x00\x00\x00\x00\x09", b"\xff\xff\x00\x00\x00\x00"])
-def test_bytes_that_are_no_assignment_are_refused(data: bytes) -> None:
-    with pytest.raises(ProtocolError, match="ConsumerProtocolAssignment"):
-        decode_assignment(data)
+def test_malformed_assignments_are_errors(subtests: pytest.Subtests) -> None:
+    for data in (b"", b"\x00", b"\x00\x01", b"\x00\x00\x00\x00\x00\x09", b"\xff\xff\x00\x00\x00\x00"):
+        with subtests.test(data=data), pytest.raises(ProtocolError, match="ConsumerProtocolAssignment"):
+            decode_assignment(data)
 
 
+@soak
+@DRAWN
 @given(st.binary(max_size=40))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+def test_any_bytes_are_a_subscription_or_a_protocol_error(data: bytes) -> None:
     try:
         decode_subscription(data, "sticky", "m", None)
     except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""Frames out of a stream, whatever the pieces; headers; the size limit."""
+"""Framing: frames from a stream received in any pieces, headers, the size limit."""
 
 import struct
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol import frames
@@ -22,8 +22,8 @@ from fakebroker.protocol.frames import (
 )
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.schema import Message
-from tests.support.strategies import MESSAGE_VERSIONS, MESSAGES, filled
+from tests.support.message_versions import MESSAGE_VERSIONS, REQUESTS, RESPONSES, filled, message_subtest
+from tests.support.soak import examples, soak
 
 
 def framed(body: bytes) -> bytes:
@@ -34,11 +34,13 @@ def pieces(stream: bytes, size: int) -> Iterator[bytes]:
     return (stream[at : at + size] for at in range(0, len(stream), size))
 
 
+@soak
+@settings(max_examples=examples(50, soak=2000))
 @given(
     bodies=st.lists(st.binary(max_size=20) | st.integers(0, 300).map(bytes), max_size=6),
     cuts=st.lists(st.integers(0, 500), max_size=12),
 )
-def test_any_pieces_give_the_same_frames(bodies: list[bytes], cuts: list[int]) -> None:
+def test_frames_do_not_depend_on_the_pieces_received(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(map(framed, bodies))
     ends = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     buffer = FrameBuffer()
@@ -49,7 +51,7 @@ def test_any_pieces_give_the_same_frames(bodies: list[bytes], cuts: list[int]) -
     assert buffer.held_bytes == 0
 
 
-def test_a_frame_is_given_as_soon_as_it_is_whole() -> None:
+def test_a_frame_is_returned_as_soon_as_it_is_complete() -> None:
     buffer = FrameBuffer()
 
     assert buffer.feed(b"\0\0\0") == []
@@ -61,7 +63,7 @@ def test_a_frame_is_given_as_soon_as_it_is_whole() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 11, 2**31 - 1])
-def test_a_size_that_cannot_be_is_refused_at_once(size: int) -> None:
+def test_invalid_sizes_are_refused_before_the_frame_arrives(size: int) -> None:
     buffer = FrameBuffer(max_bytes=10)
     assert buffer.feed(framed(bytes(10))) == [bytes(10)]
     raw = struct.pack(">i", size)
@@ -71,14 +73,14 @@ def test_a_size_that_cannot_be_is_refused_at_once(size: int) -> None:
         buffer.feed(raw[3:])
 
 
-def test_the_default_limit_is_that_of_kafka() -> None:
+def test_the_default_limit_is_kafkas_100_mib() -> None:
     assert FrameBuffer().feed(struct.pack(">i", 104857600)) == []
     with pytest.raises(ProtocolError, match="frame of 104857601 bytes, expected 0 to 104857600"):
         FrameBuffer().feed(struct.pack(">i", 104857601))
 
 
-class Copies:
-    """Counts the bytes that a `FrameBuffer` copies: stands in for `bytes` and `bytearray` in its module."""
+class CopyCounter:
+    """Counts the bytes that `FrameBuffer` copies, by replacing `bytes` and `bytearray` in its module."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -115,42 +117,44 @@ class Copies:
     ("frame_bytes", "piece_bytes"),
     [(1_000_000, 100), (1_000_000, 1_000_004), (100, 64), (100, 10_000), (0, 3)],
 )
-def test_each_byte_is_copied_a_few_times_at_most(
+def test_each_byte_is_copied_at_most_four_times(
     frame_bytes: int, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copies = Copies(monkeypatch)
+    counter = CopyCounter(monkeypatch)
     stream = framed(bytes(frame_bytes)) * (2_000_000 // (frame_bytes + 1000))
     buffer = FrameBuffer()
 
     found = sum(len(buffer.feed(piece)) for piece in pieces(stream, piece_bytes))
 
     assert found == len(stream) // (frame_bytes + 4)
-    assert copies.count <= 4 * len(stream)
-    # A piece that is one whole frame is cut without a copy of ours; everything else is counted.
-    assert copies.count or piece_bytes == frame_bytes + 4
+    assert counter.count <= 4 * len(stream)
+    # A piece that is exactly one frame is not copied by these classes.
+    assert counter.count or piece_bytes == frame_bytes + 4
 
 
-@pytest.mark.parametrize(("cls", "version"), [pair for pair in MESSAGE_VERSIONS if pair[0] in MESSAGES[::2]])
-def test_a_request_behind_its_header(cls: type[Message], version: int) -> None:
-    request = filled(cls, version)
-    for client_id in (None, "", "grüße"):
-        (frame,) = FrameBuffer().feed(request_frame(request, version, 77, client_id))
-        header, position = read_request_header(frame, version in cls.FLEXIBLE)
+def test_request_frames_of_every_version(subtests: pytest.Subtests) -> None:
+    for cls, version in [each for each in MESSAGE_VERSIONS if each[0] in REQUESTS]:
+        with message_subtest(subtests, cls, version):
+            request = filled(cls, version)
+            for client_id in (None, "", "grüße"):
+                (frame,) = FrameBuffer().feed(request_frame(request, version, 77, client_id))
+                header, position = read_request_header(frame, version in cls.FLEXIBLE)
 
-        assert header == RequestHeader(cls.API_KEY, version, 77, client_id)
-        assert decode(cls, frame, version, position) == request
-
-
-@pytest.mark.parametrize(("cls", "version"), [pair for pair in MESSAGE_VERSIONS if pair[0] in MESSAGES[1::2]])
-def test_a_response_behind_its_header(cls: type[Message], version: int) -> None:
-    response = filled(cls, version)
-    (frame,) = FrameBuffer().feed(bytes(response_frame(response, version, -5)))
-
-    assert read_response(cls, version, frame) == (-5, response)
-    assert len(frame) == 4 + has_tagged_header(cls, version) + len(encode(response, version))
+                assert header == RequestHeader(cls.API_KEY, version, 77, client_id)
+                assert decode(cls, frame, version, position) == request
 
 
-def test_flexible_responses_have_header_version_1_but_for_api_versions() -> None:
+def test_response_frames_of_every_version(subtests: pytest.Subtests) -> None:
+    for cls, version in [each for each in MESSAGE_VERSIONS if each[0] in RESPONSES]:
+        with message_subtest(subtests, cls, version):
+            response = filled(cls, version)
+            (frame,) = FrameBuffer().feed(bytes(response_frame(response, version, -5)))
+
+            assert read_response(cls, version, frame) == (-5, response)
+            assert len(frame) == 4 + has_tagged_header(cls, version) + len(encode(response, version))
+
+
+def test_flexible_versions_have_tagged_headers_except_api_versions() -> None:
     tagged = {(cls, version) for cls, version in MESSAGE_VERSIONS if has_tagged_header(cls, version)}
     flexible = {(cls, version) for cls, version in MESSAGE_VERSIONS if version in cls.FLEXIBLE}
     api_versions = {(cls, version) for cls in (ApiVersionsRequest, ApiVersionsResponse) for version in (3, 4)}
@@ -159,7 +163,7 @@ def test_flexible_responses_have_header_version_1_but_for_api_versions() -> None
     assert tagged < flexible
 
 
-def test_tags_in_headers_are_passed_over() -> None:
+def test_tagged_fields_in_headers_are_skipped() -> None:
     tags = b"\x02\x00\x03abc\x09\x00"
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     frame = bytes.fromhex("000c 0004 00000001 0001") + b"c" + tags + encode(request, 4)
@@ -174,7 +178,7 @@ def test_tags_in_headers_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("flexible", [False, True])
-def test_a_cut_header(flexible: bool) -> None:
+def test_a_truncated_header_is_an_error(flexible: bool) -> None:
     frame = bytes.fromhex("000c 0004 00000001 0003") + b"abc" + b"\x01\x05\x02xy" * flexible
 
     assert read_request_header(frame, flexible) == (RequestHeader(12, 4, 1, "abc"), len(frame))
@@ -184,7 +188,7 @@ def test_a_cut_header(flexible: bool) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_a_cut_response(version: int) -> None:
+def test_a_truncated_response_is_an_error(version: int) -> None:
     frame = bytes(response_frame(HeartbeatResponse(), version, 3)[4:])
 
     for end in range(len(frame)):
@@ -192,8 +196,10 @@ def test_a_cut_response(version: int) -> None:
             read_response(HeartbeatResponse, version, frame[:end])
 
 
+@soak
+@settings(max_examples=examples(50, soak=2000))
 @given(frame=st.binary(max_size=40), flexible=st.booleans())
-def test_any_bytes_are_a_header_or_an_error(frame: bytes, flexible: bool) -> None:
+def test_any_bytes_are_a_header_or_a_protocol_error(frame: bytes, flexible: bool) -> None:
     try:
         _, position = read_request_header(frame, flexible)
     except ProtocolError:
@@ -201,7 +207,7 @@ def test_any_bytes_are_a_header_or_an_error(frame: bytes, flexible: bool) -> Non
     assert 10 <= position <= len(frame)
 
 
-def test_a_client_id_that_is_no_utf_8_or_ends_behind_the_frame() -> None:
+def test_client_ids_that_are_not_utf_8_or_exceed_the_frame_are_errors() -> None:
     for client in (b"\x00\x01\xff", b"\x7f\xffabc"):
         for flexible in (False, True):
             with pytest.raises(ProtocolError, match="request header malformed: "):

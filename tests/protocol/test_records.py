@@ -1,4 +1,4 @@
-"""Record batches: golden bytes, round trips, kafka-python and aiokafka in both directions, faults and damage."""
+"""Record batches: golden bytes, round trips, kafka-python and aiokafka in both directions, invalid batches."""
 
 import dataclasses
 import struct
@@ -11,7 +11,7 @@ from aiokafka.record.default_records import (
     DefaultRecordBatchBuilder as AiokafkaBuilder,
 )
 from crc32c import crc32c
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from kafka.record.default_records import (
     DefaultRecordBatch as KafkaPythonBatch,
     DefaultRecordBatchBuilder as KafkaPythonBuilder,
@@ -32,7 +32,9 @@ from fakebroker.protocol.records import (
     validate_produced,
     with_base_offset,
 )
+from tests.support.soak import examples, soak
 
+DRAWN = settings(max_examples=examples(20, soak=1000))
 NOW_MS = 1_700_000_000_000
 
 GOLDEN_RECORDS = [
@@ -85,7 +87,7 @@ BYTES = st.none() | st.binary(max_size=100) | st.just(bytes(10_000))
 
 @st.composite
 def record_lists(draw: st.DrawFn, last_timestamp_ms: int = 2**63 - 1) -> list[Record]:
-    """Records with the offsets from 0 on."""
+    """Draw records with consecutive offsets from 0."""
     timestamps = st.integers(NOW_MS, NOW_MS + 1000) | st.integers(0, last_timestamp_ms)
     contents = st.lists(st.tuples(timestamps, BYTES, BYTES, HEADERS), min_size=1, max_size=5)
     return [Record(offset, *content) for offset, content in enumerate(draw(contents))]
@@ -96,8 +98,8 @@ def the_batch(data: bytes) -> RecordBatch:
     return batch
 
 
-def mended(data: bytes) -> bytes:
-    """The batch with its length and CRC made right again."""
+def repaired(data: bytes) -> bytes:
+    """Return a batch with correct length and CRC."""
     out = bytearray(data)
     struct.pack_into(">i", out, 8, len(out) - 12)
     struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))
@@ -105,19 +107,19 @@ def mended(data: bytes) -> bytes:
 
 
 def batch_of(records: bytes, count: int = 1) -> bytes:
-    """An uncompressed batch around these bytes."""
+    """Return an uncompressed batch of encoded records."""
     data = bytearray(encode_batch([Record(0, NOW_MS, None, None)])[:RECORDS_AT] + records)
     struct.pack_into(">i", data, 23, count - 1)
     struct.pack_into(">i", data, RECORD_COUNT_AT, count)
-    return mended(bytes(data))
+    return repaired(bytes(data))
 
 
-def test_golden_bytes() -> None:
+def test_records_are_encoded_as_the_golden_bytes() -> None:
     data = encode_batch(GOLDEN_RECORDS, producer_id=4242, producer_epoch=7, base_sequence=42, is_transactional=True)
     assert data.hex() == GOLDEN.hex()
 
 
-def test_golden_bytes_are_read() -> None:
+def test_the_golden_bytes_are_decoded() -> None:
     batch = validate_produced(GOLDEN)
     assert dataclasses.astuple(batch) == (
         *(0, 78, -1, 2, 0x10D9FA06, 0x10, 1, NOW_MS, NOW_MS, 4242, 7, 42, 2),
@@ -131,9 +133,11 @@ def test_golden_bytes_are_read() -> None:
     assert decode_records(batch) == GOLDEN_RECORDS
 
 
+@soak
 @pytest.mark.parametrize("compression", list(Compression))
+@DRAWN
 @given(records=record_lists())
-def test_round_trip(compression: Compression, records: list[Record]) -> None:
+def test_decoded_records_equal_the_encoded_ones(compression: Compression, records: list[Record]) -> None:
     batch = validate_produced(encode_batch(records, compression=compression))
     assert batch.compression is compression
     assert batch.record_count == len(records)
@@ -141,12 +145,16 @@ def test_round_trip(compression: Compression, records: list[Record]) -> None:
     assert decode_records(batch) == records
 
 
+@soak
+@DRAWN
 @given(
     base_offset=st.integers(0, 2**62),
     deltas=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=4, unique=True).map(sorted),
     leader_epoch=st.integers(-1, 2**31 - 1),
 )
-def test_a_compacted_batch_keeps_its_gaps(base_offset: int, deltas: list[int], leader_epoch: int) -> None:
+def test_gaps_between_the_offsets_of_a_batch_are_preserved(
+    base_offset: int, deltas: list[int], leader_epoch: int
+) -> None:
     records = [Record(base_offset + delta, -1, b"", b"") for delta in deltas]
     batch = the_batch(encode_batch(records, base_offset=base_offset, leader_epoch=leader_epoch))
     assert decode_records(batch) == records
@@ -159,33 +167,38 @@ def test_records_of_a_batch_with_log_append_time_have_its_largest_timestamp() ->
     assert [record.timestamp_ms for record in decode_records(the_batch(data))] == [NOW_MS, NOW_MS]
 
 
-def test_an_empty_batch_as_compaction_leaves_it_has_no_records() -> None:
+def test_an_empty_batch_left_by_compaction_has_no_records() -> None:
     assert decode_records(the_batch(batch_of(b"", count=0))) == []
 
 
+@soak
 @pytest.mark.parametrize("builder", [KafkaPythonBuilder, AiokafkaBuilder])
+@DRAWN
 @given(records=record_lists(last_timestamp_ms=2**62))
-def test_uncompressed_bytes_are_those_of_other_clients(builder: Any, records: list[Record]) -> None:
+def test_uncompressed_batches_have_the_bytes_of_other_clients(builder: Any, records: list[Record]) -> None:
     theirs = built_by(builder, records, Compression.NONE)
     ours = encode_batch(records, producer_id=5, producer_epoch=6, base_sequence=7, is_transactional=True)
     assert with_base_offset(ours, 0, the_batch(theirs).partition_leader_epoch) == theirs
 
 
+@soak
 @pytest.mark.parametrize(
     ("builder", "compression"),
     [(KafkaPythonBuilder, Compression.GZIP), *((AiokafkaBuilder, codec) for codec in list(Compression)[1:])],
 )
+@DRAWN
 @given(records=record_lists(last_timestamp_ms=2**62))
-def test_compressed_batches_of_other_clients_are_read(
+def test_compressed_batches_of_other_clients_are_decoded(
     builder: Any, compression: Compression, records: list[Record]
 ) -> None:
-    # They give compression up where it does not pay.
+    # These clients do not compress a batch that would not become smaller.
     records[0].value = bytes(10_000)
     batch = validate_produced(built_by(builder, records, compression))
     assert batch.compression is compression
     assert decode_records(batch) == records
 
 
+@soak
 @pytest.mark.parametrize(
     ("reader", "compression"),
     [
@@ -194,8 +207,9 @@ def test_compressed_batches_of_other_clients_are_read(
         *((AiokafkaBatch, codec) for codec in Compression),
     ],
 )
+@DRAWN
 @given(records=record_lists(last_timestamp_ms=2**62))
-def test_other_clients_read_its_batches(reader: Any, compression: Compression, records: list[Record]) -> None:
+def test_other_clients_decode_the_batches(reader: Any, compression: Compression, records: list[Record]) -> None:
     data = encode_batch(records, compression=compression, producer_id=5, producer_epoch=6, base_sequence=7)
     theirs = reader(data)
     assert theirs.validate_crc()
@@ -205,7 +219,7 @@ def test_other_clients_read_its_batches(reader: Any, compression: Compression, r
 
 
 def built_by(builder: Any, records: list[Record], compression: Compression) -> bytes:
-    """A transactional batch as one of the other clients builds it."""
+    """Return a transactional batch built by another client."""
     theirs = builder(
         magic=2,
         compression_type=int(compression),
@@ -221,7 +235,7 @@ def built_by(builder: Any, records: list[Record], compression: Compression) -> b
     return bytes(theirs.build())
 
 
-def test_with_base_offset_changes_what_the_crc_does_not_cover() -> None:
+def test_with_base_offset_changes_only_fields_that_the_crc_does_not_cover() -> None:
     stored = with_base_offset(GOLDEN, 2**40, 9)
     assert stored == struct.pack(">q", 2**40) + GOLDEN[8:12] + struct.pack(">i", 9) + GOLDEN[16:]
     batch = the_batch(stored)
@@ -229,23 +243,23 @@ def test_with_base_offset_changes_what_the_crc_does_not_cover() -> None:
     assert [record.offset for record in decode_records(batch)] == [2**40, 2**40 + 1]
 
 
-def test_split_leaves_a_truncated_last_batch_out() -> None:
+def test_split_batches_ignores_a_truncated_last_batch() -> None:
     data = GOLDEN + with_base_offset(GOLDEN, 2, 0)
     for size in range(len(data) + 1):
         offsets = [batch.base_offset for batch in split_batches(data[:size])]
         assert offsets == [0, 2][: size // len(GOLDEN)]
 
 
-@pytest.mark.parametrize("size", range(len(GOLDEN)))
-def test_a_truncated_batch_cannot_be_produced(size: int) -> None:
-    with pytest.raises(
-        InvalidBatchError, match=f"records of {size} bytes: 0 whole record batches, expected 1"
-    ) as error:
-        validate_produced(GOLDEN[:size])
-    assert error.value.error_code is ErrorCode.INVALID_RECORD
+def test_a_truncated_batch_cannot_be_produced(subtests: pytest.Subtests) -> None:
+    for size in range(len(GOLDEN)):
+        with subtests.test(size=size):
+            message = f"records of {size} bytes: 0 complete record batches, expected 1"
+            with pytest.raises(InvalidBatchError, match=message) as error:
+                validate_produced(GOLDEN[:size])
+            assert error.value.error_code is ErrorCode.INVALID_RECORD
 
 
-def test_what_is_left_behind_a_produced_batch_is_dropped() -> None:
+def test_an_incomplete_batch_after_a_produced_one_is_dropped() -> None:
     assert validate_produced(GOLDEN + GOLDEN[:-1]).data == GOLDEN
 
 
@@ -258,7 +272,7 @@ def changed(position: int, form: str, value: int) -> bytes:
 CORRUPT = {
     "no length": (changed(8, ">i", 13), "record batch at byte 0: batch length 13, expected 14 or more"),
     "negative length": (changed(8, ">i", -1), "batch length -1, expected 14 or more"),
-    "shorter than a header": (changed(8, ">i", 48), "60 bytes long, expected 61 or more"),
+    "shorter than a header": (changed(8, ">i", 48), "60 bytes, expected 61 or more"),
     "magic 3": (changed(16, ">B", 3), "magic 3 at byte 16, expected 2"),
     "magic 255": (changed(16, ">B", 255), "magic 255 at byte 16, expected 2"),
     "CRC": (changed(17, ">I", 0), "CRC 0x00000000 at byte 17, expected 0x"),
@@ -266,45 +280,55 @@ CORRUPT = {
 }
 
 
-@pytest.mark.parametrize(("data", "fault"), CORRUPT.values(), ids=CORRUPT.keys())
-def test_corrupt_batches(data: bytes, fault: str) -> None:
-    with pytest.raises(CorruptBatchError, match=fault) as error:
-        validate_produced(data)
-    assert error.value.error_code is ErrorCode.CORRUPT_MESSAGE
+def test_corrupt_batches_are_errors(subtests: pytest.Subtests) -> None:
+    for name, (data, message) in CORRUPT.items():
+        with subtests.test(name):
+            with pytest.raises(CorruptBatchError, match=message) as error:
+                validate_produced(data)
+            assert error.value.error_code is ErrorCode.CORRUPT_MESSAGE
 
 
 def compressed_batch(attributes: int, records: bytes) -> bytes:
     data = bytearray(batch_of(records))
     struct.pack_into(">h", data, 21, attributes)
-    return mended(bytes(data))
+    return repaired(bytes(data))
 
 
 PLAIN = "0c 00 00 00 01 01 00"
 INVALID = {
-    "two batches": (GOLDEN + GOLDEN, "2 whole record batches, expected 1"),
+    "two batches": (GOLDEN + GOLDEN, "2 complete record batches, expected 1"),
     "magic 0": (changed(16, ">B", 0), "magic 0 at byte 16, expected 2"),
     "magic 1": (changed(16, ">B", 1), "magic 1 at byte 16, expected 2"),
     "base offset": (changed(0, ">q", 7), "base offset 7: expected base offset 0"),
     "control batch": (encode_batch(GOLDEN_RECORDS, is_control=True), "control records, expected none"),
-    "no sequence": (encode_batch(GOLDEN_RECORDS, producer_id=5), "base sequence -1 at byte 53, expected 0 or more"),
+    "no sequence": (
+        encode_batch(GOLDEN_RECORDS, producer_id=5),
+        "base sequence -1 at byte 53, expected 0 or more",
+    ),
     "no records": (batch_of(b"", count=0), "record count 0 at byte 57, expected 1 or more"),
     "negative count": (batch_of(b"", count=-5), "record count -5 at byte 57, expected 1 or more"),
-    "count and delta": (mended(changed(RECORD_COUNT_AT, ">i", 1)), "record count 1 at byte 57, .* last offset delta 1"),
-    "more records counted": (batch_of(bytes.fromhex(PLAIN), count=2), "record 1 at byte 68: the data ends inside it"),
-    "2**31 - 1 counted": (batch_of(bytes.fromhex(PLAIN), count=2**31 - 1), "record 1 at byte 68: the data ends"),
-    "fewer records counted": (batch_of(bytes.fromhex(PLAIN * 2)), "data up to byte 75, expected its end at byte 68"),
+    "count and delta": (
+        repaired(changed(RECORD_COUNT_AT, ">i", 1)),
+        "record count 1 at byte 57, .* last offset delta 1",
+    ),
+    "more records counted": (batch_of(bytes.fromhex(PLAIN), count=2), "record 1 at byte 68: incomplete"),
+    "2**31 - 1 counted": (batch_of(bytes.fromhex(PLAIN), count=2**31 - 1), "record 1 at byte 68: incomplete"),
+    "fewer records counted": (batch_of(bytes.fromhex(PLAIN * 2)), "7 unexpected bytes at byte 68"),
     "offset delta": (batch_of(bytes.fromhex("0c 00 00 02 01 01 00")), "a record with offset 1, expected 0"),
     "record too short": (
         batch_of(bytes.fromhex("0a 00 00 00 01 01 00")),
-        "length 5 ends it at byte 67, expected byte 68",
+        "length 5 up to byte 67, but its fields end at byte 68",
     ),
     "record too long": (
         batch_of(bytes.fromhex("0e 00 00 00 01 01 00")),
-        "record 0 at byte 61: the data ends inside it",
+        "record 0 at byte 61: incomplete",
     ),
-    "no length of a record": (batch_of(b""), "record 0 at byte 61: the data ends inside it"),
-    "key too long": (batch_of(bytes.fromhex("0c 00 00 00 7e 01 00")), "record 0 at byte 61: the data ends inside it"),
-    "header value too long": (batch_of(bytes.fromhex("12 00 00 00 01 01 02 00 7e 00")), "ends it at byte 71, expected"),
+    "no length of a record": (batch_of(b""), "record 0 at byte 61: incomplete"),
+    "key too long": (batch_of(bytes.fromhex("0c 00 00 00 7e 01 00")), "record 0 at byte 61: incomplete"),
+    "header value too long": (
+        batch_of(bytes.fromhex("12 00 00 00 01 01 02 00 7e 00")),
+        "up to byte 71, but its fields end at byte ",
+    ),
     "varint too long": (batch_of(b"\x80" * 80), "varint too large at byte 70"),
     "varint past 32 bits": (batch_of(b"\xff\xff\xff\xff\x1f"), "expected -2147483648 to 2147483647"),
     "header count": (batch_of(bytes.fromhex("0c 00 00 00 01 01 02")), "header count 1 at byte 68, expected 0 to 0"),
@@ -323,11 +347,12 @@ INVALID = {
 }
 
 
-@pytest.mark.parametrize(("data", "fault"), INVALID.values(), ids=INVALID.keys())
-def test_invalid_batches(data: bytes, fault: str) -> None:
-    with pytest.raises(InvalidBatchError, match=fault) as error:
-        validate_produced(data)
-    assert error.value.error_code is ErrorCode.INVALID_RECORD
+def test_invalid_batches_are_errors(subtests: pytest.Subtests) -> None:
+    for name, (data, message) in INVALID.items():
+        with subtests.test(name):
+            with pytest.raises(InvalidBatchError, match=message) as error:
+                validate_produced(data)
+            assert error.value.error_code is ErrorCode.INVALID_RECORD
 
 
 def test_a_negative_record_count_cannot_be_decoded() -> None:
@@ -335,16 +360,17 @@ def test_a_negative_record_count_cannot_be_decoded() -> None:
         decode_records(the_batch(batch_of(b"", count=-1)))
 
 
-@pytest.mark.parametrize("compression", list(Compression)[1:])
-def test_decompression_is_bounded(compression: Compression) -> None:
-    data = encode_batch([Record(0, NOW_MS, None, bytes(1 << 20))], compression=compression)
-    with pytest.raises(InvalidBatchError, match="expected"):
-        validate_produced(data, limit_bytes=1 << 20)
-    assert validate_produced(data, limit_bytes=(1 << 20) + 20).record_count == 1
+def test_the_decompressed_size_is_limited(subtests: pytest.Subtests) -> None:
+    for compression in list(Compression)[1:]:
+        with subtests.test(compression.name):
+            data = encode_batch([Record(0, NOW_MS, None, bytes(1 << 20))], compression=compression)
+            with pytest.raises(InvalidBatchError, match="expected"):
+                validate_produced(data, limit_bytes=1 << 20)
+            assert validate_produced(data, limit_bytes=(1 << 20) + 20).record_count == 1
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_a_flipped_bit_is_found_wherever_the_crc_covers_it(compression: Compression) -> None:
+def test_each_flipped_bit_that_the_crc_covers_is_an_error(compression: Compression) -> None:
     data = encode_batch(GOLDEN_RECORDS, compression=compression)
     for bit in range(len(data) * 8):
         flipped = bytearray(data)
@@ -357,28 +383,31 @@ def test_a_flipped_bit_is_found_wherever_the_crc_covers_it(compression: Compress
         assert decode_records(batch) == GOLDEN_RECORDS
 
 
+@soak
 @pytest.mark.parametrize("compression", list(Compression))
+@DRAWN
 @given(data=st.data())
-def test_damaged_records_raise_nothing_but_protocol_errors(compression: Compression, data: st.DataObject) -> None:
+def test_damaged_records_are_decoded_or_a_protocol_error(compression: Compression, data: st.DataObject) -> None:
     damaged = bytearray(encode_batch(GOLDEN_RECORDS, compression=compression))
     for position in data.draw(st.lists(st.integers(21, len(damaged) - 1), min_size=1, max_size=4)):
         damaged[position] = data.draw(st.integers(0, 255))
     batch = the_batch(bytes(damaged))
-    for check in (decode_records, lambda batch: validate_produced(mended(batch.data))):
+    for check in (decode_records, lambda batch: validate_produced(repaired(batch.data))):
         with suppress(ProtocolError):
             check(batch)
 
 
+@soak
+@DRAWN
 @given(data=st.binary(max_size=100), records=st.binary(max_size=40), count=st.integers(-1, 4))
-def test_any_bytes_raise_nothing_but_protocol_errors(data: bytes, records: bytes, count: int) -> None:
+def test_any_bytes_are_decoded_or_a_protocol_error(data: bytes, records: bytes, count: int) -> None:
     for produced in (data, batch_of(records, count)):
         with suppress(ProtocolError):
             assert validate_produced(produced).record_count > 0
 
 
-@pytest.mark.parametrize(
-    ("records", "numbers", "fault"),
-    [
+def test_records_that_cannot_be_encoded_are_errors(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[list[Record], dict[str, int], str]] = [
         ([], {}, "record batch of 0 records, expected at least 1"),
         ([Record(4, 0, None, None)], {"base_offset": 5}, "record 4: expected offset 5 to"),
         ([Record(5, 0, None, None)] * 2, {"base_offset": 5}, "record 5: expected offset 6 to"),
@@ -387,8 +416,7 @@ def test_any_bytes_raise_nothing_but_protocol_errors(data: bytes, records: bytes
         ([Record(0, 2**63, None, None)], {}, "record 0: timestamp 9223372036854775808, expected -1 to"),
         ([Record(0, 0, None, None, (("\ud800", None),))], {}, "surrogates not allowed"),
         ([Record(0, 0, None, None)], {"producer_epoch": 2**15}, "record batch with base offset 0: "),
-    ],
-)
-def test_records_that_no_batch_can_carry(records: list[Record], numbers: dict[str, int], fault: str) -> None:
-    with pytest.raises(ProtocolError, match=fault):
-        encode_batch(records, **numbers)  # type: ignore[arg-type]  # mypy cannot tell which number is which
+    ]
+    for records, options, message in cases:
+        with subtests.test(message), pytest.raises(ProtocolError, match=message):
+            encode_batch(records, **options)  # type: ignore[arg-type]  # mypy cannot tell the types of the options

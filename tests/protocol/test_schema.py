@@ -1,7 +1,6 @@
-"""Declarations: ranges, what a class may be declared with, and each wire type in each place it may stand."""
+"""Declarations of messages: version ranges, supported types, and each wire type in each place where it is allowed."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode
@@ -21,7 +20,8 @@ from fakebroker.protocol.types import (
     UInt16,
     Uuid,
 )
-from tests.support.strategies import messages
+from tests.support.soak import soak
+from tests.support.strategies import check_drawn_messages
 
 
 @struct
@@ -33,7 +33,7 @@ class Inner(Struct):
 
 @message(versions="0-2", flexible="1+")
 class Everything(Message):
-    """Each wire type alone, in an array, nullable and tagged, with fixed widths between and at the end."""
+    """Each wire type as a field, in an array, nullable and tagged; fixed-width fields in between and at the end."""
 
     int8: Int8
     uint16: UInt16
@@ -61,20 +61,29 @@ class Everything(Message):
     last: Int16
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
-@settings(max_examples=25)
-@given(data=st.data())
-def test_each_type_in_each_place(version: int, data: st.DataObject) -> None:
-    sent = data.draw(messages(Everything, version, unknown_tags=version > 0))
-    raw = encode(sent, version)
+def assert_round_trip_and_truncations_are_errors(cls: type[Message], version: int, message: Message) -> None:
+    raw = encode(message, version)
 
-    assert decode(Everything, raw, version) == sent
+    assert decode(cls, raw, version) == message
     for end in range(len(raw)):
-        with pytest.raises(ProtocolError, match=f"Everything v{version}: field "):
-            decode(Everything, raw[:end], version)
+        with pytest.raises(ProtocolError, match=f"{cls.__name__} v{version}: field "):
+            decode(cls, raw[:end], version)
 
 
-def test_the_ends_of_the_ranges() -> None:
+@soak
+def test_each_type_in_arrays_nullable_and_tagged(subtests: pytest.Subtests) -> None:
+    check_drawn_messages(
+        subtests,
+        Everything,
+        assert_round_trip_and_truncations_are_errors,
+        among=[(Everything, version) for version in Everything.VERSIONS],
+        unknown_tags=True,
+        sample=12,
+        soak=200,
+    )
+
+
+def test_smallest_and_largest_values() -> None:
     sent = Everything(
         int8=-1, uint16=65535, text="", float64=-0.5, flag=True, uuid=bytes(range(16)), int64=-(2**63),
         inner=Inner(number=-128), texts=["a", ""], blobs=[b"", b"x"], flags=[True, False], floats=[0.0, 1e300],
@@ -89,42 +98,42 @@ def test_the_ends_of_the_ranges() -> None:
 
 def test_a_uuid_has_16_bytes() -> None:
     for uuid in (bytes(15), bytes(17)):
-        with pytest.raises(ProtocolError, match=rf"field topics\.topic_id cannot .*: UUID of {len(uuid)} bytes"):
+        with pytest.raises(
+            ProtocolError, match=rf"field topics\.topic_id=.* cannot be encoded: UUID of {len(uuid)} bytes"
+        ):
             encode(DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=uuid)], timeout_ms=0), 6)
 
 
-@pytest.mark.parametrize(
-    ("text", "inside", "outside"),
-    [
+def test_version_ranges_are_parsed() -> None:
+    cases: list[tuple[str, list[int], list[int]]] = [
         ("0-4", [0, 4], [-1, 5]),
         ("3+", [3, 1000], [2]),
         ("2", [2], [1, 3]),
         ("none", [], [-1, 0, 1]),
-    ],
-)
-def test_version_ranges(text: str, inside: list[int], outside: list[int]) -> None:
-    versions = Versions.parse(text)
+    ]
+    for text, inside, outside in cases:
+        versions = Versions.parse(text)
 
-    assert all(version in versions for version in inside)
-    assert not any(version in versions for version in outside)
+        assert all(version in versions for version in inside), text
+        assert not any(version in versions for version in outside), text
 
 
-def test_a_range_can_be_walked_and_told() -> None:
+def test_version_ranges_are_iterable_and_printed_as_parsed() -> None:
     assert list(Versions.parse("3-5")) == [3, 4, 5]
     assert str(Versions.parse("3-5")) == "3-5"
     assert list(Versions.parse("none")) == []
 
 
-def test_instances_have_slots_and_lists_of_their_own() -> None:
+def test_instances_have_slots_and_share_no_default_lists() -> None:
     first, second = FetchResponse(responses=[]), FetchResponse(responses=[])
 
     with pytest.raises(AttributeError):
-        first.no_such_field = 1  # type: ignore[attr-defined]  # this is the mistake
+        first.no_such_field = 1  # type: ignore[attr-defined]  # wrong on purpose
     first.node_endpoints.append(NodeEndpoint(node_id=1, host="h", port=1))
     assert second.node_endpoints == []
 
 
-def test_what_is_no_wire_type_cannot_be_declared() -> None:
+def test_unsupported_types_cannot_be_declared() -> None:
     with pytest.raises(TypeError, match="field number: <class 'int'> is not a wire type"):
 
         @struct

@@ -1,4 +1,4 @@
-"""Tagged fields (KIP-482): left out where they have their default, in order of their tags, kept where unknown."""
+"""Tagged fields (KIP-482): omitted if they have their default, in order of their tags, preserved if unknown."""
 
 import pytest
 
@@ -9,14 +9,12 @@ from fakebroker.protocol.messages.fetch import FetchRequest, FetchResponse, Node
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.schema import Message, field, message
 from fakebroker.protocol.types import Int32, String
-from tests.support.strategies import MESSAGE_VERSIONS, filled, structs
-
-ALL_FLEXIBLE = [(cls, version) for cls, version in MESSAGE_VERSIONS if version in cls.FLEXIBLE]
+from tests.support.message_versions import MESSAGE_VERSIONS, filled, message_subtest, structs
 
 
 @message(versions="0-1", flexible="0+")
 class Tagged(Message):
-    """Tags neither in the order of the fields nor without gaps; one of them from version 1 on."""
+    """Tags are neither in the order of the fields nor consecutive; `second` exists from version 1."""
 
     third: Int32 = field(tag=300, default=-1)
     first: String | None = field(tag=1, default=None)
@@ -24,7 +22,7 @@ class Tagged(Message):
 
 
 def tags_of(raw: bytes) -> list[tuple[int, bytes]]:
-    """The tagged fields of a message that has no others; all numbers below 128 but tag 300, which is `ac 02`."""
+    """Return the tagged fields of an encoded `Tagged`. All numbers take one byte, except for tag 300: `ac 02`."""
     raw = raw.replace(b"\xac\x02", b"\x7f")
     found, at = [], 1
     for _ in range(raw[0]):
@@ -35,13 +33,13 @@ def tags_of(raw: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-def test_what_has_its_default_is_not_written() -> None:
+def test_tagged_fields_with_their_default_are_not_encoded() -> None:
     assert encode(Tagged(), 1) == b"\x00"
     assert tags_of(encode(Tagged(third=5), 1)) == [(300, b"\0\0\0\x05")]
     assert tags_of(encode(Tagged(first=""), 1)) == [(1, b"\x01")]
 
 
-def test_they_are_written_in_order_of_their_tags_known_or_not() -> None:
+def test_known_and_unknown_tagged_fields_are_encoded_in_order_of_their_tags() -> None:
     tagged = Tagged(third=7, first="ab", second=9)
     tagged.unknown_tags = ((5, b"five"), (0, b""))
     raw = encode(tagged, 1)
@@ -53,41 +51,42 @@ def test_they_are_written_in_order_of_their_tags_known_or_not() -> None:
     assert encode(read, 1) == raw
 
 
-def test_a_tag_of_a_later_version_is_an_unknown_one() -> None:
+def test_a_tag_of_a_later_version_is_unknown() -> None:
     read = decode(Tagged, encode(Tagged(second=9), 1), 0)
 
     assert (read.second, read.unknown_tags) == (0, ((2, b"\0\0\0\x09"),))
 
 
-def test_a_default_that_is_written_all_the_same_is_read() -> None:
+def test_an_encoded_default_is_decoded() -> None:
     assert decode(Tagged, b"\x01\x02\x04\0\0\0\0", 1) == Tagged()
 
 
-@pytest.mark.parametrize(("cls", "version"), ALL_FLEXIBLE)
-def test_each_struct_of_a_message_keeps_what_it_does_not_know(cls: type[Message], version: int) -> None:
-    sent = filled(cls, version)
-    for number, item in enumerate(structs(sent, version)):
-        unknown_tags = ((1000, bytes([number])), (2**32 - 1, b""))
-        item.unknown_tags = unknown_tags  # type: ignore[misc]  # mypy takes the base's slots for those of all structs
-    received = decode(cls, encode(sent, version), version)
+def test_each_struct_of_a_message_keeps_unknown_tagged_fields(subtests: pytest.Subtests) -> None:
+    for cls, version in [each for each in MESSAGE_VERSIONS if each[1] in each[0].FLEXIBLE]:
+        with message_subtest(subtests, cls, version):
+            sent = filled(cls, version)
+            for number, item in enumerate(structs(sent, version)):
+                unknown_tags = ((1000, bytes([number])), (2**32 - 1, b""))
+                item.unknown_tags = unknown_tags  # type: ignore[misc]  # mypy reads the slots of the base class only
+            received = decode(cls, encode(sent, version), version)
 
-    assert received == sent
-    pairs = zip(structs(sent, version), structs(received, version), strict=True)
-    assert all(was.unknown_tags == item.unknown_tags for was, item in pairs)
+            assert received == sent
+            for before, after in zip(structs(sent, version), structs(received, version), strict=True):
+                assert before.unknown_tags == after.unknown_tags, type(before).__name__
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_classic_versions_have_none(version: int) -> None:
+def test_unknown_tagged_fields_cannot_be_encoded_in_classic_versions(version: int) -> None:
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     request.unknown_tags = ((9, b"x"),)
 
-    expected = rf"HeartbeatRequest v{version}: field unknown_tags cannot be written, it holds \(\(9, b'x'\),\): "
+    expected = rf"HeartbeatRequest v{version}: field unknown_tags=\(\(9, b'x'\),\) cannot be encoded: "
     with pytest.raises(ProtocolError, match=expected):
         encode(request, version)
     assert encode(request, 4).endswith(b"\x01\x09\x01x")
 
 
-def test_arrays_and_structs_may_be_tagged() -> None:
+def test_arrays_and_structs_can_be_tagged() -> None:
     endpoint = NodeEndpoint(node_id=1, host="h", port=9092, rack="r")
     response = FetchResponse(responses=[], node_endpoints=[endpoint])
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[], replica_state=ReplicaState(replica_id=3))
@@ -97,25 +96,22 @@ def test_arrays_and_structs_may_be_tagged() -> None:
     assert encode(FetchResponse(responses=[]), 16) == bytes(4 + 2 + 4) + b"\x01\x00"
 
 
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
+def test_malformed_tagged_fields_are_errors(subtests: pytest.Subtests) -> None:
+    for raw, expected in (
         (b"\x02\x05\x00\x05\x00", "tagged fields malformed at byte 5: tag 5 after tag 5"),
         (b"\x02\x05\x00\x04\x00", "tagged fields malformed at byte 5: tag 4 after tag 5"),
         (b"\x01\x05\x02x", "tagged fields malformed at byte 3: 2 bytes announced, 1 bytes left"),
-        (b"\x01\x02\x05\0\0\0\x01\0", "second malformed at byte 7: tag 2 has 5 bytes, 4 were read"),
-        (b"\x01\x02\x03\0\0\0\x01", "second malformed at byte 7: tag 2 has 3 bytes, 4 were read"),
+        (b"\x01\x02\x05\0\0\0\x01\0", "second malformed at byte 7: tag 2 has 5 bytes, expected 4"),
+        (b"\x01\x02\x03\0\0\0\x01", "second malformed at byte 7: tag 2 has 3 bytes, expected 4"),
         (b"\xff\xff\xff\xff\x0f", "tagged fields malformed at byte 5: index out of range"),
-    ],
-)
-def test_malformed_tags(raw: bytes, expected: str) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        decode(Tagged, raw, 1)
-
-    assert str(caught.value) == f"Tagged v1: field {expected}"
+    ):
+        with subtests.test(expected):
+            with pytest.raises(ProtocolError) as caught:
+                decode(Tagged, raw, 1)
+            assert str(caught.value) == f"Tagged v1: field {expected}"
 
 
-def test_the_tagged_features_of_api_versions_do_not_hide_each_other() -> None:
+def test_tagged_fields_of_api_versions_are_independent() -> None:
     response = ApiVersionsResponse(api_keys=[], finalized_features_epoch=7, zk_migration_ready=True)
     raw = encode(response, 3)
 
@@ -123,7 +119,7 @@ def test_the_tagged_features_of_api_versions_do_not_hide_each_other() -> None:
     assert decode(ApiVersionsResponse, raw, 3) == response
 
 
-def test_structs_walks_the_whole_message() -> None:
+def test_structs_finds_all_structs_of_a_message() -> None:
     assert [type(item).__name__ for item in structs(filled(FetchResponse, 16), 16)] == [
         "FetchResponse",
         "FetchableTopicResponse",

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from fakebroker import ConfigError, ErrorCode, FakeCluster
 from fakebroker.cluster.faults.rule import Fault
@@ -16,7 +15,9 @@ from fakebroker.protocol.schema import Message
 from fakebroker.server.journal_files import plain, read_journal, restored
 from tests.server.test_journal_queries import beat, member, until_asked
 from tests.support.cluster.cluster_harness import carried
-from tests.support.strategies import MESSAGE_VERSIONS, messages
+from tests.support.message_versions import MESSAGE_VERSIONS, MESSAGES, NEWEST_VERSIONS, filled, message_subtest
+from tests.support.soak import IS_SOAK, soak
+from tests.support.strategies import check_drawn_messages
 from tests.support.wire_client import WireClient
 
 
@@ -101,12 +102,21 @@ def test_a_line_of_a_file_is_plain(tmp_path: Path) -> None:
     }
 
 
-@settings(max_examples=2)
-@given(data=st.data())
-@pytest.mark.parametrize(("cls", "version"), MESSAGE_VERSIONS, ids=lambda value: getattr(value, "__name__", value))
-def test_messages_survive(cls: type[Message], version: int, data: st.DataObject) -> None:
-    message = data.draw(messages(cls, version, unknown_tags=version in cls.FLEXIBLE))
+def assert_survives_json(cls: type[Message], version: int, message: Message) -> None:
     assert restored(cls, json.loads(json.dumps(plain(message, version))), version) == message
+
+
+def test_messages_with_a_value_in_each_field_survive_export_and_import(subtests: pytest.Subtests) -> None:
+    for cls, version in MESSAGE_VERSIONS:
+        with message_subtest(subtests, cls, version):
+            assert_survives_json(cls, version, filled(cls, version))
+
+
+@soak
+def test_any_message_survives_export_and_import(subtests: pytest.Subtests) -> None:
+    versions = MESSAGE_VERSIONS if IS_SOAK else NEWEST_VERSIONS
+    for cls in MESSAGES:
+        check_drawn_messages(subtests, cls, assert_survives_json, among=versions, unknown_tags=True, sample=3, soak=50)
 
 
 HEAD = '{"format":1,"mode":"full","dropped":0,"brokers":[1]}\n'
@@ -122,9 +132,8 @@ def changed(field: str, value: object) -> str:
     return f"{HEAD}{json.dumps(json.loads(LINE) | {field: value})}\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
+def test_malformed_files_are_errors(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for text, why in (
         ("", "empty, expected a journal"),
         ("no json\n", "line 1: expected JSON: "),
         ("[]\n", "line 1: \\[\\]: expected a table"),
@@ -136,59 +145,43 @@ def changed(field: str, value: object) -> str:
         (changed("errors", ["X"]), "line 2: errors='X': expected an error of Kafka, one of "),
         (changed("fault", {"api": 5}), "line 2: fault.api=5: expected a string or none$"),
         (changed("fault", {"api": None, "error": "X"}), "line 2: fault.error='X': expected an error of Kafka, one of "),
-        (
-            changed("request", {"group_id": "g"}),
-            "line 2: request: HeartbeatRequest v0 with group_id: expected ",
-        ),
-        (
-            changed("response", {"error_code": "X"}),
-            "line 2: response.error_code='X': expected an error of Kafka",
-        ),
+        (changed("request", {"group_id": "g"}), "line 2: request: HeartbeatRequest v0 with group_id: expected "),
+        (changed("response", {"error_code": "X"}), "line 2: response.error_code='X': expected an error of Kafka"),
         (changed("response", {"error_code": 7}), "line 2: response.error_code=7: expected an error of Kafka, one of "),
-    ],
-)
-def test_a_file_that_is_no_journal(text: str, why: str, tmp_path: Path) -> None:
-    (file := tmp_path / "journal.jsonl").write_text(text, "latin-1")
-    with pytest.raises(ConfigError, match=why):
-        read_journal(file)
+    ):
+        with subtests.test(why):
+            (file := tmp_path / "journal.jsonl").write_text(text, "latin-1")
+            with pytest.raises(ConfigError, match=why):
+                read_journal(file)
 
 
-@pytest.mark.parametrize(
-    ("made", "why"),
-    [
-        ({"group_id": "g"}, "HeartbeatRequest v0 with group_id: expected group_id, generation_id, member_id"),
-        ({"group_id": "g", "generation_id": 1, "member_id": "m", "more": 1}, "with group_id, .*, more: expected"),
-    ],
-)
-def test_fields_that_are_not_the_version_s(made: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        restored(HeartbeatRequest, made, 0)
+HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 
 
-@pytest.mark.parametrize(
-    ("assignments", "why"),
-    [
-        ("x", r"^message\.assignments='x': expected a list$"),
-        (["x"], r"^message\.assignments='x': expected a table$"),
-        ([{"member_id": "m", "assignment": "?"}], r"^message\.assignments\.assignment='\?': expected base64$"),
-        ([{"member_id": "m", "assignment": 5}], r"^message\.assignments\.assignment=5: expected base64$"),
-    ],
-)
-def test_values_that_are_malformed(assignments: object, why: str) -> None:
-    made = {"group_id": "g", "generation_id": 1, "member_id": "m", "assignments": assignments}
-    with pytest.raises(ConfigError, match=why):
-        restored(SyncGroupRequest, made, 0)
-
-
-@pytest.mark.parametrize(
-    ("tags", "why"),
-    [
-        (5, r"^message\.unknown_tags=5: expected a list$"),
-        ([["x", ""]], r"^message\.unknown_tags\[0\]\[0\]='x': expected an integer$"),
-        ([[1, "?"]], r"^message\.unknown_tags='\?': expected base64$"),
-    ],
-)
-def test_tags_that_are_malformed(tags: object, why: str) -> None:
-    made = {"group_id": "g", "generation_id": 1, "member_id": "m", "unknown_tags": tags}
-    with pytest.raises(ConfigError, match=why):
-        restored(HeartbeatRequest, made, 0)
+def test_malformed_messages_are_errors(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[type[Message], dict[str, Any], str]] = [
+        (HeartbeatRequest, {"group_id": "g"}, "v0 with group_id: expected group_id, generation_id, member_id"),
+        (HeartbeatRequest, {**HEARTBEAT, "more": 1}, "with group_id, .*, more: expected"),
+        (SyncGroupRequest, {**HEARTBEAT, "assignments": "x"}, r"^message\.assignments='x': expected a list$"),
+        (SyncGroupRequest, {**HEARTBEAT, "assignments": ["x"]}, r"^message\.assignments='x': expected a table$"),
+        (
+            SyncGroupRequest,
+            {**HEARTBEAT, "assignments": [{"member_id": "m", "assignment": "?"}]},
+            r"^message\.assignments\.assignment='\?': expected base64$",
+        ),
+        (
+            SyncGroupRequest,
+            {**HEARTBEAT, "assignments": [{"member_id": "m", "assignment": 5}]},
+            r"^message\.assignments\.assignment=5: expected base64$",
+        ),
+        (HeartbeatRequest, {**HEARTBEAT, "unknown_tags": 5}, r"^message\.unknown_tags=5: expected a list$"),
+        (
+            HeartbeatRequest,
+            {**HEARTBEAT, "unknown_tags": [["x", ""]]},
+            r"^message\.unknown_tags\[0\]\[0\]='x': expected an integer$",
+        ),
+        (HeartbeatRequest, {**HEARTBEAT, "unknown_tags": [[1, "?"]]}, r"^message\.unknown_tags='\?': expected base64$"),
+    ]
+    for cls, fields, why in cases:
+        with subtests.test(why), pytest.raises(ConfigError, match=why):
+            restored(cls, fields, 0)

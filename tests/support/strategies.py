@@ -1,16 +1,16 @@
 """Hypothesis strategies for messages, built from their declarations.
 
-Knows the declarations and no bytes; so whatever is declared is drawn, without a line here.
+Derived from the fields of `fakebroker.protocol.messages`: a new message or version needs no change here.
 """
 
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
-from hypothesis import strategies as st
+import pytest
+from hypothesis import Phase, given, settings, strategies as st
 
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.registry import API_BY_NAME, APIS, PROPOSALS
 from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import (
     BOOLEAN,
@@ -26,27 +26,13 @@ from fakebroker.protocol.types import (
     UUID,
     Primitive,
 )
+from tests.support.message_versions import MESSAGE_VERSIONS, message_subtest
+from tests.support.soak import examples
 
 M = TypeVar("M", bound=Struct)
 
-MESSAGES: tuple[type[Message], ...] = tuple(cls for api in APIS for cls in (api.request, api.response))
-"""Every request and response."""
-
-PROPOSED_VERSIONS = {
-    (cls, version)
-    for given in PROPOSALS.values()
-    for name, versions in given.items()
-    for cls in (API_BY_NAME[name].request, API_BY_NAME[name].response)
-    for version in versions
-    if version not in API_BY_NAME[name].advertised_versions
-}
-"""Versions of proposals: no Kafka has them, so no other codec does."""
-
-MESSAGE_VERSIONS = tuple((cls, version) for cls in MESSAGES for version in cls.VERSIONS)
-"""Every version of every request and response."""
-
 LAST_TIME_MS = 2**47
-"""The last time or duration drawn, in milliseconds: an oracle makes Python's own dates of them, which end in 9999."""
+"""The largest time or duration drawn, in milliseconds: `kio` converts them to `datetime`, which ends in 9999."""
 
 _PRIMITIVES: dict[Primitive, st.SearchStrategy[Any]] = {
     INT8: st.integers(-(2**7), 2**7 - 1),
@@ -57,29 +43,66 @@ _PRIMITIVES: dict[Primitive, st.SearchStrategy[Any]] = {
     FLOAT64: st.floats(allow_nan=False),
     BOOLEAN: st.booleans(),
     UUID: st.sampled_from([bytes(16), bytes(range(16))]) | st.binary(min_size=16, max_size=16),
-    # The longest of them have lengths that take two bytes as a varint.
+    # The lengths of the longest take two bytes as varints.
     STRING: st.text(max_size=5) | st.sampled_from(["", "grüße-群組", "x" * 126, "x" * 127, "é" * 100]),
     BYTES: st.binary(max_size=5) | st.just(bytes(128)),
     RECORDS: st.binary(max_size=5) | st.just(bytes(128)),
 }
 _ERROR_CODES = st.sampled_from([int(code) for code in ErrorCode])
 _TIMES_MS = st.integers(-1, LAST_TIME_MS)
-_made: dict[tuple[type[Struct], int, bool], st.SearchStrategy[Any]] = {}
+_STRATEGIES: dict[tuple[type[Struct], int, bool], st.SearchStrategy[Any]] = {}
 _TAGS = (0, 1, 2, 3, 4, 5, 127, 128, 2**32 - 1)
 
 
 def messages(cls: type[M], version: int, *, unknown_tags: bool = False) -> st.SearchStrategy[M]:
-    """Instances of a message, or of a struct in it, that the version can carry.
+    """Instances of a message, or of a struct inside one, that can be encoded in a version.
 
     Args:
-        cls: The message.
+        cls: The message or struct.
         version: The version; fields that it lacks have their defaults.
-        unknown_tags: Whether there are tagged fields too that the declaration does not know; for flexible versions.
+        unknown_tags: Whether to add tagged fields that are not declared; flexible versions only.
     """
     key = (cls, version, unknown_tags)
-    if key not in _made:
-        _made[key] = _instances(cls, version, unknown_tags)
-    return _made[key]
+    if key not in _STRATEGIES:
+        _STRATEGIES[key] = _instances(cls, version, unknown_tags)
+    return _STRATEGIES[key]
+
+
+def check_drawn_messages(
+    subtests: pytest.Subtests,
+    cls: type[Message],
+    check: Callable[[type[Message], int, Message], object],
+    *,
+    among: Iterable[tuple[type[Message], int]] = MESSAGE_VERSIONS,
+    unknown_tags: bool = False,
+    sample: int,
+    soak: int,
+) -> None:
+    """Check drawn messages in each version, as with `@given`; versions that fail are subtests.
+
+    Args:
+        subtests: pytest's fixture.
+        cls: The request or response.
+        check: Called with class, version and message; fails by raising.
+        among: The versions to check; those of other messages are skipped.
+        unknown_tags: Whether flexible versions have tagged fields that are not declared.
+        sample: The number of messages per version in `make test`. The first one is always the smallest possible.
+        soak: The number of messages per version in `make soak`.
+    """
+    for version in [version for other, version in among if other is cls]:
+        strategy = messages(cls, version, unknown_tags=unknown_tags and version in cls.FLEXIBLE)
+        with message_subtest(subtests, cls, version):
+            _check_drawn(strategy, partial(check, cls, version), examples(sample, soak=soak))
+
+
+def _check_drawn(strategy: st.SearchStrategy[M], check: Callable[[M], object], max_examples: int) -> None:
+    # Without Phase.explain, which takes most of the time of a failure.
+    @settings(max_examples=max_examples, phases=[Phase.generate, Phase.shrink])
+    @given(strategy)
+    def check_message(message: M) -> None:
+        check(message)
+
+    check_message()
 
 
 def _instances(cls: type[Struct], version: int, unknown_tags: bool) -> st.SearchStrategy[Any]:
@@ -102,49 +125,12 @@ def _values(field: Field, version: int, unknown_tags: bool) -> st.SearchStrategy
         values = st.lists(values, max_size=2)
     if version in field.nullable:
         values = st.none() | values
-    # A tagged field is left out where it has its default: that has to come up.
+    # Tagged fields with their default are not encoded, so that the default has to be drawn, too.
     return st.builds(field.default_value) | values if field.tag is not None else values
 
 
 def _primitives(field: Field, kind: Primitive) -> st.SearchStrategy[Any]:
-    """The values of a primitive: fewer where an oracle makes an error code or a date of them."""
+    """Values of a primitive; only known error codes and moderate times, for `kio` converts them to its own types."""
     if field.name.endswith("error_code"):
         return _ERROR_CODES
     return _TIMES_MS if kind is INT64 and field.name.endswith("_time_ms") else _PRIMITIVES[kind]
-
-
-def filled(cls: type[M], version: int) -> M:
-    """A message with another value in each field that the version has, and one element in each array."""
-    return _filled(cls, version, count(1))
-
-
-def _filled(cls: type[M], version: int, numbers: Iterator[int]) -> M:
-    present = [field for field in cls.FIELDS if version in field.versions]
-    return cls(**{field.name: _filled_value(field, version, numbers) for field in present})
-
-
-def _filled_value(field: Field, version: int, numbers: Iterator[int]) -> Any:
-    if isinstance(field.type, Primitive):
-        value = _numbered(field.type, next(numbers))
-    else:
-        value = _filled(field.type, version, numbers)
-    return [value] if field.is_array else value
-
-
-def _numbered(kind: Primitive, number: int) -> Any:
-    if kind in (BYTES, RECORDS):
-        return b"bytes %d" % number
-    if kind is UUID:
-        return number.to_bytes(16, "big")
-    return f"text {number}" if kind is STRING else type(kind.zero)(number)  # type: ignore[call-arg]  # a kind of number
-
-
-def structs(value: Struct, version: int) -> list[Struct]:
-    """A message and all structs inside it that the version carries, outermost first."""
-    found = [value]
-    for field in value.FIELDS:
-        held = getattr(value, field.name)
-        if version in field.versions:
-            for item in held if isinstance(held, list) else [held]:
-                found += structs(item, version) if isinstance(item, Struct) else []
-    return found

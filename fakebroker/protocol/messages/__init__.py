@@ -1,4 +1,4 @@
-"""Declarations of messages, one module for each API: one class for all versions, with the versions beside each field.
+"""Declarations of messages, one module per API; each class covers all versions of a message.
 
 Names and versions are those of Kafka's message definitions (`clients/src/main/resources/common/message`).
 `consumer_offsets.py` has the records of `__consumer_offsets`, `consumer_protocol.py` the subscriptions and assignments

@@ -1,4 +1,4 @@
-"""AlterConfigs: all configs of a topic or broker; those that are not named are reset to defaults (KIP-133)."""
+"""AlterConfigs: replaces all configs of topics or brokers; configs not given are reset to defaults (KIP-133)."""
 
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String

@@ -1,4 +1,4 @@
-"""ApiVersions: the software and the versions of both sides. Its response always has header version 0 (KIP-511)."""
+"""ApiVersions: the API versions of the broker, and the client's software. Responses have header version 0 (KIP-511)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Boolean, Int16, Int32, Int64, String

@@ -1,7 +1,7 @@
-"""The keys and values of a group coordinator's records in `__consumer_offsets`; only brokers write them.
+"""Keys and values of the records in `__consumer_offsets`, which group coordinators write.
 
-Their version stands in front of them in two bytes. The version of a key says what kind of record it is: offset commits
-have 0 and 1, the metadata of classic groups 2.
+Each key and value follows its version, an int16. The version of a key is the type of the record: 0 and 1 are offset
+commits, 2 is the metadata of a classic group.
 """
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
@@ -52,7 +52,7 @@ class GroupMetadataValue(Message):
 
 
 EXPECTED_MEMBERS_TAG = 8397
-"""The tagged field of a GroupMetadataValue that has `ExpectedMembers`: far from those that Kafka may come to have."""
+"""The tagged field of a GroupMetadataValue that contains `ExpectedMembers`; unlikely to be used by Kafka."""
 
 
 @struct
@@ -64,6 +64,6 @@ class ExpectedMember(Struct):
 
 @message(versions="0", flexible="0")
 class ExpectedMembers(Message):
-    """Instances that are expected in a group; no Kafka's, but the proposal `batch-join` (KAFKA-8397)."""
+    """Static instances that are expected in a group. Not part of Kafka (proposal `batch-join`, KAFKA-8397)."""
 
     members: list[ExpectedMember]

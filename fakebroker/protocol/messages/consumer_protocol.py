@@ -1,7 +1,7 @@
-"""What the members of a `consumer` group exchange through JoinGroup and SyncGroup; brokers do not read it.
+"""Messages that consumers exchange as metadata and assignments of JoinGroup and SyncGroup; opaque to brokers.
 
-The first two are Kafka's; their version stands in front of them in two bytes. The third is what `StickyAssignor` puts
-into the user data of a subscription, without a version in front.
+Subscriptions and assignments follow their version, an int16. `StickyAssignorUserData`, which Kafka's `StickyAssignor`
+puts into the user data of a subscription, has no version before it.
 """
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct

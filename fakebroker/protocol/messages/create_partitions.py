@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for topics (KIP-195)."""
+"""CreatePartitions: adds partitions to topics (KIP-195)."""
 
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Boolean, Int16, Int32, String

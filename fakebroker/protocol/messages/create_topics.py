@@ -1,4 +1,4 @@
-"""CreateTopics: new topics, by partition count or by explicit assignment."""
+"""CreateTopics: creates topics, with a partition count or an explicit replica assignment."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import ZERO_UUID, Boolean, Int8, Int16, Int32, String, Uuid

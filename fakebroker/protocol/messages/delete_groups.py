@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members, with all that they have committed (KIP-229)."""
+"""DeleteGroups: deletes groups without members, and their committed offsets (KIP-229)."""
 
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Int16, Int32, String

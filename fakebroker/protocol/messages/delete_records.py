@@ -1,4 +1,4 @@
-"""DeleteRecords: deletes the records of logs before an offset (KIP-107)."""
+"""DeleteRecords: deletes the records of partitions before an offset (KIP-107)."""
 
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Int16, Int32, Int64, String

@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, from 6 on also by id (KIP-516)."""
+"""DeleteTopics: deletes topics by name, or by id since version 6 (KIP-516)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import ZERO_UUID, Int16, Int32, String, Uuid

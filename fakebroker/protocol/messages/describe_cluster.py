@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers and the controller (KIP-700); fenced brokers too, if asked, from 2 on (KIP-1073)."""
+"""DescribeCluster: the brokers and the controller (KIP-700); optionally fenced brokers since version 2 (KIP-1073)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String

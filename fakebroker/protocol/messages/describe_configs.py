@@ -1,4 +1,4 @@
-"""DescribeConfigs: the configs of topics and brokers, where each value comes from (KIP-133, KIP-226, KIP-569)."""
+"""DescribeConfigs: the configs of topics and brokers, and the source of each value (KIP-133, KIP-226, KIP-569)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String

@@ -1,10 +1,10 @@
-"""DescribeGroups: groups with their members, subscriptions and assignments."""
+"""DescribeGroups: the state of groups, and the members with their metadata and assignments."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Boolean, Bytes, Int16, Int32, String
 
 EXPECTED_TAG = 8397
-"""Marks a described member that is only expected (proposal "batch-join", KAFKA-8397); no Kafka has it."""
+"""The tagged field of a member that is expected, but has not joined. Not part of Kafka (KAFKA-8397)."""
 
 
 @message(api_key=15, versions="0-6", flexible="5+")

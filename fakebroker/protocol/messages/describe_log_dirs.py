@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the size of each replica on a broker (KIP-113)."""
+"""DescribeLogDirs: the sizes of the replicas on a broker (KIP-113)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Boolean, Int16, Int32, Int64, String

@@ -1,4 +1,4 @@
-"""DescribeProducers: the active producers of a partition (KIP-664)."""
+"""DescribeProducers: the active producers of partitions (KIP-664)."""
 
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Int16, Int32, Int64, String

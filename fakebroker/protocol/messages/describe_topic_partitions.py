@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics with their partitions, page by page (KIP-966)."""
+"""DescribeTopicPartitions: topics and their partitions, with pagination (KIP-966)."""
 
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Boolean, Int16, Int32, String, Uuid

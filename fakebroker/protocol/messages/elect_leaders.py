@@ -1,4 +1,4 @@
-"""ElectLeaders: elects preferred leaders, from version 1 also any replica (KIP-183, KIP-460)."""
+"""ElectLeaders: elects preferred leaders, since version 1 also unclean ones (KIP-183, KIP-460)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Int8, Int16, Int32, String

@@ -1,6 +1,7 @@
-"""Fetch: records from an offset on, waiting for them, as message sets in versions 0-3, as record batches from 4 on.
+"""Fetch: returns records from an offset, and waits for them if there are none.
 
-Sessions from 7 (KIP-227), topics by id from 13 (KIP-516).
+Versions 0-3 return message sets, later versions record batches. Fetch sessions since version 7 (KIP-227), topic ids
+since version 13 (KIP-516).
 """
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates a group or transaction; many keys a request from 4 on (KIP-699)."""
+"""FindCoordinator: the coordinator of a group or transactional id; of several since version 4 (KIP-699)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Int8, Int16, Int32, String

@@ -1,4 +1,4 @@
-"""Heartbeat: keeps a member's session alive; the response says whether its group is rebalancing."""
+"""Heartbeat: keeps the session of a member alive. The error code of the response announces rebalances."""
 
 from fakebroker.protocol.schema import Message, field, message
 from fakebroker.protocol.types import Int16, Int32, String

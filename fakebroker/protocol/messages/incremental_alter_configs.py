@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: single configs to set, delete, append to or subtract from (KIP-339)."""
+"""IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs (KIP-339)."""
 
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String

@@ -1,4 +1,4 @@
-"""InitProducerId: an id and epoch for an idempotent or transactional producer (KIP-98)."""
+"""InitProducerId: assigns id and epoch to an idempotent or transactional producer (KIP-98)."""
 
 from fakebroker.protocol.schema import Message, field, message
 from fakebroker.protocol.types import Boolean, Int16, Int32, Int64, String

@@ -1,6 +1,7 @@
-"""JoinGroup: enter a group, or a new generation of it; answered when the generation's members are known.
+"""JoinGroup: joins a group, or rejoins it in a rebalance. The response waits until all members have joined.
 
-Version 10 is no Kafka's: it is that of the proposal `batch-join` (KAFKA-8397), in which one request is that of many.
+Version 10 is not part of Kafka: it is that of the proposal `batch-join` (KAFKA-8397), where one request joins several
+members.
 """
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
@@ -15,7 +16,7 @@ class JoinGroupRequestProtocol(Struct):
 
 @struct
 class JoinGroupRequestMember(Struct):
-    """One of a batch; one without protocols is only expected."""
+    """A member of a batch. One without protocols does not join yet, but is expected in the group."""
 
     member_id: String
     group_instance_id: String | None = None
@@ -44,7 +45,7 @@ class JoinGroupResponseMember(Struct):
 
 @struct
 class JoinGroupResponseResult(Struct):
-    """The result of one member of a batch. The metadata of an expected member is empty."""
+    """The result of one member of a batch. The metadata of members that are only expected is empty."""
 
     member: JoinGroupResponseMember
     error_code: Int16

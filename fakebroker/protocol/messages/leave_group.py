@@ -1,4 +1,4 @@
-"""LeaveGroup: members leave; many of them a request from 3 on (KIP-345)."""
+"""LeaveGroup: removes a member from its group; several members since version 3 (KIP-345)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Int16, Int32, String

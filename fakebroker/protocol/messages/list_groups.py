@@ -1,4 +1,4 @@
-"""ListGroups: the groups that a broker coordinates, by state from 4 (KIP-518), by type from 5 on (KIP-848)."""
+"""ListGroups: the groups that a broker coordinates; by state since version 4 (KIP-518), by type since 5 (KIP-848)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Int16, Int32, String

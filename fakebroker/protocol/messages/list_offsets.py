@@ -1,6 +1,6 @@
-"""ListOffsets: the offset for a timestamp, or the earliest, latest or newest-timestamp one (negative timestamps).
+"""ListOffsets: the offset of a timestamp, or a special one by a negative timestamp, such as the earliest or latest.
 
-Version 0 gives several offsets from before the timestamp.
+Version 0 returns several offsets from before the timestamp.
 """
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: which partitions are moving to other brokers (KIP-455)."""
+"""ListPartitionReassignments: the partitions that are being moved to other brokers (KIP-455)."""
 
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Int16, Int32, String

@@ -1,4 +1,4 @@
-"""Metadata: brokers, and topics with their partitions' leaders; topics by id from 10 on (KIP-516)."""
+"""Metadata: the brokers, and the leaders and replicas of partitions; topic ids since version 10 (KIP-516)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import ZERO_UUID, Boolean, Int16, Int32, String, Uuid

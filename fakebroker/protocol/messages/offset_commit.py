@@ -1,4 +1,4 @@
-"""OffsetCommit: a group's positions; topics by id from 10 on (KIP-848)."""
+"""OffsetCommit: stores offsets of a group; topic ids since version 10 (KIP-848)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import ZERO_UUID, Int16, Int32, Int64, String, Uuid

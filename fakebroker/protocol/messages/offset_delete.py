@@ -1,4 +1,4 @@
-"""OffsetDelete: what a group has committed for topics that it does not subscribe to (KIP-496)."""
+"""OffsetDelete: deletes committed offsets of topics that the group does not subscribe to (KIP-496)."""
 
 from fakebroker.protocol.schema import Message, Struct, message, struct
 from fakebroker.protocol.types import Int16, Int32, String

@@ -1,4 +1,4 @@
-"""OffsetFetch: a group's committed positions; many groups a request from 8 on (KIP-709), topics by id from 10."""
+"""OffsetFetch: the committed offsets of a group, of several groups since version 8 (KIP-709); topic ids since 10."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import ZERO_UUID, Boolean, Int16, Int32, Int64, String, Uuid

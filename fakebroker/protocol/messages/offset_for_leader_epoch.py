@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: the end offset of a leader epoch, so that clients detect truncation (KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which clients detect log truncation (KIP-320)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Int16, Int32, Int64, String

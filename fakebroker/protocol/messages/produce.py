@@ -1,4 +1,4 @@
-"""Produce: records to append, as message sets in versions 0-2, as record batches from 3 on; topics by id from 13."""
+"""Produce: appends records. Versions 0-2 have message sets, later ones record batches; topic ids since version 13."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import ZERO_UUID, Int16, Int32, Int64, Records, String, Uuid

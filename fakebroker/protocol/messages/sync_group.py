@@ -1,4 +1,4 @@
-"""SyncGroup: the leader gives, and every member gets, the assignments of a generation."""
+"""SyncGroup: the leader sends the assignments of all members, and each member receives its own."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Bytes, Int16, Int32, String

@@ -1,14 +1,14 @@
 """Variable-length integers (KIP-482)."""
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fakebroker.protocol.types import read_unsigned_varint, unsigned_varint
+from tests.support.soak import examples, soak
 
 
-@pytest.mark.parametrize(
-    ("value", "raw"),
-    [
+def test_known_values() -> None:
+    for value, raw in (
         (0, b"\x00"),
         (1, b"\x01"),
         (127, b"\x7f"),
@@ -18,23 +18,25 @@ from fakebroker.protocol.types import read_unsigned_varint, unsigned_varint
         (16384, b"\x80\x80\x01"),
         (2**31 - 1, b"\xff\xff\xff\xff\x07"),
         (2**32 - 1, b"\xff\xff\xff\xff\x0f"),
-    ],
-)
-def test_known_values(value: int, raw: bytes) -> None:
-    assert unsigned_varint(value) == raw
-    assert read_unsigned_varint(b"?" + raw + b"?", 1) == (value, 1 + len(raw))
+    ):
+        assert unsigned_varint(value) == raw
+        assert read_unsigned_varint(b"?" + raw + b"?", 1) == (value, 1 + len(raw))
 
 
+@soak
+@settings(max_examples=examples(30, soak=1000))
 @given(st.integers(0, 2**32 - 1))
-def test_round_trip(value: int) -> None:
+def test_a_decoded_varint_equals_the_encoded_one(value: int) -> None:
     raw = unsigned_varint(value)
 
     assert read_unsigned_varint(raw, 0) == (value, len(raw))
     assert len(raw) == max(1, -(-value.bit_length() // 7))
 
 
+@soak
+@settings(max_examples=examples(30, soak=1000))
 @given(st.integers(0, 2**32 - 1))
-def test_cut(value: int) -> None:
+def test_truncated_varints_are_errors(value: int) -> None:
     raw = unsigned_varint(value)
 
     for end in range(len(raw)):
@@ -42,11 +44,11 @@ def test_cut(value: int) -> None:
             read_unsigned_varint(raw[:end], 0)
 
 
-def test_longer_than_it_has_to_be_is_read() -> None:
+def test_redundant_bytes_are_accepted() -> None:
     assert read_unsigned_varint(b"\x81\x80\x00", 0) == (1, 3)
 
 
-def test_more_than_32_bits_and_more_than_5_bytes_are_refused() -> None:
+def test_more_than_32_bits_or_5_bytes_are_errors() -> None:
     with pytest.raises(ValueError, match="larger than 32 bits"):
         read_unsigned_varint(b"\xff\xff\xff\xff\x10", 0)
     with pytest.raises(ValueError, match="longer than 5 bytes"):

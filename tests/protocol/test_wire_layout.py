@@ -1,4 +1,4 @@
-"""A few messages byte by byte, written by hand from Kafka's definitions."""
+"""Messages and frames as bytes written by hand from Kafka's definitions, and from those of proposals."""
 
 import pytest
 
@@ -23,9 +23,11 @@ from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoord
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
+    JoinGroupRequestMember,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
     JoinGroupResponseMember,
+    JoinGroupResponseResult,
 )
 from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -44,12 +46,7 @@ from fakebroker.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from fakebroker.protocol.schema import Message
-
-
-def layout(text: str) -> bytes:
-    """Bytes from lines of hexadecimal numbers with a comment behind `#`."""
-    return bytes.fromhex(" ".join(line.partition("#")[0] for line in text.splitlines()))
-
+from tests.support.annotated_hex import annotated_hex
 
 HEARTBEAT = HeartbeatRequest(group_id="grp", generation_id=7, member_id="m-1")
 STATIC_HEARTBEAT = HeartbeatRequest(group_id="grp", generation_id=7, member_id="m-1", group_instance_id="i")
@@ -84,7 +81,7 @@ PRODUCED = ProduceResponse(
     ]
 )
 
-BODIES: list[tuple[Message, int, str]] = [
+KAFKA_MESSAGES: list[tuple[Message, int, str]] = [
     (
         ProduceRequest(
             acks=-1,
@@ -400,6 +397,71 @@ BODIES: list[tuple[Message, int, str]] = [
     ),
 ]
 
+JOIN_GROUP_V10: list[tuple[Message, int, str]] = [
+    (
+        JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            join_group_members=[
+                JoinGroupRequestMember(
+                    member_id="m", protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\1")]
+                ),
+                JoinGroupRequestMember(member_id="", group_instance_id="x", protocols=[]),
+            ],
+        ),
+        10,
+        """
+        02 67                    # group_id
+        00 00 27 10              # session_timeout_ms
+        00 00 ea 60              # rebalance_timeout_ms
+        09 63 6f 6e 73 75 6d 65 72  # protocol_type
+        00                       # reason: null
+        03                       # join_group_members: two
+        02 6d                    # member_id
+        00                       # group_instance_id: null
+        02                       # protocols: one
+        06 72 61 6e 67 65        # name
+        02 01                    # metadata
+        00  00                   # no tagged fields in the protocol, in the member
+        01                       # member_id: empty
+        02 78                    # group_instance_id
+        01                       # protocols: none
+        00  00                   # no tagged fields in the member, in the request
+        """,
+    ),
+    (
+        JoinGroupResponse(
+            generation_id=2,
+            protocol_type="consumer",
+            protocol_name="range",
+            leader="m",
+            members=[JoinGroupResponseMember(member_id="m", metadata=b"\1")],
+            member_join_response_list=[
+                JoinGroupResponseResult(
+                    member=JoinGroupResponseMember(member_id="x-1", group_instance_id="x", metadata=b""), error_code=92
+                )
+            ],
+        ),
+        10,
+        """
+        00 00 00 00              # throttle_time_ms
+        00 00 00 02              # generation_id
+        09 63 6f 6e 73 75 6d 65 72  # protocol_type
+        06 72 61 6e 67 65        # protocol_name
+        02 6d                    # leader
+        02                       # members: one
+        02 6d  00  02 01  00     # member_id, group_instance_id: null, metadata, no tagged fields
+        02                       # member_join_response_list: one
+        04 78 2d 31  02 78  01  00  # member: member_id, group_instance_id, metadata: empty, no tagged fields
+        00 5c                    # error_code: DUPLICATE_RESOURCE
+        00  00                   # no tagged fields in the result, in the response
+        """,
+    ),
+]
+"""JoinGroup version 10 of KAFKA-8397 (batch-join), which no other codec has."""
+
 REQUEST_FRAMES: list[tuple[Message, int, str | None, str]] = [
     (
         HEARTBEAT,
@@ -516,28 +578,27 @@ RESPONSE_FRAMES: list[tuple[Message, int, str]] = [
 ]
 
 
-def named(value: object) -> str | None:
-    return type(value).__name__ if isinstance(value, Message) else None
+def test_messages(subtests: pytest.Subtests) -> None:
+    for message, version, text in KAFKA_MESSAGES + JOIN_GROUP_V10:
+        with subtests.test(f"{type(message).__name__} v{version}"):
+            assert encode(message, version).hex(" ") == annotated_hex(text).hex(" ")
+            assert decode(type(message), annotated_hex(text), version) == message
 
 
-@pytest.mark.parametrize(("message", "version", "text"), BODIES, ids=named)
-def test_messages(message: Message, version: int, text: str) -> None:
-    assert encode(message, version).hex(" ") == layout(text).hex(" ")
-    assert decode(type(message), layout(text), version) == message
+def test_request_frames(subtests: pytest.Subtests) -> None:
+    for message, version, client_id, text in REQUEST_FRAMES:
+        with subtests.test(f"{type(message).__name__} v{version}"):
+            assert request_frame(message, version, 5, client_id).hex(" ") == annotated_hex(text).hex(" ")
+            (frame,) = FrameBuffer().feed(annotated_hex(text))
+            header, position = read_request_header(frame, version in message.FLEXIBLE)
+            assert (header.api_key, header.api_version, header.correlation_id) == (message.API_KEY, version, 5)
+            assert header.client_id == client_id
+            assert decode(type(message), frame, version, position) == message
 
 
-@pytest.mark.parametrize(("message", "version", "client_id", "text"), REQUEST_FRAMES, ids=named)
-def test_request_frames(message: Message, version: int, client_id: str | None, text: str) -> None:
-    assert request_frame(message, version, 5, client_id).hex(" ") == layout(text).hex(" ")
-    (frame,) = FrameBuffer().feed(layout(text))
-    header, position = read_request_header(frame, version in message.FLEXIBLE)
-    assert (header.api_key, header.api_version, header.correlation_id) == (message.API_KEY, version, 5)
-    assert header.client_id == client_id
-    assert decode(type(message), frame, version, position) == message
-
-
-@pytest.mark.parametrize(("message", "version", "text"), RESPONSE_FRAMES, ids=named)
-def test_response_frames(message: Message, version: int, text: str) -> None:
-    assert response_frame(message, version, 5).hex(" ") == layout(text).hex(" ")
-    (frame,) = FrameBuffer().feed(layout(text))
-    assert read_response(type(message), version, frame) == (5, message)
+def test_response_frames(subtests: pytest.Subtests) -> None:
+    for message, version, text in RESPONSE_FRAMES:
+        with subtests.test(f"{type(message).__name__} v{version}"):
+            assert response_frame(message, version, 5).hex(" ") == annotated_hex(text).hex(" ")
+            (frame,) = FrameBuffer().feed(annotated_hex(text))
+            assert read_response(type(message), version, frame) == (5, message)

@@ -1,0 +1,92 @@
+"""All requests and responses with their versions, sample messages, and subtests named after message and version.
+
+Derived from the declarations in `fakebroker.protocol.messages`: a new message or version needs no change here.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, TypeVar
+
+import pytest
+
+from fakebroker.protocol.registry import API_BY_NAME, APIS, PROPOSALS
+from fakebroker.protocol.schema import Field, Message, Struct
+from fakebroker.protocol.types import BYTES, RECORDS, STRING, UUID, Primitive
+
+M = TypeVar("M", bound=Struct)
+
+REQUESTS: tuple[type[Message], ...] = tuple(api.request for api in APIS)
+RESPONSES: tuple[type[Message], ...] = tuple(api.response for api in APIS)
+MESSAGES = REQUESTS + RESPONSES
+
+MESSAGE_VERSIONS = tuple((cls, version) for cls in MESSAGES for version in cls.VERSIONS)
+"""Every version of every request and response."""
+
+NEWEST_VERSIONS = tuple((cls, cls.VERSIONS.last) for cls in MESSAGES)
+"""The newest version of every request and response, for samples."""
+
+PROPOSED_VERSIONS = {
+    (cls, version)
+    for versions_by_api in PROPOSALS.values()
+    for name, versions in versions_by_api.items()
+    for cls in (API_BY_NAME[name].request, API_BY_NAME[name].response)
+    for version in versions
+    if version not in API_BY_NAME[name].advertised_versions
+}
+"""Versions that exist in no release of Kafka, and therefore in no other codec."""
+
+KAFKA_VERSIONS = tuple(each for each in MESSAGE_VERSIONS if each not in PROPOSED_VERSIONS)
+"""Every version of every request and response of Kafka."""
+
+
+@contextmanager
+def message_subtest(subtests: pytest.Subtests, cls: type[Message], version: int) -> Iterator[None]:
+    """A subtest named after message and version, such as `JoinGroupRequest v9`.
+
+    Only failures become subtests: reporting thousands of successes would take longer than the tests.
+    """
+    __tracebackhide__ = True
+    try:
+        yield
+    except (Exception, pytest.fail.Exception):
+        with subtests.test(f"{cls.__name__} v{version}"):
+            raise
+
+
+def filled(cls: type[M], version: int) -> M:
+    """A message with a different value in each field that the version has, and one element in each array."""
+    return _filled(cls, version, count(1))
+
+
+def _filled(cls: type[M], version: int, numbers: Iterator[int]) -> M:
+    present = [field for field in cls.FIELDS if version in field.versions]
+    return cls(**{field.name: _filled_value(field, version, numbers) for field in present})
+
+
+def _filled_value(field: Field, version: int, numbers: Iterator[int]) -> Any:
+    if isinstance(field.type, Primitive):
+        value = _numbered(field.type, next(numbers))
+    else:
+        value = _filled(field.type, version, numbers)
+    return [value] if field.is_array else value
+
+
+def _numbered(kind: Primitive, number: int) -> Any:
+    if kind in (BYTES, RECORDS):
+        return b"bytes %d" % number
+    if kind is UUID:
+        return number.to_bytes(16, "big")
+    return f"text {number}" if kind is STRING else type(kind.zero)(number)  # type: ignore[call-arg]  # a kind of number
+
+
+def structs(value: Struct, version: int) -> list[Struct]:
+    """A message and all structs inside it that the version has, outermost first."""
+    found = [value]
+    for field in value.FIELDS:
+        if version not in field.versions:
+            continue
+        content = getattr(value, field.name)
+        for item in content if isinstance(content, list) else [content]:
+            found += structs(item, version) if isinstance(item, Struct) else []
+    return found
