@@ -125,12 +125,12 @@ def test_a_server_that_stops_is_an_error_without_traceback() -> None:
 
 @pytest.mark.slow
 def test_without_a_terminal_one_snapshot_is_printed(server: FakeControlServer) -> None:
-    found = run_top(server.url, COLUMNS="100")
-    assert (found.returncode, found.stderr) == (0, "")
-    lines = found.stdout.splitlines()
+    result = run_top(server.url, COLUMNS="100")
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
     assert lines[0].startswith("default  3 of 3 brokers up  2,302 requests/s")
     assert max(map(len, lines)) <= 100
-    assert "\x1b" not in found.stdout
+    assert "\x1b" not in result.stdout
     assert server.sorts == ["unstable", "busy"]
 
 
@@ -175,8 +175,8 @@ def test_a_wrong_token_or_cluster_is_an_error(subtests: pytest.Subtests) -> None
             ("--token", "secret", "--cluster", "a/b"): "no cluster 'a/b': expected one of default",
         }.items():
             with subtests.test(arguments=arguments):
-                found = run_top(served.control, *arguments)
-                assert (found.returncode, found.stdout, found.stderr) == (1, "", f"fakebroker: {message}\n")
+                result = run_top(served.control, *arguments)
+                assert (result.returncode, result.stdout, result.stderr) == (1, "", f"fakebroker: {message}\n")
         assert run_top(served.control, FAKEBROKER_CONTROL_TOKEN="secret").returncode == 0
 
 
@@ -217,9 +217,9 @@ def test_intervals_out_of_range_are_rejected() -> None:
 
 @pytest.mark.slow
 def test_an_error_is_printed_without_traceback() -> None:
-    found = run_top("http://127.0.0.1:1")
+    result = run_top("http://127.0.0.1:1")
     message = "fakebroker: no response from http://127.0.0.1:1: Connection refused\n"
-    assert (found.returncode, found.stdout, found.stderr) == (1, "", message)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", message)
 
 
 @pytest.mark.slow
@@ -227,6 +227,8 @@ def test_a_missing_package_is_an_error_that_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['rich'] = None; sys.argv[1:] = ['top']; from fakebroker.cli.main import main; main()"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
     message = "fakebroker: top needs the extra 'control': pip install 'fakebroker[control]'\n"
-    assert (found.returncode, found.stdout, found.stderr) == (1, "", message)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", message)

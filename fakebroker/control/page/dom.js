@@ -3,7 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Create an element. Attributes "onclick" etc. add listeners; attributes that are null or false are omitted. */
+/** Create an element (hyperscript). Attributes "onclick" etc. add listeners; null and false omit an attribute. */
 export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 
 /** Create an SVG element, like `h`. */

@@ -213,7 +213,7 @@ class CoordinatorList(TypedDict):
     offsets_partitions: list[CoordinatorRow]
 
 
-class Move(arguments_of(ClusterCommands.move_offsets_partition, "partition")):  # type: ignore[misc]  # made of a method
+class Move(arguments_of(ClusterCommands.move_offsets_partition, "partition")):  # type: ignore[misc]  # generated from a method
     """The target of a move: of a group and all others of its partition, or of a partition by number."""
 
     group_id: str | msgspec.UnsetType = msgspec.UNSET

@@ -174,7 +174,7 @@ class EventResult(TypedDict):
     result: Any
 
 
-@operation("POST", f"{CLUSTER}/events", body=Union[tuple(map(_event, COMMANDS.values()))])  # noqa: UP007  # made of a table
+@operation("POST", f"{CLUSTER}/events", body=Union[tuple(map(_event, COMMANDS.values()))])  # noqa: UP007  # generated from a table
 def do_event(served: ServedCluster, body: Arguments) -> EventResult:
     """Perform any event: `do` names a method of `FakeCluster`, the other fields are its arguments."""
     result = getattr(served.cluster, str(body.__struct_config__.tag))(**body.given())

@@ -62,10 +62,10 @@ def list_groups(served: ServedCluster, query: GroupQuery) -> Steps[GroupList]:
     check_range("limit", query.limit, 0, MAX_LISTED)
     check_range("offset", query.offset, 0, 2**31)
     all_groups = yield from served.index.groups()
-    found = yield from matching_groups(all_groups, query.state, query.search)
-    first = yield from first_groups(served, found, query.sort, query.offset + query.limit)
+    matching = yield from matching_groups(all_groups, query.state, query.search)
+    first = yield from first_groups(served, matching, query.sort, query.offset + query.limit)
     rows = yield from all_rows_of(served, first[query.offset :])
-    return {"total": len(found), "groups": rows}
+    return {"total": len(matching), "groups": rows}
 
 
 class FullGroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

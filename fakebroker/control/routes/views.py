@@ -12,7 +12,7 @@ from fakebroker.server.clock import ManualClock, RealClock
 
 
 class BrokerRow(TypedDict):
-    """One broker; `as_version` is the release that it emulates, `offsets_partitions` are those that it leads."""
+    """One broker; `as_version` is the release of Kafka that it emulates, `offsets_partitions` those that it leads."""
 
     node_id: int
     host: str
