@@ -13,7 +13,7 @@ import click
 
 from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.cluster.events import event_of, perform
-from fakebroker.control.extra import check_installed
+from fakebroker.control.dependencies import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
@@ -125,7 +125,7 @@ def _controlled(cluster: FakeCluster, address: tuple[str, int] | None, token: st
     from fakebroker.control.server import ControlServer  # the base install has no HTTP server
 
     with ControlServer(cluster, *address, token) as server:
-        if server.has_made_token:  # Before the address: a reader of the address can then have the token, too.
+        if server.has_generated_token:  # Printed before the address, because readers may stop at the address.
             print(f"control token={server.token}", file=sys.stderr, flush=True)
         print(f"control={server.url}", flush=True)
         yield

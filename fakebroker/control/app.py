@@ -1,4 +1,4 @@
-"""The ASGI application: authorization, limits of bodies, and the end of requests whose callers have disconnected."""
+"""The ASGI application: authorization, limits of bodies, security headers, cancellation of requests."""
 
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
@@ -11,9 +11,9 @@ from fakebroker.control.problems import Problem
 from fakebroker.control.routes.dispatch import Dispatcher, Reply, Request, failure
 
 MAX_BODY_BYTES = 1024 * 1024
-_MOST_READ_BYTES = 16 * MAX_BODY_BYTES
-_MOST_READ_S = 30.0
-_ALWAYS = [
+_MAX_READ_BYTES = 16 * MAX_BODY_BYTES
+_BODY_TIMEOUT_S = 30.0
+_SECURITY_HEADERS = [
     # Other sites must not frame these pages (clickjacking).
     (b"content-security-policy", b"frame-ancestors 'none'"),
     (b"x-frame-options", b"DENY"),
@@ -22,11 +22,11 @@ _ALWAYS = [
 
 
 class App:
-    """The application.
+    """The application. Requests are canceled when their clients disconnect.
 
     Args:
         dispatcher: Handles the requests.
-        guard: Checks whether they are allowed.
+        guard: Rejects requests that are not allowed.
     """
 
     def __init__(self, dispatcher: Dispatcher, guard: Guard) -> None:
@@ -48,12 +48,11 @@ class App:
             await send({"type": "websocket.close", "code": 1000, "reason": None})
 
     async def _respond(self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        # Everything uses the path as received. A part of it may contain an encoded slash, so it is decoded only after
-        # it has been split.
+        # Segments of the path may contain encoded slashes, so they are decoded only after the path has been split.
         method, path = scope["method"], scope["raw_path"].decode("latin-1")
         try:
             self._guard.check(method, path, _headers(scope))
-            body = await _body(receive)
+            body = await _read_body(receive)
         except Problem as problem:
             await _send(failure(Request(method, path), problem), method, send)
             return
@@ -61,24 +60,24 @@ class App:
             return
         request = Request(method, path, scope["query_string"].decode("latin-1"), body)
         if self._dispatcher.is_brief(request):
-            await _send(await self._dispatcher.answer(request), method, send)
+            await _send(await self._dispatcher.handle(request), method, send)
             return
-        reply = failure(request, Problem(503, "control over HTTP has ended"))
-        # The end of the response is sent outside the nursery: the server reports a disconnection within that call, and
-        # must not be canceled there, or it would neither close the connection nor start its idle timeout.
+        reply = failure(request, Problem(503, "the control server has stopped"))
+        # The end of the response is sent outside the nursery. hypercorn reports a disconnect within that call, and if
+        # it were canceled there, it would neither close the connection nor start its idle timeout.
         last: bytes | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
-            with self._cancelable():
-                reply = await self._dispatcher.answer(request)
+            nursery.start_soon(_cancel_on_disconnect, receive, nursery.cancel_scope)
+            with self._canceled_at_end():
+                reply = await self._dispatcher.handle(request)
             last = await _start(reply, method, send)
             nursery.cancel_scope.cancel()
         if last is not None:
             await _end(last, send)
 
     @contextmanager
-    def _cancelable(self) -> Iterator[None]:
-        """Cancel the context at the end."""
+    def _canceled_at_end(self) -> Iterator[None]:
+        """Cancel the context when `end` is called, or at once if it has been."""
         with trio.CancelScope() as scope:
             if self._has_ended:
                 scope.cancel()
@@ -94,16 +93,16 @@ def _headers(scope: HTTPScope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed([*scope["headers"]])}
 
 
-async def _body(receive: ASGIReceiveCallable) -> bytes | None:
-    """Return the body of a request; None if its caller has disconnected.
+async def _read_body(receive: ASGIReceiveCallable) -> bytes | None:
+    """Return the body of a request, or None if the client has disconnected.
 
     Raises:
-        Problem: It is too large, or does not arrive in time.
+        Problem: The body is too large, or does not arrive in time.
     """
     body, length = bytearray(), 0
-    with trio.move_on_after(_MOST_READ_S) as in_time:
-        # Read to the end, so that a client that sends too much gets the error.
-        while length <= _MOST_READ_BYTES:
+    with trio.move_on_after(_BODY_TIMEOUT_S) as timeout:
+        # Bodies that are too large are read, too: many clients read the response only after sending the whole body.
+        while length <= _MAX_READ_BYTES:
             message = await receive()
             if message["type"] != "http.request":
                 return None
@@ -112,8 +111,8 @@ async def _body(receive: ASGIReceiveCallable) -> bytes | None:
                 body += message["body"]
             if not message["more_body"]:
                 break
-    if in_time.cancelled_caught:
-        expected = f"the whole body within {_MOST_READ_S:g} s"
+    if timeout.cancelled_caught:
+        expected = f"the whole body within {_BODY_TIMEOUT_S:g} s"
         raise Problem(408, f"body: expected {expected}", field="body", expected=expected)
     if length > MAX_BODY_BYTES:
         expected = f"at most {MAX_BODY_BYTES} bytes"
@@ -121,8 +120,8 @@ async def _body(receive: ASGIReceiveCallable) -> bytes | None:
     return bytes(body)
 
 
-async def _until_gone(receive: ASGIReceiveCallable, scope: trio.CancelScope) -> None:
-    """Cancel a scope when the caller disconnects."""
+async def _cancel_on_disconnect(receive: ASGIReceiveCallable, scope: trio.CancelScope) -> None:
+    """Cancel a scope when the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
@@ -133,7 +132,7 @@ async def _send(reply: Reply, method: str, send: ASGISendCallable) -> None:
 
 
 async def _start(reply: Reply, method: str, send: ASGISendCallable) -> bytes:
-    """Send the headers and the pieces of a body that is produced meanwhile; returns what is left to send."""
+    """Send the headers and, if the body is a generator, its pieces; return the rest, to be sent by `_end`."""
     headers = {**reply.headers}
     if reply.media_type:
         headers["content-type"] = reply.media_type
@@ -141,7 +140,7 @@ async def _start(reply: Reply, method: str, send: ASGISendCallable) -> bytes:
     if isinstance(body, bytes) and reply.status != 204:
         headers["content-length"] = str(len(body))
     encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": reply.status, "headers": [*encoded, *_ALWAYS]})
+    await send({"type": "http.response.start", "status": reply.status, "headers": [*encoded, *_SECURITY_HEADERS]})
     if not isinstance(body, bytes):
         async with aclosing(body):
             if method != "HEAD":

@@ -1,6 +1,6 @@
-"""Authorization: a bearer token for addresses other than loopback; cross-origin writes are always rejected.
+"""Authorization: addresses other than loopback require a bearer token, and cross-origin writes are rejected.
 
-Depends on methods, paths and headers only.
+Does not depend on sockets or ASGI: it checks methods, paths and headers.
 """
 
 import hmac
@@ -13,12 +13,12 @@ from fakebroker.control.problems import Problem
 
 TOKEN_VARIABLE = "FAKEBROKER_CONTROL_TOKEN"
 
-_READING = ("GET", "HEAD", "OPTIONS")
-_OPEN = ("/", "/docs", "/healthz")
-_OPEN_FOLDER = "/page/"
+_READ_METHODS = ("GET", "HEAD", "OPTIONS")
+_PUBLIC_PATHS = ("/", "/docs", "/healthz")
+_PUBLIC_FOLDER = "/page/"
 
 
-def own_token(host: str, token: str | None) -> str | None:
+def effective_token(host: str, token: str | None) -> str | None:
     """Return the required token: the given one, or a generated one if the address is not loopback and none is given."""
     return token or (None if is_loopback(host) else secrets.token_urlsafe(24))
 
@@ -42,26 +42,26 @@ class Guard:
             Problem: The host, origin or token is wrong.
         """
         host = headers.get("host", "")
-        if self._is_local and not is_loopback(_name_in(host)):
-            # Else a web page could send requests under a name of its own that resolves to this machine (DNS rebinding).
+        if self._is_local and not is_loopback(_host_name(host)):
+            # DNS rebinding: a web site could make its own name resolve to this machine.
             raise Problem(
-                421, f"host={host!r}: expected a loopback address", **_about("host", host, "a loopback address")
+                421, f"host={host!r}: expected a loopback address", **_attributes("host", host, "a loopback address")
             )
-        if method not in _READING:
+        if method not in _READ_METHODS:
             _check_origin(host, headers)
         # The web page contains no secrets, and prompts for the token.
-        if self._token is not None and path not in _OPEN and not path.startswith(_OPEN_FOLDER):
+        if self._token is not None and path not in _PUBLIC_PATHS and not path.startswith(_PUBLIC_FOLDER):
             self._check_token(headers.get("authorization", ""))
 
     def _check_token(self, authorization: str) -> None:
         kind, _, token = authorization.partition(" ")
         if kind.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), (self._token or "").encode()):
-            expected = "Bearer and the token that fakebroker was started with, or has printed"
-            raise Problem(401, f"authorization: expected {expected}", **_about("authorization", None, expected))
+            expected = "Bearer and the token of the server (--control-token, or printed on its stderr)"
+            raise Problem(401, f"authorization: expected {expected}", **_attributes("authorization", None, expected))
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is a loopback one."""
+    """Return whether a host name or IP address is loopback."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -71,12 +71,12 @@ def is_loopback(host: str) -> bool:
 def _check_origin(host: str, headers: Mapping[str, str]) -> None:
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
     if (origin is not None and origin.partition("://")[2] != host) or site not in ("same-origin", "none"):
-        expected = f"a page of {host}, or no page"
-        raise Problem(403, f"origin={origin!r}: expected {expected}", **_about("origin", origin, expected))
+        expected = f"a same-origin request (from {host}), or one without a browser"
+        raise Problem(403, f"origin={origin!r}: expected {expected}", **_attributes("origin", origin, expected))
 
 
-def _name_in(host: str) -> str:
-    """Return the name in a Host header; empty if it contains more than an address."""
+def _host_name(host: str) -> str:
+    """Return the name in a Host header without the port; empty if the header is malformed."""
     if set(host) & set("/?#@\\"):
         return ""
     try:
@@ -85,5 +85,5 @@ def _name_in(host: str) -> str:
         return ""
 
 
-def _about(field: str, value: str | None, expected: str) -> dict[str, str | None]:
+def _attributes(field: str, value: str | None, expected: str) -> dict[str, str | None]:
     return {"field": field, "value": value, "expected": expected}

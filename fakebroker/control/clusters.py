@@ -12,12 +12,12 @@ import trio
 from fakebroker.cluster.command import FaultHandle
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.snapshot import Snapshot
+from fakebroker.control.feed import Feed
 from fakebroker.control.problems import Problem, not_found
-from fakebroker.control.stats.census import Census
+from fakebroker.control.stats.group_index import GroupIndex
 from fakebroker.control.stats.meter import Meter
-from fakebroker.control.stats.rates import Rates, Recent
+from fakebroker.control.stats.rates import Rates, RateWindow
 from fakebroker.control.steps import Pieces, Steps
-from fakebroker.control.streams import Feed
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.topic_partition import is_legal_name
 
@@ -34,79 +34,79 @@ _MAX_NAME_LENGTH = 100
 _SAMPLE_S = 1.0
 
 
-class Served:
+class ServedCluster:
     """One cluster with its statistics, snapshots and fault ids.
 
     Attributes:
         name: The cluster's name in URLs.
         cluster: The cluster.
         meter: Counts of its requests.
-        census: Counts of its groups.
+        index: Its groups by name, and their counts.
         snapshots: Stored snapshots, by id.
-        snapshots_taken: The number of snapshots taken, from which ids are made.
-        feed: Sends events to streams, if there are any.
+        snapshots_taken: The number of snapshots so far, also the last id.
+        feed: Sends events to streams; None if there are no streams.
     """
 
     def __init__(self, name: str, cluster: FakeCluster) -> None:
         self.name = name
         self.cluster = cluster
         self.meter = Meter(cluster)
-        self.census = Census(cluster, self.meter)
+        self.index = GroupIndex(cluster, self.meter)
         self.snapshots: dict[str, Snapshot] = {}
         self.snapshots_taken = 0
         self.feed: Feed | None = None
-        self._rules: dict[ActiveFault, str] = {}
-        self._rules_seen = 0
-        self._recent = Recent()
+        self._fault_ids: dict[ActiveFault, str] = {}
+        self._faults_seen = 0
+        self._rate_window = RateWindow()
         self._turn = trio.Lock()
         self._has_ended = False
         self._waits: list[trio.CancelScope] = []
-        cluster.call(self.meter.catch_up)  # From here on, the meter receives changes of groups.
-        cluster.watch(self.meter.look)
+        cluster.call(self.meter.catch_up)  # Subscribes the meter to changes of groups.
+        cluster.watch(self.meter.on_change)
 
-    async def ask(self, function: Callable[[], T]) -> T:
+    async def run(self, function: Callable[[], T]) -> T:
         """Run a function in the cluster's thread."""
         return await self.cluster.call_async(function)
 
-    async def look(self, function: Callable[[], T]) -> T:
+    async def read(self, function: Callable[[], T]) -> T:
         """Run a read-only function in the cluster's thread."""
-        return function() if self.cluster.is_cluster_thread else await self.ask(function)
+        return function() if self.cluster.is_cluster_thread else await self.run(function)
 
-    async def ask_in_steps(self, steps: Steps[T]) -> T:
-        """Run a computation in the cluster's thread, with requests to the brokers between its steps.
+    async def run_in_steps(self, steps: Steps[T]) -> T:
+        """Run a computation in the cluster's thread, in pieces between which the brokers handle requests.
 
-        It is not canceled with its caller, because half a change would be left.
+        It is not canceled with its caller, because that would leave the change incomplete.
         """
         with trio.CancelScope(shield=True):
-            return await self._in_pieces(steps, self.ask)
+            return await self._in_pieces(steps, self.run)
         raise AssertionError("a shielded scope is not canceled")
 
-    async def look_in_steps(self, steps: Steps[T]) -> T:
-        """Run a read-only computation in the cluster's thread, with requests to the brokers between its steps."""
-        return await self._in_pieces(steps, self.look)
+    async def read_in_steps(self, steps: Steps[T]) -> T:
+        """Run a read-only computation in the cluster's thread, in pieces between which the brokers handle requests."""
+        return await self._in_pieces(steps, self.read)
 
-    async def look_in_turn(self, function: Callable[[], T]) -> T:
-        """Run a piece of a read-only computation in the cluster's thread, when no other piece runs."""
+    async def read_piece(self, function: Callable[[], T]) -> T:
+        """Run one piece of a read-only computation in the cluster's thread, after the pieces that wait already."""
         async with self._turn:
-            return await self.look(function)
+            return await self.read(function)
         raise AssertionError("a lock suppresses no exceptions")
 
     async def _in_pieces(self, steps: Steps[T], run: Callable[[Callable[[], bool]], Awaitable[bool]]) -> T:
         pieces = Pieces(steps)
         is_complete = False
         while not is_complete:
-            # The lock passes to the next computation in the scheduler's next round, so that the brokers wait for one
-            # piece, however many computations there are.
+            # The lock passes to the next computation in the next turn of trio's loop. So there is one piece per turn,
+            # however many computations there are, and requests to the brokers wait for one piece at most.
             async with self._turn:
                 is_complete = await run(pieces.run)
         return pieces.result
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Wait for the cluster in this block.
+        """Cancel the context if the cluster is deleted.
 
         Raises:
-            Problem: The cluster was deleted meanwhile.
+            Problem: The cluster was deleted.
         """
         with trio.CancelScope() as scope:
             self._waits.append(scope)
@@ -117,22 +117,22 @@ class Served:
             finally:
                 self._waits.remove(scope)
         if scope.cancelled_caught:
-            raise not_found("cluster", self.name, "one that is not deleted meanwhile")
+            raise not_found("cluster", self.name, "one that is not deleted during the request")
 
     def end_waits(self) -> None:
-        """Cancel all waits, also later ones, because the cluster was deleted."""
+        """Cancel all contexts of `waiting`, present and future ones, because the cluster was deleted."""
         self._has_ended = True
         for scope in self._waits:
             scope.cancel()
 
-    def keep(self, take: Callable[[], Snapshot]) -> str:
+    def store_snapshot(self, take: Callable[[], Snapshot]) -> str:
         """Take a snapshot, store it, and return its id.
 
         Raises:
             Problem: The maximum number of snapshots is stored.
         """
         if len(self.snapshots) >= MAX_SNAPSHOTS:
-            expected = f"at most {MAX_SNAPSHOTS}; one that is deleted makes room"
+            expected = f"at most {MAX_SNAPSHOTS}; delete one first"
             raise Problem(409, f"there are {MAX_SNAPSHOTS} snapshots: expected {expected}", expected=expected)
         self.snapshots_taken += 1
         snapshot_id = str(self.snapshots_taken)
@@ -150,29 +150,29 @@ class Served:
             raise not_found("snapshot", snapshot_id, known)
         return self.snapshots[snapshot_id]
 
-    def rules(self) -> dict[str, ActiveFault]:
-        """Return the active faults by their ids, which are stable. Must run in the cluster's thread."""
-        there = self.cluster.cluster.faults.active
-        for rule in there:
-            if rule not in self._rules:
-                self._rules_seen += 1
-                self._rules[rule] = str(self._rules_seen)
-        self._rules = {rule: self._rules[rule] for rule in there}
-        return {rule_id: rule for rule, rule_id in self._rules.items()}
+    def faults(self) -> dict[str, ActiveFault]:
+        """Return the active faults by id; ids are assigned here and stay. Must run in the cluster's thread."""
+        active = self.cluster.cluster.faults.active
+        for fault in active:
+            if fault not in self._fault_ids:
+                self._faults_seen += 1
+                self._fault_ids[fault] = str(self._faults_seen)
+        self._fault_ids = {fault: self._fault_ids[fault] for fault in active}
+        return {fault_id: fault for fault, fault_id in self._fault_ids.items()}
 
     def fault_id(self, handle: FaultHandle) -> str:
         """Return the id of an active fault. Must run in the cluster's thread."""
-        return next(rule_id for rule_id, rule in self.rules().items() if handle.is_of(rule))
+        return next(fault_id for fault_id, fault in self.faults().items() if handle.is_of(fault))
 
     def rates(self) -> Rates:
         """Return the current request rates. Must run in the cluster's thread."""
         self.meter.catch_up()
-        return self._recent.rates(self._now_s(), self.meter.totals, list(self.cluster.cluster.brokers))
+        return self._rate_window.rates(self._now_s(), self.meter.totals, list(self.cluster.cluster.brokers))
 
     def sample(self) -> None:
-        """Record the counts for the rates, once a second. Must run in the cluster's thread."""
+        """Record the counts for the rates. Called once a second; must run in the cluster's thread."""
         self.meter.catch_up()
-        self._recent.keep(self._now_s(), self.meter.totals)
+        self._rate_window.record(self._now_s(), self.meter.totals)
 
     def _now_s(self) -> float:
         return self.cluster.clock.wire.now_ms() / 1000
@@ -186,13 +186,13 @@ class Clusters:
     """
 
     def __init__(self, first: FakeCluster) -> None:
-        self._served = {DEFAULT: Served(DEFAULT, first)}
+        self._served = {DEFAULT: ServedCluster(DEFAULT, first)}
         self._nursery: trio.Nursery
 
-    def __iter__(self) -> Iterator[Served]:
+    def __iter__(self) -> Iterator[ServedCluster]:
         return iter(tuple(self._served.values()))
 
-    def get(self, name: str) -> Served:
+    def get(self, name: str) -> ServedCluster:
         """Return a cluster by name.
 
         Raises:
@@ -212,12 +212,13 @@ class Clusters:
             expected = "1 to 100 of the characters a-z A-Z 0-9 . _ -, and neither . nor .."
             raise Problem(422, f"name={name!r}: expected {expected}", field="name", value=name, expected=expected)
         if name in self._served:
-            expected = "a name that no cluster has"
+            expected = "an unused name"
             raise Problem(409, f"name={name!r}: expected {expected}", field="name", value=name, expected=expected)
         if len(self._served) >= MAX_CLUSTERS:
-            raise Problem(409, f"there are {MAX_CLUSTERS} clusters: expected no further one")
+            expected = f"at most {MAX_CLUSTERS}; delete one first"
+            raise Problem(409, f"there are {MAX_CLUSTERS} clusters: expected {expected}", expected=expected)
 
-    async def create(self, name: str, cluster: FakeCluster) -> Served:
+    async def create(self, name: str, cluster: FakeCluster) -> ServedCluster:
         """Start and register a cluster that has not been started yet.
 
         Raises:
@@ -226,11 +227,11 @@ class Clusters:
         self.check_new(name)
         await trio.to_thread.run_sync(cluster.__enter__)
         try:
-            self.check_new(name)  # Another request may have taken the name meanwhile.
+            self.check_new(name)  # Another request may have created one of this name.
         except Problem:
             await trio.to_thread.run_sync(cluster.__exit__, None, None, None)
             raise
-        self._served[name] = served = Served(name, cluster)
+        self._served[name] = served = ServedCluster(name, cluster)
         return served
 
     async def delete(self, name: str) -> None:
@@ -241,14 +242,14 @@ class Clusters:
         """
         served = self.get(name)
         if name == DEFAULT:
-            expected = "another cluster: this one ends with the process"
+            expected = f"a cluster other than {DEFAULT!r}, which stops with the process"
             raise Problem(409, f"cluster={name!r}: expected {expected}", field="cluster", value=name, expected=expected)
         del self._served[name]
         served.end_waits()
         await trio.to_thread.run_sync(served.cluster.__exit__, None, None, None)
 
     def start_soon(self, task: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Start a task that is canceled at the end of the context of `watched`."""
+        """Start a task that is canceled at the end of the context of `running`."""
         self._nursery.start_soon(task, *arguments)
 
     def end_feeds(self) -> None:
@@ -258,8 +259,8 @@ class Clusters:
                 served.feed.end()
 
     @asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
-        """Sample the clusters' request rates within the context, and stop the clusters that were created at its end."""
+    async def running(self) -> AsyncIterator[None]:
+        """Sample request rates during the context; at its end, unsubscribe from the default cluster and stop others."""
         async with trio.open_nursery() as self._nursery:
             self.start_soon(self._sample)
             try:
@@ -268,12 +269,12 @@ class Clusters:
                 self._nursery.cancel_scope.cancel()
                 with trio.CancelScope(shield=True):
                     first = self.get(DEFAULT)
-                    await first.ask(first.meter.end)
+                    await first.run(first.meter.unsubscribe)
                     for name in [served.name for served in self if served.name != DEFAULT]:
                         await self.delete(name)
 
     async def _sample(self) -> None:
         while True:
             for served in self:
-                await served.look(served.sample)
+                await served.read(served.sample)
             await trio.sleep(_SAMPLE_S)

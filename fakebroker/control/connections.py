@@ -1,6 +1,6 @@
 """Accepts HTTP connections and serves them with hypercorn.
 
-`hypercorn.trio.serve` does not close connections whose callers do not read their responses, so it would not end.
+It replaces `hypercorn.trio.serve`, which never returns if a client does not read its response.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ASGIFramework, LifespanState
 
 _GRACE_S = 0.5
-"""How long requests may take after the end of the server until their connections are closed."""
+"""Time for pending responses at the end, until connections are closed."""
 
 
 async def serve(
@@ -27,8 +27,8 @@ async def serve(
     async def handle(stream: trio.SocketStream) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_close_at_end, stream)
-            tls_or_not: Any = stream  # hypercorn's annotation has only TLS.
-            await TCPServer(ASGIWrapper(app), config, context, LifespanState(), tls_or_not)
+            any_stream: Any = stream  # hypercorn annotates a TLS stream, but accepts both.
+            await TCPServer(ASGIWrapper(app), config, context, LifespanState(), any_stream)
             nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as connections:
@@ -36,12 +36,12 @@ async def serve(
             listening.start_soon(partial(trio.serve_listeners, handle, [listener], handler_nursery=connections))
             await until_end()
             listening.cancel_scope.cancel()
-        await context.terminated.set()  # Idle connections are closed.
+        await context.terminated.set()  # Makes hypercorn close idle connections.
         connections.cancel_scope.deadline = trio.current_time() + _GRACE_S
 
 
 async def _close_at_end(stream: trio.SocketStream) -> None:
-    """Close a connection when it is canceled: hypercorn shields what it sends from cancellation."""
+    """Close a connection when canceled. hypercorn shields sends, so cancellation alone would not end them."""
     try:
         await trio.sleep_forever()
     finally:

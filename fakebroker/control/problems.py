@@ -13,13 +13,13 @@ _TITLES = {
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
-    408: "Timed out",
+    408: "Timeout",
     409: "Conflict",
     413: "Body too large",
     415: "Not JSON",
-    421: "Wrong host",
-    422: "Cannot be",
-    500: "Error in fakebroker",
+    421: "Misdirected request",
+    422: "Invalid argument",
+    500: "Internal error",
     503: "Not available",
 }
 
@@ -46,12 +46,12 @@ class ProblemDetails(TypedDict):
     errors: NotRequired[list[Mistake]]
 
 
-class Problem(Exception):  # noqa: N818  # RFC 9457's name; also the response
-    """A request that cannot be fulfilled.
+class Problem(Exception):  # noqa: N818  # the name in RFC 9457
+    """An error response.
 
     Args:
         status: The HTTP status.
-        detail: One sentence.
+        detail: The error message.
         field: The invalid argument or part of the path.
         value: Its value.
         expected: What was expected instead.
@@ -70,27 +70,27 @@ class Problem(Exception):  # noqa: N818  # RFC 9457's name; also the response
 
     def body(self) -> ProblemDetails:
         """Return the problem as a JSON object."""
-        found: ProblemDetails = {
+        details: ProblemDetails = {
             "type": "about:blank",
             "title": _TITLES.get(self.status, "Error"),
             "status": self.status,
             "detail": str(self),
         }
         if self.field is not None:
-            found["field"], found["value"] = self.field, self.value
+            details["field"], details["value"] = self.field, self.value
         if self.expected is not None:
-            found["expected"] = self.expected
+            details["expected"] = self.expected
         if len(self.mistakes) > 1:
-            found["errors"] = [
+            details["errors"] = [
                 {"detail": str(each), "field": each.field, "value": each.value, "expected": each.expected}
                 for each in self.mistakes
             ]
-        return found
+        return details
 
 
-def not_found(what: str, value: object, known: str) -> Problem:
-    """Return the problem of a name that does not exist."""
-    return Problem(404, f"no {what} {value!r}: expected {known}", field=what, value=value, expected=known)
+def not_found(kind: str, value: object, expected: str) -> Problem:
+    """Return the problem of a resource that does not exist; `kind` is "cluster", "group" and so on."""
+    return Problem(404, f"no {kind} {value!r}: expected {expected}", field=kind, value=value, expected=expected)
 
 
 def problem_of(error: FakebrokerError) -> Problem:

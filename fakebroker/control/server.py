@@ -1,4 +1,4 @@
-"""The control server: HTTP in the cluster's own loop, between requests to its brokers."""
+"""The control server: HTTP in the trio loop of the cluster."""
 
 import logging
 import threading
@@ -9,7 +9,7 @@ import trio
 from hypercorn.config import Config
 
 from fakebroker.control.app import App
-from fakebroker.control.auth import Guard, own_token
+from fakebroker.control.auth import Guard, effective_token
 from fakebroker.control.clusters import Clusters
 from fakebroker.control.connections import serve
 from fakebroker.control.routes.dispatch import Dispatcher
@@ -25,9 +25,10 @@ _IDLE_S = 5.0
 
 
 class ControlServer:
-    """HTTP control of a running cluster, and of others created by requests. A context manager that serves meanwhile.
+    """HTTP control of a running cluster and of further ones that requests create. Serves while its context is active.
 
-    It runs in the cluster's loop. If its context is left in that loop's thread, it ends with the loop's next steps.
+    On exit it waits until the server has stopped, except in the thread of the cluster's loop: there it only requests
+    the stop, because waiting would block the loop.
 
     Args:
         cluster: The cluster with the name `default`.
@@ -38,7 +39,7 @@ class ControlServer:
     Attributes:
         url: URL of the server.
         token: Required bearer token; None if none is required.
-        has_made_token: Whether the token was generated, and has to be printed.
+        has_generated_token: Whether the token was generated, and has to be printed.
 
     Raises:
         ListenError: The address or port is not available.
@@ -49,12 +50,12 @@ class ControlServer:
         self._cluster = cluster
         self._host = host
         self._listener = bound(host, port)
-        self.token = own_token(host, token)
-        self.has_made_token = self.token != token
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._listener.getsockname()[1]}"
-        self._ends = trio.Event()
-        self._has_ended = threading.Event()
+        self.token = effective_token(host, token)
+        self.has_generated_token = self.token != token
+        url_host = f"[{host}]" if ":" in host else host
+        self.url = f"http://{url_host}:{self._listener.getsockname()[1]}"
+        self._stop = trio.Event()
+        self._has_stopped = threading.Event()
 
     def __enter__(self) -> Self:
         self._listener.listen(_BACKLOG)
@@ -68,29 +69,29 @@ class ControlServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._cluster.call(self._ends.set)
+        self._cluster.call(self._stop.set)
         if not self._cluster.is_cluster_thread:
-            self._has_ended.wait()
+            self._has_stopped.wait()
 
     async def _serve(self) -> None:
-        """Serve until `_ends`."""
+        """Serve until `_stop` is set."""
         try:
             clusters = Clusters(self._cluster)
-            async with clusters.watched():
+            async with clusters.running():
                 app = App(Dispatcher(clusters), Guard(self._host, self.token))
 
                 async def until_end() -> None:
-                    await self._ends.wait()
+                    await self._stop.wait()
                     app.end()
                     clusters.end_feeds()
 
                 listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener))
                 await serve(app, _config(), listener, until_end)
         except* Exception:  # An internal error stops the control, not the brokers.
-            logger.exception("control over HTTP failed")
+            logger.exception("control server failed")
         finally:
             self._listener.close()
-            self._has_ended.set()
+            self._has_stopped.set()
 
 
 def _config() -> Config:

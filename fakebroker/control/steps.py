@@ -1,4 +1,7 @@
-"""Computations that run a few milliseconds at a time, so that requests to the brokers do not have to wait for them."""
+"""Computations in steps, run in pieces of a few milliseconds so that the loop handles requests to the brokers between.
+
+A step is what a generator does between two yields; a piece is as many steps as fit into 3 ms.
+"""
 
 from collections.abc import Generator, Iterator
 from time import perf_counter
@@ -7,9 +10,9 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
-"""A computation that yields between its steps, and returns its result.
+"""A computation that yields between its steps and returns its result.
 
-A step takes less than a millisecond or so. The cluster may change where it yields.
+A step should take less than a millisecond. The cluster may change at each yield.
 """
 
 _PIECE_S = 0.003
@@ -25,7 +28,7 @@ def run(steps: Steps[T]) -> T:
 
 
 def next_piece(items: Iterator[T]) -> list[T]:
-    """Return the next items that can be produced in some milliseconds, at least one; none at the end."""
+    """Return the items that an iterator produces in one piece, at least one; an empty list at its end."""
     piece, end_s = [], perf_counter() + _PIECE_S
     for item in items:
         piece.append(item)
@@ -49,7 +52,7 @@ class Pieces(Generic[T]):
         self.result: T
 
     def run(self) -> bool:
-        """Run steps for some milliseconds; returns whether the computation is complete."""
+        """Run one piece; return whether the computation is complete."""
         end_s = perf_counter() + _PIECE_S
         try:
             next(self._steps)

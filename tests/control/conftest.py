@@ -1,4 +1,4 @@
-"""What tests of the page look at and with. A browser lasts a module: the loop it runs on is in nobody else's way."""
+"""Fixtures of the tests of the page: a browser per module, a cluster and the URL of its page per test."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The client: the methods of FakeCluster, for a cluster in another process."""
+"""The control client against a control server: its methods are those of FakeCluster and have the same results."""
 
 import inspect
 from collections.abc import Iterator
@@ -14,25 +14,25 @@ from fakebroker.control.client.http import Unreachable
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.support.control.control_server import Asking, asking
+from tests.support.control.control_server import ControlHarness, controlled_cluster
 from tests.support.wire_client import WireClient, find_coordinator
 
 
 @pytest.fixture(scope="module")
-def control() -> Iterator[Asking]:
-    with asking(3, {"orders": 4}, clock="manual", token="secret") as made:
-        yield made
+def control() -> Iterator[ControlHarness]:
+    with controlled_cluster(3, {"orders": 4}, clock="manual", token="secret") as harness:
+        yield harness
 
 
 @pytest.fixture
-def client(control: Asking) -> Client:
-    made = Client(control.server.url, "secret")
-    made.reset()
-    return made
+def client(control: ControlHarness) -> Client:
+    client = Client(control.server.url, "secret")
+    client.reset()
+    return client
 
 
-NOT_FOR_CLIENTS = {
-    # These are the process's own, or would be several requests under a name that promises one.
+WITHOUT_CLIENT_METHOD = {
+    # These need the process of the cluster, or more than one request.
     "call", "call_async", "clock", "cluster", "connections", "is_cluster_thread", "journal_dropped", "report",
     "start_task", "wait_until", "watch",
 }  # fmt: skip
@@ -42,17 +42,17 @@ def parameters(method: Any) -> list[tuple[str, Any, Any]]:
     return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
 
 
-def test_its_methods_are_those_of_the_cluster() -> None:
+def test_methods_and_signatures_are_those_of_the_cluster() -> None:
     names = {name for name in dir(FakeCluster) if not name.startswith("_") and not name.endswith("_async")}
-    assert names - NOT_FOR_CLIENTS <= set(dir(Client))
+    assert names - WITHOUT_CLIENT_METHOD <= set(dir(Client))
     for name in sorted(names & set(dir(Client))):
-        ours, theirs = getattr(Client, name), getattr(FakeCluster, name)
-        assert inspect.isfunction(ours) == inspect.isfunction(theirs), name
-        if inspect.isfunction(ours):
-            assert parameters(ours) == parameters(theirs), name
+        of_client, of_cluster = getattr(Client, name), getattr(FakeCluster, name)
+        assert inspect.isfunction(of_client) == inspect.isfunction(of_cluster), name
+        if inspect.isfunction(of_client):
+            assert parameters(of_client) == parameters(of_cluster), name
 
 
-def test_options_are_sent_with_their_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_given_options_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[dict[str, Any]] = []
     client = Client("http://127.0.0.1:1")
 
@@ -73,7 +73,7 @@ def test_options_are_sent_with_their_command(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
-def test_views_are_those_of_the_cluster(control: Asking, client: Client) -> None:
+def test_views_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
     client.seed_group("g", ["a", MemberSeed(instance_id="i")], offsets={("orders", 1): 5}, topics=["orders"])
     cluster = control.cluster
     assert client.brokers == cluster.brokers
@@ -85,39 +85,56 @@ def test_views_are_those_of_the_cluster(control: Asking, client: Client) -> None
     assert client.timeline("g") == cluster.timeline("g")
     assert client.explain("g") == cluster.explain("g")
     assert client.pending_deadlines() == cluster.pending_deadlines()
-    assert client.group("nobody") == cluster.group("nobody")
-    assert client.timeline("nobody").moments == ()
+    assert client.group("none") == cluster.group("none")
+    assert client.timeline("none").moments == ()
     assert [row["group_id"] for row in client.group_rows(state="Stable")] == ["g"]
     assert client.overview()["members"] == 2
 
 
-def test_a_group_that_is_not_there_is_what_it_is_in_the_process(control: Asking, client: Client) -> None:
-    assert client.coordinator_of("nobody") == control.cluster.coordinator_of("nobody")
-    assert client.offsets("nobody") == control.cluster.offsets("nobody") == {}
-    assert client.explain("nobody") == control.cluster.explain("nobody")
+def test_views_of_a_missing_group_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
+    assert client.coordinator_of("none") == control.cluster.coordinator_of("none")
+    assert client.offsets("none") == control.cluster.offsets("none") == {}
+    assert client.explain("none") == control.cluster.explain("none")
 
 
-def test_all_groups_are_told_page_by_page(control: Asking, client: Client) -> None:
-    client.seed_groups([GroupSeed(group_id=f"g{number}", members=1, topics=["orders"]) for number in range(250)])
-    theirs = sorted(control.cluster.groups(), key=lambda group: group.group_id)
-    ours = client.groups()
-    assert ours == theirs
-    assert [group.timeline() for group in ours] == [group.timeline() for group in theirs]
+def test_groups_are_read_in_pages(control: ControlHarness, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_GROUPS_PER_REQUEST", 10)
+    client.seed_groups([GroupSeed(group_id=f"g{number}", members=1, topics=["orders"]) for number in range(25)])
+    expected = sorted(control.cluster.groups(), key=lambda group: group.group_id)
+    groups = client.groups()
+    assert groups == expected
+    assert [group.timeline() for group in groups] == [group.timeline() for group in expected]
 
 
-STRANGE = ["", ".", "..", "...", "~", "~2E", "~7E.", "a~b", "a/b", "%2E", "?x=1", "#", " ", "\n", "日本", "seed"]
+def test_any_group_id_can_be_used(client: Client, subtests: pytest.Subtests) -> None:
+    for group_id in (
+        "",
+        ".",
+        "..",
+        "...",
+        "~",
+        "~2E",
+        "~7E.",
+        "a~b",
+        "a/b",
+        "%2E",
+        "?x=1",
+        "#",
+        " ",
+        "\n",
+        "日本",
+        "seed",
+    ):
+        with subtests.test(group_id=group_id):
+            client.reset()
+            client.seed_group(group_id, offsets={"orders-0": 3})
+            assert client.group(group_id).group_id == group_id
+            assert client.offsets(group_id)["orders", 0].offset == 3
+            assert client.timeline(group_id).group_id == group_id
+            assert [group.group_id for group in client.groups()] == [group_id]
 
 
-@pytest.mark.parametrize("group_id", STRANGE)
-def test_a_group_may_be_called_anything(client: Client, group_id: str) -> None:
-    client.seed_group(group_id, offsets={"orders-0": 3})
-    assert client.group(group_id).group_id == group_id
-    assert client.offsets(group_id)["orders", 0].offset == 3
-    assert client.timeline(group_id).group_id == group_id
-    assert [group.group_id for group in client.groups()] == [group_id]
-
-
-def test_brokers_topics_and_coordinators(control: Asking, client: Client) -> None:
+def test_commands_for_brokers_topics_and_coordinators(control: ControlHarness, client: Client) -> None:
     client.stop_broker(1, elect=False)
     assert not client.brokers[0].up
     client.start_broker(1)
@@ -141,7 +158,7 @@ def test_brokers_topics_and_coordinators(control: Asking, client: Client) -> Non
         client.coordinator_of("g")
 
 
-def test_rebalances_by_hand(client: Client) -> None:
+def test_commands_for_groups(client: Client) -> None:
     client.seed_groups([GroupSeed(group_id="g", members=["a", MemberSeed(client_id="s", instance_id="i")])])
     with client.hold("g", "PreparingRebalance"):
         client.force_rebalance("g")
@@ -156,7 +173,7 @@ def test_rebalances_by_hand(client: Client) -> None:
     assert client.group("g").members == ()
 
 
-def test_faults_and_requests(control: Asking, client: Client) -> None:
+def test_faults_and_the_requests_that_they_matched(control: ControlHarness, client: Client) -> None:
     with client.fail("Heartbeat", error="NOT_COORDINATOR", group="g") as fault:
         with WireClient(control.cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
@@ -179,18 +196,18 @@ def test_faults_and_requests(control: Asking, client: Client) -> None:
     assert [each.group_ids for each in client.requests("Heartbeat")] == [call.group_ids] == [("g",)]
 
 
-def test_time_and_snapshots(client: Client) -> None:
+def test_clock_and_snapshots(client: Client) -> None:
     client.seed_group("g", 1, topics=["orders"], lag=0)
     client.advance(1.5)
     kept = client.snapshot()
-    happened = client.advance_to_next_deadline()
-    assert happened is not None
-    assert [deadline.kind for deadline in happened] == ["session"]
+    expired = client.advance_to_next_deadline()
+    assert expired is not None
+    assert [deadline.kind for deadline in expired] == ["session"]
     client.restore(kept)
     assert len(client.group("g").members) == 1
 
 
-def test_waiting(client: Client) -> None:
+def test_waits_return_what_was_waited_for_or_time_out(client: Client) -> None:
     client.seed_group("g", 2, topics=["orders"], offsets={"orders-0": 5})
     assert client.wait_for_state("g", "Stable", members=2) == client.group("g")
     assert client.wait_for_generation("g", above=0).generation_id == 1
@@ -199,10 +216,8 @@ def test_waiting(client: Client) -> None:
         client.wait_for_state("g", "Empty", timeout_s=0)
 
 
-def test_waiting_goes_on_for_longer_than_the_server_waits_at_once(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_module, "LONGEST_WAIT_S", 0.01)
+def test_waits_longer_than_the_limit_of_a_request_are_repeated(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MAX_WAIT_S", 0.01)
     with pytest.raises(WaitTimeout, match=r"^not reached within 0\.03 s: group g in Empty\n"):
         client.wait_for_state("g", "Empty", timeout_s=0.03)
     monkeypatch.undo()
@@ -210,7 +225,7 @@ def test_waiting_goes_on_for_longer_than_the_server_waits_at_once(
     assert client.wait_for_state("g", "Stable", timeout_s=100).state == "Stable"
 
 
-def test_other_clusters(client: Client) -> None:
+def test_further_clusters_are_created_and_deleted(client: Client) -> None:
     other = client.create_cluster("other", brokers=[Broker(as_version="2.8")], clock=Scaled(10))
     assert len(other.brokers) == 1
     assert other.overview()["clock"]["kind"] == "scaled"
@@ -221,19 +236,19 @@ def test_other_clusters(client: Client) -> None:
         other.timeline("g")
 
 
-def test_what_is_wrong_is_one_sentence(control: Asking, client: Client) -> None:
+def test_errors_name_the_argument_and_what_was_expected(control: ControlHarness, client: Client) -> None:
     with pytest.raises(ConfigError, match=r"^node_id=9: expected one of 1, 2, 3$"):
         client.stop_broker(9)
-    with pytest.raises(ConfigError, match=r"^url='localhost': expected an address such as"):
+    with pytest.raises(ConfigError, match=r"^url='localhost': expected a URL such as"):
         Client("localhost")
     with pytest.raises(ConfigError, match=r"^token: expected printable characters of Latin-1$"):
         Client(control.server.url, "geheim\N{KEY}")
-    with pytest.raises(FakebrokerError, match="wants another token"):
+    with pytest.raises(FakebrokerError, match="invalid token"):
         Client(control.server.url, "wrong").reset()
 
 
-def test_a_server_that_is_not_there_is_one_sentence() -> None:
-    with asking(1) as control:
+def test_a_server_that_does_not_respond_is_an_error_with_its_url() -> None:
+    with controlled_cluster(1) as control:
         url = control.server.url
-    with pytest.raises(Unreachable, match=rf"^{url} does not answer: Connection refused$"):
+    with pytest.raises(Unreachable, match=rf"^no response from {url}: Connection refused$"):
         Client(url).reset()

@@ -1,4 +1,4 @@
-"""The clusters that are controlled: what is kept of each, and what is left of it when control ends."""
+"""The clusters of a control server: snapshots, names, listeners, turns between long views and brokers."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ import trio
 from fakebroker import FakeCluster
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.control import steps as steps_module
-from fakebroker.control.clusters import MAX_SNAPSHOTS, Clusters, Served
+from fakebroker.control.clusters import MAX_SNAPSHOTS, Clusters, ServedCluster
 from fakebroker.control.problems import Problem
 from fakebroker.control.steps import Steps, run
 from tests.support.trio_runner import in_trio_with_sockets
@@ -20,35 +20,36 @@ def _cluster() -> Iterator[FakeCluster]:
         yield cluster
 
 
-def test_snapshots_are_so_many_at_most(cluster: FakeCluster) -> None:
-    served, taken = Served("s", cluster), 0
+def test_the_number_of_snapshots_is_limited(cluster: FakeCluster) -> None:
+    served, taken = ServedCluster("s", cluster), 0
 
     def take() -> Snapshot:
         nonlocal taken
         taken += 1
         return cluster.snapshot()
 
-    ids = [served.keep(take) for _ in range(MAX_SNAPSHOTS)]
-    with pytest.raises(Problem, match=r"^there are 100 snapshots: expected at most 100; ") as caught:
-        served.keep(take)
+    ids = [served.store_snapshot(take) for _ in range(MAX_SNAPSHOTS)]
+    with pytest.raises(Problem, match=r"^there are 100 snapshots: expected at most 100; delete one first") as caught:
+        served.store_snapshot(take)
     assert (caught.value.status, taken) == (409, MAX_SNAPSHOTS)
     del served.snapshots[ids[0]]
-    assert served.keep(take) not in ids
+    assert served.store_snapshot(take) not in ids
 
 
-@pytest.mark.parametrize("name", [".", "..", "", "a/b", "größe", "a\n", "x" * 101])
-def test_what_no_address_can_have_is_no_name(cluster: FakeCluster, name: str) -> None:
-    with pytest.raises(Problem, match="expected 1 to 100 of the characters") as caught:
-        Clusters(cluster).check_new(name)
-    assert caught.value.status == 422
+def test_names_that_are_not_valid_in_a_path_are_rejected(cluster: FakeCluster, subtests: pytest.Subtests) -> None:
+    for name in (".", "..", "", "a/b", "größe", "a\n", "x" * 101):
+        with subtests.test(name=name):
+            with pytest.raises(Problem, match="expected 1 to 100 of the characters") as caught:
+                Clusters(cluster).check_new(name)
+            assert caught.value.status == 422
 
 
 @in_trio_with_sockets
-async def test_nobody_looks_any_more_when_control_has_ended() -> None:
+async def test_listeners_are_removed_when_control_ends() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster:
         clusters = Clusters(cluster)
         meter = clusters.get("default").meter
-        async with clusters.watched():
+        async with clusters.running():
             cluster.seed_group("g", 1, topics=["orders"])
             assert meter.changes > 0
         assert cluster.cluster.history.listeners == []
@@ -57,57 +58,57 @@ async def test_nobody_looks_any_more_when_control_has_ended() -> None:
 
 
 @in_trio_with_sockets
-async def test_two_that_control_a_cluster_hear_of_the_same() -> None:
+async def test_two_control_servers_of_a_cluster_count_the_same_changes() -> None:
     async with FakeCluster(1) as cluster:
         first, second = Clusters(cluster), Clusters(cluster)
-        async with first.watched():
-            async with second.watched():
+        async with first.running():
+            async with second.running():
                 cluster.seed_group("g", 1)
                 both = [each.get("default").meter for each in (first, second)]
                 assert [set(meter.changed_since(0)) for meter in both] == [{"g"}, {"g"}]
             cluster.seed_group("h", 1)
             assert [set(meter.changed_since(0)) for meter in both] == [{"g", "h"}, {"g"}]
-            assert [run(each.get("default").census.counts()).members for each in (first, second)] == [2, 2]
+            assert [run(each.get("default").index.counts()).members for each in (first, second)] == [2, 2]
         assert cluster.cluster.history.listeners == []
 
 
-class Rounds(trio.abc.Instrument):
-    """Counts the rounds of trio's scheduler."""
+class TurnCounter(trio.abc.Instrument):
+    """Counts the turns of trio's loop."""
 
-    count = 0
+    turns = 0
 
     def after_io_wait(self, timeout: float) -> None:
-        self.count += 1
+        self.turns += 1
 
 
 @in_trio_with_sockets
-async def test_there_is_one_piece_between_two_turns_of_the_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_at_most_one_piece_of_a_view_runs_in_each_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps_module, "_PIECE_S", 0.0)
-    rounds, seen = Rounds(), list[int]()
+    counter, turns_of_pieces = TurnCounter(), list[int]()
 
     def view() -> Steps[None]:
         for _ in range(5):
-            seen.append(rounds.count)
+            turns_of_pieces.append(counter.turns)
             yield
 
     async with FakeCluster(1) as cluster:
         cluster.journal_view()
-        served = Served("s", cluster)
-        trio.lowlevel.add_instrument(rounds)
+        served = ServedCluster("s", cluster)
+        trio.lowlevel.add_instrument(counter)
         async with trio.open_nursery() as nursery:
-            for look in (served.look_in_steps, served.ask_in_steps):
+            for run_steps in (served.read_in_steps, served.run_in_steps):
                 for _ in range(5):
-                    nursery.start_soon(look, view())
+                    nursery.start_soon(run_steps, view())
             for _ in range(5):
-                nursery.start_soon(served.look_in_turn, lambda: seen.append(rounds.count))
-        trio.lowlevel.remove_instrument(rounds)
-    assert len(seen) == len(set(seen)) == 55
+                nursery.start_soon(served.read_piece, lambda: turns_of_pieces.append(counter.turns))
+        trio.lowlevel.remove_instrument(counter)
+    assert len(turns_of_pieces) == len(set(turns_of_pieces)) == 55
 
 
 @in_trio_with_sockets
-async def test_nothing_waits_for_a_cluster_that_has_been_deleted() -> None:
+async def test_waiting_for_a_deleted_cluster_is_an_error() -> None:
     async with FakeCluster(1) as cluster:
-        served = Served("s", cluster)
+        served = ServedCluster("s", cluster)
         served.end_waits()
-        with pytest.raises(Problem, match="expected one that is not deleted meanwhile"), served.waiting():
+        with pytest.raises(Problem, match="expected one that is not deleted during the request"), served.waiting():
             await trio.sleep_forever()

@@ -1,9 +1,7 @@
-"""The page at `/`: a headless Chromium clicks through it, with real members in the cluster behind it."""
+"""The page at `/` in a headless Chromium, with consumers of confluent-kafka in the cluster."""
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -13,20 +11,21 @@ from fakebroker.cluster.seed import GroupSeed
 from fakebroker.control.server import ControlServer
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.support.control.browser import (
-    REFUSED,
-    Member,
+    HTTP_ERROR,
+    StallableConsumer,
     Theme,
-    faint_texts,
-    is_live,
-    looking_at,
-    settled,
+    low_contrast_texts,
+    open_page,
+    rebalance_waiting_for_slow,
+    wait_until_live,
+    wait_until_stable,
 )
 from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.slow
 
 GROUP = "payments"
-HOSTILE = (
+STRANGE_IDS = (
     "<img src=x onerror=alert(1)>",
     "<script>alert(1)</script>",
     '"><b>bold</b>',
@@ -39,48 +38,62 @@ HOSTILE = (
 )
 
 
-@contextmanager
-def waiting_for_slow(cluster: FakeCluster) -> Iterator[Member]:
-    """A group that is rebalancing: `slow` has not joined again since `new` came."""
-    with Member(cluster, GROUP, "quick"), Member(cluster, GROUP, "slow") as slow:
-        settled(cluster, GROUP, 2)
-        slow.stall()
-        with Member(cluster, GROUP, "new"):
-            cluster.wait_for_state(GROUP, "PreparingRebalance", members=3)
-            yield slow
-
-
-def broker(page: Page, node_id: int) -> Locator:
+def broker_card(page: Page, node_id: int) -> Locator:
     return page.get_by_role("listitem", name=f"Broker {node_id}", exact=True)
 
 
-# What is going on
+def rebalancing_items(page: Page) -> Locator:
+    return page.get_by_role("list", name="Groups that are rebalancing").get_by_role("listitem")
+
+
+def recent_changes(page: Page) -> Locator:
+    return page.get_by_role("list", name="Recent changes").get_by_role("listitem")
+
+
+# Rebalancing now
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_says_at_once_which_group_is_rebalancing_and_why(
+def test_a_rebalance_is_shown_with_its_cause_when_the_page_opens(
     browser: Browser, cluster: FakeCluster, url: str, theme: Theme
 ) -> None:
-    with waiting_for_slow(cluster) as slow, looking_at(browser, url, theme) as page:
-        now = page.get_by_role("region", name="Rebalancing now")
-        expect(now.get_by_role("heading").first).to_have_text("1 group rebalancing")
-        expect(now.get_by_role("listitem")).to_contain_text(f"{GROUP}PreparingRebalance")
-        expect(now.get_by_role("listitem")).to_contain_text("2 of 3 have joined, waiting for slow")
-        assert faint_texts(page) == []
+    with rebalance_waiting_for_slow(cluster, GROUP) as slow, open_page(browser, url, theme) as page:
+        heading = page.get_by_role("region", name="Rebalancing now").get_by_role("heading").first
+        expect(heading).to_have_text("1 group rebalancing")
+        expect(rebalancing_items(page)).to_contain_text(f"{GROUP}PreparingRebalance")
+        expect(rebalancing_items(page)).to_contain_text("2 of 3 have joined, waiting for slow")
+        assert low_contrast_texts(page) == []
 
         index = cluster.cluster.offsets_partition_of(GROUP).index
-        expect(page.locator("[data-rebalancing].partitions, .partitions [data-rebalancing]")).to_have_attribute(
-            "aria-label", f"Partition {index}: 1 group, 3 members, a group on it is rebalancing"
+        expect(page.locator(".partitions [data-rebalancing]")).to_have_attribute(
+            "aria-label", f"Partition {index}: 1 group, 3 members, rebalancing"
         )
 
-        slow.go_on()
-        expect(now.get_by_role("heading").first).to_have_text("No group is rebalancing")
-        expect(now.locator(".recent li").first).to_contain_text(f"{GROUP} Stable")
+        slow.resume()
+        expect(heading).to_have_text("No group is rebalancing")
+        expect(recent_changes(page).first).to_contain_text(f"{GROUP} Stable")
+
+
+def test_a_rebalance_that_starts_while_the_page_is_open_is_also_a_recent_change(
+    browser: Browser, cluster: FakeCluster, url: str
+) -> None:
+    cluster.seed_group(GROUP, 2, topics=["orders"])
+    with open_page(browser, url) as page:
+        wait_until_live(page)
+        expect(recent_changes(page)).to_have_count(0)
+        cluster.force_rebalance(GROUP)
+        expect(recent_changes(page)).to_contain_text(f"{GROUP} PreparingRebalance")
+        expect(rebalancing_items(page)).to_contain_text(f"{GROUP}PreparingRebalance")
+
+
+# One group
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_draws_the_life_of_a_group(browser: Browser, cluster: FakeCluster, url: str, theme: Theme) -> None:
-    with waiting_for_slow(cluster) as slow, looking_at(browser, url, theme) as page:
+def test_the_timeline_of_a_group_shows_a_rebalance_and_its_end(
+    browser: Browser, cluster: FakeCluster, url: str, theme: Theme
+) -> None:
+    with rebalance_waiting_for_slow(cluster, GROUP) as slow, open_page(browser, url, theme) as page:
         page.get_by_role("link", name=GROUP).first.click()
         expect(page.locator(".explanation")).to_contain_text("Waiting for slow")
         picture = page.locator(".picture")
@@ -90,119 +103,124 @@ def test_draws_the_life_of_a_group(browser: Browser, cluster: FakeCluster, url: 
             "JoinGroup of new, a new member"
         )
         expect(page.locator("tr.missing")).to_contain_text("slow")
-        assert faint_texts(page) == []
+        assert low_contrast_texts(page) == []
 
         picture.focus()
         page.keyboard.press("ArrowLeft")
         expect(page.locator(".readout")).to_contain_text("PreparingRebalance, generation")
 
         generation_id = cluster.group(GROUP).generation_id
-        slow.go_on()
+        slow.resume()
         expect(page.locator(".view .chip").first).to_have_text("Stable")
         expect(page.locator(".facts").last).to_contain_text(f"generation {generation_id + 1}")
         expect(picture.get_by_text(f"gen {generation_id + 1}")).to_be_attached()
         expect(picture.locator(".joined.open")).to_have_count(0)
         expect(page.get_by_role("row").filter(has_text="new").first).to_contain_text("orders-")
-        # The picture moves on with time, though nothing happens.
+        # The timeline is redrawn as time passes, without changes of the group.
         stable = picture.locator(".state.Stable title").last
         expect(stable).to_have_text(re.compile(r"^Stable for [\d.]+ s: "))
         expect(stable).not_to_have_text(stable.text_content() or "")
 
 
-def test_a_group_is_led_by_hand(browser: Browser, cluster: FakeCluster, url: str) -> None:
-    with Member(cluster, GROUP, "one"), Member(cluster, GROUP, "two"):
-        settled(cluster, GROUP, 2)
-        with looking_at(browser, f"{url}#groups/{GROUP}", may_say=(REFUSED,)) as page:
+def test_the_commands_of_a_group_work(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with StallableConsumer(cluster, GROUP, "one"), StallableConsumer(cluster, GROUP, "two"):
+        wait_until_stable(cluster, GROUP, 2)
+        with open_page(browser, f"{url}#groups/{GROUP}", allowed_errors=(HTTP_ERROR,)) as page:
             state = page.locator(".view .chip").first
             page.get_by_role("button", name="Release").click()
             expect(page.get_by_role("alert").filter(has_text="expected a group that is held")).to_be_visible()
             page.get_by_role("button", name="Hold", exact=True).click()
-            page.get_by_role("button", name="Force a rebalance").click()
+            page.get_by_role("button", name="Force rebalance").click()
             expect(state).to_have_text("PreparingRebalance")
             expect(page.locator(".explanation")).to_contain_text("2 of 2 members have joined this rebalance")
             page.get_by_role("button", name="Release").click()
             expect(state).to_have_text("Stable")
             page.get_by_role("row").filter(has_text="one").get_by_role("button", name="Evict").first.click()
-            expect(page.locator(".scroll").nth(1)).to_contain_text("gone: one")
+            expect(page.locator(".scroll").nth(1)).to_contain_text("left: one")
             leader = cluster.coordinator_of(GROUP).node_id
             to = next(each.node_id for each in cluster.brokers if each.node_id != leader)
-            page.get_by_label("Move its coordinator to").select_option(str(to))
+            page.get_by_label("Move coordinator to").select_option(str(to))
             page.get_by_role("button", name="Move").click()
-            expect(page.locator(".facts").last).to_contain_text(f"at broker {to}")
-            settled(cluster, GROUP, 2)
+            expect(page.locator(".facts").last).to_contain_text(f"coordinator: broker {to}")
+            wait_until_stable(cluster, GROUP, 2)
 
 
 # Groups
 
 
-def test_whatever_clients_call_themselves_is_text(browser: Browser, cluster: FakeCluster, url: str) -> None:
-    for group_id in HOSTILE:
-        cluster.seed_group(group_id, [HOSTILE[0]], topics=["orders"])
-    with WireClient(cluster.brokers[0], client_id=HOSTILE[1]) as wire, looking_at(browser, url) as page:
-        wire.send(FindCoordinatorRequest(coordinator_keys=[HOSTILE[0]]))
+def test_names_from_clients_are_shown_as_text_and_work_in_urls(
+    browser: Browser, cluster: FakeCluster, url: str
+) -> None:
+    for group_id in STRANGE_IDS:
+        cluster.seed_group(group_id, [STRANGE_IDS[0]], topics=["orders"])
+    with WireClient(cluster.brokers[0], client_id=STRANGE_IDS[1]) as wire, open_page(browser, url) as page:
+        wire.send(FindCoordinatorRequest(coordinator_keys=[STRANGE_IDS[0]]))
         wire.receive()
-        for group_id in HOSTILE:
+        for group_id in STRANGE_IDS:
             page.locator(".groups").get_by_role("link", name=group_id, exact=True).click()
             expect(page.locator("h2.id")).to_have_text(group_id)
             expect(page.locator(".explanation")).to_contain_text(f"{group_id} has been in Stable")
             page.get_by_role("button", name="Hold", exact=True).click()
-            page.get_by_role("button", name="Force a rebalance").click()
+            page.get_by_role("button", name="Force rebalance").click()
             expect(page.locator(".view .chip").first).to_have_text("PreparingRebalance")
             expect(page.locator(".columns tbody").first.get_by_role("row")).to_have_count(2)
-            expect(page.locator(".view tbody").first).to_contain_text(HOSTILE[0])
+            expect(page.locator(".view tbody").first).to_contain_text(STRANGE_IDS[0])
             page.get_by_role("link", name="All groups").click()
         page.keyboard.press("r")
-        page.get_by_label("Client id").fill(HOSTILE[1])
+        page.get_by_label("Client id").fill(STRANGE_IDS[1])
         page.keyboard.press("Enter")
         page.get_by_role("button", name="FindCoordinator").click()
-        expect(page.locator(".detail pre").first).to_contain_text(HOSTILE[0])
+        expect(page.locator(".detail pre").first).to_contain_text(STRANGE_IDS[0])
         expect(page.locator("img, body script")).to_have_count(0)
 
 
-def test_a_group_whose_id_is_empty_is_one_too(browser: Browser, cluster: FakeCluster, url: str) -> None:
+def test_a_group_with_the_empty_id_is_shown(browser: Browser, cluster: FakeCluster, url: str) -> None:
     cluster.seed_group("", topics=["orders"], lag=0)
     cluster.seed_group(GROUP, 1, topics=["orders"])
-    with looking_at(browser, url) as page:
+    with open_page(browser, url) as page:
         page.locator(".groups").get_by_role("link", name="(empty id)").click()
         expect(page.locator("h2.id")).to_have_text("(empty id)")
         expect(page.locator(".explanation")).to_contain_text("has been in Empty")
         expect(page.get_by_role("row").filter(has_text="orders-5")).to_be_visible()
 
 
-def test_lists_every_change_once_while_time_stands_still(browser: Browser) -> None:
+def test_equal_changes_are_listed_once_each_with_a_manual_clock(browser: Browser) -> None:
     with (
         FakeCluster(topics={"orders": 1}, clock="manual") as cluster,
         ControlServer(cluster) as server,
-        Member(cluster, GROUP, "one"),
+        StallableConsumer(cluster, GROUP, "one"),
     ):
-        settled(cluster, GROUP, 1)
-        with looking_at(browser, f"{server.url}/#groups/{GROUP}") as page:
+        wait_until_stable(cluster, GROUP, 1)
+        with open_page(browser, f"{server.url}/#groups/{GROUP}") as page:
             for _ in range(3):
                 generation_id = cluster.group(GROUP).generation_id
                 cluster.force_rebalance(GROUP)
                 cluster.wait_for_generation(GROUP, above=generation_id)
-                settled(cluster, GROUP, 1)
-                told = [str(moment.generation_id) for moment in reversed(cluster.timeline(GROUP).moments)]
+                wait_until_stable(cluster, GROUP, 1)
+                expected = [str(moment.generation_id) for moment in reversed(cluster.timeline(GROUP).moments)]
                 changes = page.locator(".columns tbody").first
-                expect(changes.locator("td:nth-child(2)")).to_have_text(told)
+                expect(changes.locator("td:nth-child(2)")).to_have_text(expected)
 
 
 # Requests
 
 
-def test_shows_requests_with_their_bodies(browser: Browser, cluster: FakeCluster, url: str) -> None:
-    with waiting_for_slow(cluster), looking_at(browser, f"{url}#requests", may_say=(REFUSED,)) as page:
+def test_requests_are_filtered_and_shown_with_their_bodies(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with (
+        rebalance_waiting_for_slow(cluster, GROUP),
+        open_page(browser, f"{url}#requests", allowed_errors=(HTTP_ERROR,)) as page,
+    ):
         rows = page.locator(".requests tbody tr")
         expect(rows.filter(has_text="Heartbeat").first).to_contain_text(GROUP)
         page.get_by_role("button", name="Pause").click()
-        expect(page.get_by_role("button", name="Go on")).to_be_visible()
-        page.get_by_role("button", name="Go on").click()
+        expect(page.get_by_role("button", name="Resume")).to_be_visible()
+        page.get_by_role("button", name="Resume").click()
 
         page.get_by_label("API").fill("JoinGroup")
         page.get_by_label("Client id").fill("new")
         page.keyboard.press("Enter")
         expect(rows).to_have_count(2)
-        expect(rows.first).to_contain_text("waits")
+        expect(rows.first).to_contain_text("pending")
         expect(rows.last).to_contain_text("MEMBER_ID_REQUIRED")
         rows.last.get_by_role("button").click()
         bodies = page.locator(".detail pre")
@@ -218,80 +236,83 @@ def test_shows_requests_with_their_bodies(browser: Browser, cluster: FakeCluster
         )
 
 
-# What can be done
+# Commands
 
 
-def test_faults_come_and_go(browser: Browser, cluster: FakeCluster, url: str) -> None:
-    with Member(cluster, GROUP, "one"), looking_at(browser, f"{url}#faults", may_say=(REFUSED,)) as page:
-        settled(cluster, GROUP, 1)
+def test_faults_are_added_shown_and_removed(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with (
+        StallableConsumer(cluster, GROUP, "one"),
+        open_page(browser, f"{url}#faults", allowed_errors=(HTTP_ERROR,)) as page,
+    ):
+        wait_until_stable(cluster, GROUP, 1)
         form = page.locator("form.fault")
         form.get_by_label("API").fill("Heartbeat")
         form.get_by_label("Group").fill(GROUP)
         form.get_by_label("Value").fill("OFFSET_OUT_OF_RANGE")
-        form.get_by_role("button", name="Add the fault").click()
+        form.get_by_role("button", name="Add fault").click()
         expect(form.get_by_role("alert")).to_contain_text("OFFSET_OUT_OF_RANGE")
         assert cluster.faults == []
 
         form.get_by_label("Value").fill("REBALANCE_IN_PROGRESS")
-        form.get_by_label("At most so many times").fill("3")
-        form.get_by_role("button", name="Add the fault").click()
+        form.get_by_label("Maximum count").fill("3")
+        form.get_by_role("button", name="Add fault").click()
         row = page.locator(".view tbody tr")
-        expect(row).to_contain_text(f"Heartbeat, group {GROUP}, at most so many times 3")
-        expect(row).to_contain_text("answers with the error: REBALANCE_IN_PROGRESS")
+        expect(row).to_contain_text(f"Heartbeat, group: {GROUP}, maximum count: 3")
+        expect(row).to_contain_text("return error: REBALANCE_IN_PROGRESS")
         expect(row.locator(".hits")).to_have_text("3")
         expect(page.locator("#fault-count")).to_have_text("1")
         row.get_by_role("button", name="Remove").click()
-        expect(page.get_by_text("Nothing goes wrong on purpose.")).to_be_visible()
+        expect(page.get_by_text("No faults.")).to_be_visible()
         assert cluster.faults == []
 
 
 def test_brokers_stop_and_start_and_coordinators_move(browser: Browser, cluster: FakeCluster, url: str) -> None:
-    with Member(cluster, GROUP, "one"), looking_at(browser, url) as page:
-        settled(cluster, GROUP, 1)
+    with StallableConsumer(cluster, GROUP, "one"), open_page(browser, url) as page:
+        wait_until_stable(cluster, GROUP, 1)
         leader = cluster.coordinator_of(GROUP).node_id
         index = cluster.cluster.offsets_partition_of(GROUP).index
-        broker(page, leader).get_by_role("button", name="Stop").click()
-        expect(broker(page, leader)).to_contain_text("down")
-        expect(broker(page, leader).locator(".partitions button")).to_have_count(0)
-        broker(page, leader).get_by_role("button", name="Start").click()
-        expect(broker(page, leader)).to_contain_text("up")
+        broker_card(page, leader).get_by_role("button", name="Stop").click()
+        expect(broker_card(page, leader)).to_contain_text("down")
+        expect(broker_card(page, leader).locator(".partitions button")).to_have_count(0)
+        broker_card(page, leader).get_by_role("button", name="Start").click()
+        expect(broker_card(page, leader)).to_contain_text("up")
 
-        settled(cluster, GROUP, 1)
+        wait_until_stable(cluster, GROUP, 1)
         away = cluster.coordinator_of(GROUP).node_id
-        page.get_by_label("Coordinators load for").fill("600000")
-        broker(page, away).get_by_role("button", name=f"Partition {index}:").click()
-        expect(page.locator("#partition")).to_contain_text(f"__consumer_offsets-{index} at broker {away}: 1 group")
+        page.get_by_label("Load time").fill("600000")
+        broker_card(page, away).get_by_role("button", name=f"Partition {index}:").click()
+        expect(page.locator("#partition")).to_contain_text(f"__consumer_offsets-{index} on broker {away}: 1 group")
         page.get_by_label("Move it to").select_option(str(leader))
         page.locator("#partition").get_by_role("button", name="Move").click()
-        square = broker(page, leader).get_by_role("button", name=f"Partition {index}:")
+        square = broker_card(page, leader).get_by_role("button", name=f"Partition {index}:")
         expect(square).to_have_attribute("aria-label", f"Partition {index}: 0 groups, 0 members, loading")
         page.get_by_role("button", name="Finish loading").click()
         expect(square).to_have_attribute("aria-label", f"Partition {index}: 1 group, 1 member")
-        settled(cluster, GROUP, 1)
+        wait_until_stable(cluster, GROUP, 1)
 
 
-def test_lets_a_manual_clock_go_on(browser: Browser) -> None:
+def test_a_manual_clock_is_advanced(browser: Browser) -> None:
     with FakeCluster(topics={"orders": 1}, clock="manual") as cluster, ControlServer(cluster) as server:
         cluster.seed_group(GROUP, 1, topics=["orders"])
         began_ms = cluster.clock.now_ms()
-        with looking_at(browser, f"{server.url}/#clock") as page:
-            expect(page.get_by_text("stands still until it is let go on")).to_be_visible()
+        with open_page(browser, f"{server.url}/#clock") as page:
+            expect(page.get_by_text("their time stops until it is advanced")).to_be_visible()
             page.get_by_role("button", name="+5 s", exact=True).click()
             session = page.get_by_role("row").filter(has_text="session")
             expect(session).to_contain_text("40.0 s")
             page.get_by_label("Seconds").fill("39")
             page.get_by_role("button", name="Advance by seconds").click()
             expect(session).to_contain_text("1.0 s")
-            page.get_by_role("button", name="To the next deadline").click()
+            page.get_by_role("button", name="Advance to next deadline").click()
             expect(session).to_have_count(0)
         assert cluster.clock.now_ms() - began_ms == pytest.approx(45_000)
         assert cluster.group(GROUP).state == "Empty"
 
 
-def test_keys_are_enough(browser: Browser, cluster: FakeCluster, url: str) -> None:
+def test_the_page_can_be_used_with_the_keyboard_alone(browser: Browser, cluster: FakeCluster, url: str) -> None:
     cluster.seed_groups(GroupSeed(group_id=f"group-{number}", members=1, topics=["orders"]) for number in range(3))
-    with looking_at(browser, url) as page:
-        is_live(page)
+    with open_page(browser, url) as page:
+        wait_until_live(page)
         focus = page.locator(":focus")
         page.keyboard.press("/")
         page.keyboard.type("GROUP-")
@@ -328,9 +349,9 @@ def test_keys_are_enough(browser: Browser, cluster: FakeCluster, url: str) -> No
         expect(page.locator(".view tbody tr")).to_have_count(0)
 
         page.keyboard.press("?")
-        expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
         page.keyboard.press("Escape")
-        expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+        expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_hidden()
         page.keyboard.press("t")
         page.keyboard.press("t")
         expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()

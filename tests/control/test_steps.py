@@ -1,4 +1,4 @@
-"""Computations in steps: a piece of one takes a few milliseconds."""
+"""Computations in steps: the steps that run without interruption, a piece, are bounded by time."""
 
 from itertools import count
 
@@ -13,7 +13,7 @@ STEP_S = 0.002
 @pytest.fixture
 def slow_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     times_s = count()
-    monkeypatch.setattr(steps, "perf_counter", lambda: next(times_s) * STEP_S)  # Each look at the clock is one step.
+    monkeypatch.setattr(steps, "perf_counter", lambda: next(times_s) * STEP_S)  # Each call advances by one step.
 
 
 def computation() -> Steps[str]:
@@ -31,10 +31,10 @@ def test_a_piece_is_bounded_by_time() -> None:
 
 
 @pytest.mark.usefixtures("slow_steps")
-def test_items_come_in_pieces() -> None:
+def test_items_of_an_iterator_are_returned_in_pieces() -> None:
     items = iter(range(5))
     assert [next_piece(items) for _ in range(4)] == [[0, 1], [2, 3], [4], []]
 
 
-def test_at_once() -> None:
+def test_run_completes_a_computation_at_once() -> None:
     assert run(computation()) == "result"

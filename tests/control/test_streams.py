@@ -1,4 +1,4 @@
-"""Streams of events: what is new in a cluster, for as many as want to see it."""
+"""Event streams: contents of events, versions, resets, slow and many clients."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,22 +8,22 @@ import pytest
 import trio
 import trio.testing
 
+from fakebroker.control.feed import Feed, Stream, Update, UpdateRequest
 from fakebroker.control.routes.stream import MAX_STREAMS
-from fakebroker.control.streams import Feed, Stream, Update, Wanted
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
-from tests.support.control.control_server import BASE, Asking, asking, next_event
+from tests.support.control.control_server import BASE, ControlHarness, controlled_cluster, next_event
 from tests.support.trio_runner import in_trio
 from tests.support.wire_client import WireClient, find_coordinator
 
 
 @pytest.fixture(scope="module")
-def control() -> Iterator[Asking]:
-    with asking(2, {"orders": 4}) as made:
-        yield made
+def control() -> Iterator[ControlHarness]:
+    with controlled_cluster(2, {"orders": 4}) as harness:
+        yield harness
 
 
-def test_what_happens_is_told(control: Asking) -> None:
-    with control.listen("/stream?group=g") as stream:
+def test_a_stream_sends_overviews_groups_timelines_and_requests(control: ControlHarness) -> None:
+    with control.stream("/stream?group=g") as stream:
         assert stream.getheader("content-type") == "text/event-stream"
         assert next_event(stream, "overview")["members"] == 0
         control.post("/groups/g/seed", {"members": 1, "topics": ["orders"]}, 201)
@@ -38,8 +38,8 @@ def test_what_happens_is_told(control: Asking) -> None:
         assert requests["requests"][0]["request"]["coordinator_keys"] == ["g"]
 
 
-def test_only_what_is_wanted_is_told(control: Asking) -> None:
-    with control.listen("/stream?kinds=requests") as stream, WireClient(control.cluster.brokers[0]) as wire:
+def test_requests_are_sampled_and_all_are_counted(control: ControlHarness) -> None:
+    with control.stream("/stream?kinds=requests") as stream, WireClient(control.cluster.brokers[0]) as wire:
         for _ in range(200):
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         seen = 0
@@ -50,83 +50,83 @@ def test_only_what_is_wanted_is_told(control: Asking) -> None:
             assert len(requests["requests"]) <= 50
 
 
-def test_what_happens_right_after_the_welcome_is_told(control: Asking) -> None:
-    for number in range(10):
-        with control.listen(f"/stream?kinds=groups&group=quick-{number}") as stream:
+def test_changes_right_after_the_start_of_a_stream_are_sent(control: ControlHarness) -> None:
+    for number in range(3):
+        with control.stream(f"/stream?kinds=groups&group=quick-{number}") as stream:
             control.post(f"/groups/quick-{number}/seed", {"members": 1, "topics": ["orders"]}, 201)
             assert next_event(stream, "timeline")["group_id"] == f"quick-{number}"
 
 
-def test_the_first_that_a_group_ever_does_is_told() -> None:
-    with asking(1) as fresh, fresh.listen("/stream?kinds=groups") as stream:
-        fresh.cluster.seed_group("g", 1)
+def test_the_first_change_of_a_cluster_is_sent() -> None:
+    with controlled_cluster(1) as control, control.stream("/stream?kinds=groups") as stream:
+        control.cluster.seed_group("g", 1)
         assert next_event(stream, "groups")["groups"][0]["group_id"] == "g"
 
 
-def test_a_stream_goes_on_over_a_reset_and_what_is_restored(control: Asking) -> None:
-    def hear(stream: HTTPResponse, group_id: str, state: str) -> None:
+def test_a_stream_continues_after_a_reset_and_a_restored_snapshot(control: ControlHarness) -> None:
+    def wait_for_event(stream: HTTPResponse, group_id: str, state: str) -> None:
         while (group_id, state) not in [
             (row["group_id"], row["state"]) for row in next_event(stream, "groups")["groups"]
         ]:
             pass
 
     seed = {"members": 1, "topics": ["orders"]}
-    with control.listen("/stream?kinds=groups,requests") as stream:
+    with control.stream("/stream?kinds=groups,requests") as stream:
         control.post("/groups/before/seed", seed, 201)
-        hear(stream, "before", "Stable")
+        wait_for_event(stream, "before", "Stable")
         snapshot_id = control.post("/snapshots", status=201)["id"]
         control.post("/reset")
         control.post("/groups/after/seed", seed, 201)
-        hear(stream, "after", "Stable")
+        wait_for_event(stream, "after", "Stable")
         control.post(f"/snapshots/{snapshot_id}/restore")
         control.post("/groups/before/force_rebalance")
-        hear(stream, "before", "PreparingRebalance")
+        wait_for_event(stream, "before", "PreparingRebalance")
         with WireClient(control.cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         assert next_event(stream, "requests")["requests"][-1]["request"]["coordinator_keys"] == ["g"]
 
 
 @in_trio
-async def test_nothing_is_lost_between_a_stream_and_what_is_computed() -> None:
-    wanted, may_answer = list[Wanted](), trio.Event()
+async def test_a_stream_misses_no_changes_after_its_opening_comment() -> None:
+    requests, may_return = list[UpdateRequest](), trio.Event()
 
-    async def compute(each: Wanted) -> Update:
-        wanted.append(each)
-        await may_answer.wait()
+    async def compute(request: UpdateRequest) -> Update:
+        requests.append(request)
+        await may_return.wait()
         return Update("7.7")
 
     feed = Feed(compute, "5.5")
-    welcomed: dict[str, trio.Event] = {"groups": trio.Event(), "requests": trio.Event()}
+    is_open: dict[str, trio.Event] = {"groups": trio.Event(), "requests": trio.Event()}
 
     async def listen(kind: str) -> None:
         async for _ in feed.events(Stream([kind], None)):
-            welcomed[kind].set()
+            is_open[kind].set()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(listen, "groups")
-        await welcomed["groups"].wait()
+        await is_open["groups"].wait()
         nursery.start_soon(feed.run)
         await trio.testing.wait_all_tasks_blocked()
-        # It begins with the version that was current when the stream was opened.
-        assert wanted == [Wanted("5.5", frozenset({"groups"}), [])]
+        # The first changes are those after the version at which the feed was created.
+        assert requests == [UpdateRequest("5.5", frozenset({"groups"}), [])]
 
-        # A stream that is opened while changes are computed waits for them: they lack its kinds.
+        # A stream that is opened while changes are being computed waits, because they lack its kinds of events.
         nursery.start_soon(listen, "requests")
         await trio.testing.wait_all_tasks_blocked()
-        assert not welcomed["requests"].is_set()
-        may_answer.set()
-        await welcomed["requests"].wait()
-        while len(wanted) < 2:
+        assert not is_open["requests"].is_set()
+        may_return.set()
+        await is_open["requests"].wait()
+        while len(requests) < 2:
             await trio.sleep(1)
-        assert wanted[1] == Wanted("7.7", frozenset({"groups", "requests"}), [])
+        assert requests[1] == UpdateRequest("7.7", frozenset({"groups", "requests"}), [])
         nursery.cancel_scope.cancel()
 
 
 @in_trio
-async def test_changes_are_computed_once_for_all_streams_and_a_slow_one_misses_some() -> None:
+async def test_changes_are_computed_once_for_all_streams_and_slow_ones_lose_events() -> None:
     computed, received = 0, list[bytes]()
 
-    async def compute(_: Wanted) -> Update:
+    async def compute(_: UpdateRequest) -> Update:
         nonlocal computed
         computed += 1
         return Update(f"{computed}.0", {"groups": b"%d" % computed}, {})
@@ -145,35 +145,35 @@ async def test_changes_are_computed_once_for_all_streams_and_a_slow_one_misses_s
         nursery.start_soon(feed.run)
         await trio.sleep(9.9)
         feed.end()
-        late = [data async for data in slow]
+        received_by_slow = [data async for data in slow]
         nursery.cancel_scope.cancel()
     assert len(received) == 3 * (1 + computed)
-    assert late[0] == b"event: groups\ndata: 1\n\n"
-    assert len(late) < computed
+    assert received_by_slow[0] == b"event: groups\ndata: 1\n\n"
+    assert len(received_by_slow) < computed
 
 
-def test_a_cluster_has_one_feed_however_its_name_is_quoted(control: Asking) -> None:
-    with control.listen("/stream") as one, control.listen("/stream", "def%61ult") as other:
-        next_event(one, "overview")
-        next_event(other, "overview")
+def test_the_name_of_the_cluster_may_be_percent_encoded(control: ControlHarness) -> None:
+    with control.stream("/stream") as plain, control.stream("/stream", "def%61ult") as encoded:
+        next_event(plain, "overview")
+        next_event(encoded, "overview")
 
 
-def test_a_stream_ends_with_its_cluster(control: Asking) -> None:
-    assert control.ask("POST", "/v1/clusters", {"name": "short", "brokers": 1}).status == 201
-    with control.listen("/stream", "short") as stream:
+def test_a_stream_ends_when_its_cluster_is_deleted(control: ControlHarness) -> None:
+    assert control.request("POST", "/v1/clusters", {"name": "short", "brokers": 1}).status == 201
+    with control.stream("/stream", "short") as stream:
         next_event(stream, "overview")
-        assert control.ask("DELETE", "/v1/clusters/short").status == 204
+        assert control.request("DELETE", "/v1/clusters/short").status == 204
         stream.read()
 
 
 @pytest.mark.slow
-def test_a_thousand_idle_streams_disturb_nobody(control: Asking) -> None:
+def test_the_number_of_streams_is_limited_to_a_thousand(control: ControlHarness) -> None:
     with ExitStack() as stack:
         for _ in range(MAX_STREAMS):
-            stream = stack.enter_context(control.listen("/stream?kinds=groups"))
+            stream = stack.enter_context(control.stream("/stream?kinds=groups"))
             assert stream.status == 200
-        refused = control.ask("GET", f"{BASE}/stream")
-        assert (refused.status, refused.json["expected"]) == (503, "at most 1000 at a time")
+        rejected = control.request("GET", f"{BASE}/stream")
+        assert (rejected.status, rejected.json["expected"]) == (503, "at most 1000 at a time")
         assert len(control.get("/brokers")["brokers"]) == 2
         with WireClient(control.cluster.brokers[0]) as wire:
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)

@@ -27,15 +27,15 @@ from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
-from fakebroker.control.client.http import Http, NotThere
+from fakebroker.control.client.http import Http, NotFound
 from fakebroker.control.client.json_views import (
-    broker_of,
-    deadline_of,
+    broker_view,
+    deadline,
     group_path,
+    group_view,
     moments_of,
     named_error,
     plain_seed,
-    view_of,
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout
@@ -46,17 +46,17 @@ P = ParamSpec("P")
 
 TIMEOUT_S = 10.0
 
-LONGEST_WAIT_S = 60.0
-"""The longest wait the server accepts in one request; longer ones are split."""
+MAX_WAIT_S = 60.0
+"""The longest wait that the server accepts in one request; longer ones take several."""
 
-_GRACE_S = 10.0
-"""How much longer than a wait the client waits for the response to it."""
+_WAIT_GRACE_S = 10.0
+"""How many seconds longer than a wait the client waits for its response."""
 
 _GROUPS_PER_REQUEST = 100
 
 
 def _command(method: Callable[P, None]) -> Callable[P, None]:
-    """Make a method send the command of its name with its arguments; its signature is that of `FakeCluster`."""
+    """Implement a method by sending the command of the same name with the given arguments."""
     signature = inspect.signature(method)
 
     @wraps(method)
@@ -79,10 +79,10 @@ class GroupOptions(TypedDict, total=False):
 
 
 class RemoteFault:
-    """A fault in force. As a context manager, it is removed on exit.
+    """A fault in the cluster. As a context manager, it is removed on exit.
 
     Attributes:
-        id: Its id at the server.
+        id: Its id in the control API.
         fault: Its definition.
     """
 
@@ -94,19 +94,19 @@ class RemoteFault:
 
     @property
     def hits(self) -> int:
-        """How many requests it was applied to; once removed, the last known number."""
+        """Number of requests that it was applied to; after its removal, the last known number."""
         try:
             self._hits = self._client.get(f"faults/{self.id}")["hits"]
-        except NotThere as error:
+        except NotFound as error:
             _check_about_fault(error)
         return self._hits
 
     def remove(self) -> None:
-        """Remove it, if it is still in force."""
+        """Remove the fault, if it has not been removed."""
         self._hits = self.hits
         try:
             self._client.delete(f"faults/{self.id}")
-        except NotThere as error:
+        except NotFound as error:
             _check_about_fault(error)
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class RemoteFault:
         self.remove()
 
 
-def _check_about_fault(error: NotThere) -> None:
+def _check_about_fault(error: NotFound) -> None:
     """Re-raise the error if something other than the fault is missing, such as the cluster."""
     if error.field != "fault":
         raise error
@@ -127,18 +127,18 @@ def _check_about_fault(error: NotThere) -> None:
 class Client(JournalExport):
     """A cluster in another process.
 
-    Methods that query requests (`requests`, `count`, `assert_order` and so on) fetch the whole journal each time and
-    query it here. There is no `wait_until`, because a predicate cannot be sent to another process.
+    Methods that query requests (`requests`, `count`, `assert_order` and so on) fetch the whole journal each time. There
+    is no `wait_until`, because a predicate cannot be sent to another process.
 
     Args:
-        url: Address of its control server, such as "http://127.0.0.1:9644".
+        url: URL of the control server, such as "http://127.0.0.1:9644".
         token: Bearer token, if the server requires one.
-        cluster: Name of the cluster there.
-        timeout_s: Seconds to wait for a response; `wait_for_...` methods have a timeout of their own.
+        cluster: Name of the cluster.
+        timeout_s: Seconds to wait for a response; `wait_for_...` methods have their own timeouts.
 
     Raises:
-        ConfigError: By every method: an argument is refused.
-        Unreachable: By every method: no server answers there.
+        ConfigError: By every method: an argument is invalid.
+        Unreachable: By every method: the server does not respond.
     """
 
     def __init__(
@@ -154,15 +154,15 @@ class Client(JournalExport):
     def get(self, path: str, **query: Any) -> Any:
         """GET a path below the cluster's."""
         given = {name: value for name, value in query.items() if value is not None}
-        return self._http.ask("GET", f"{self._base}/{path}" + (f"?{urlencode(given)}" if given else ""))
+        return self._http.request_json("GET", f"{self._base}/{path}" + (f"?{urlencode(given)}" if given else ""))
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None) -> Any:
         """POST to a path below the cluster's."""
-        return self._http.ask("POST", f"{self._base}/{path}", body or {}, timeout_s=timeout_s)
+        return self._http.request_json("POST", f"{self._base}/{path}", body or {}, timeout_s=timeout_s)
 
     def delete(self, path: str) -> None:
         """DELETE a path below the cluster's."""
-        self._http.ask("DELETE", f"{self._base}/{path}")
+        self._http.request_json("DELETE", f"{self._base}/{path}")
 
     def perform(self, event: str, /, **arguments: Any) -> Any:
         """Call a method of `FakeCluster` by its name."""
@@ -172,9 +172,9 @@ class Client(JournalExport):
     # State
 
     def overview(self) -> dict[str, Any]:
-        """The cluster as a whole: brokers, groups by state, rates."""
-        found: dict[str, Any] = self._http.ask("GET", self._base)
-        return found
+        """Return the state of the cluster: brokers, groups by state, request rates."""
+        overview: dict[str, Any] = self._http.request_json("GET", self._base)
+        return overview
 
     @property
     def bootstrap_servers(self) -> str:
@@ -182,84 +182,86 @@ class Client(JournalExport):
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:
-        return tuple(map(broker_of, self.get("brokers")["brokers"]))
+        return tuple(map(broker_view, self.get("brokers")["brokers"]))
 
     def coordinator_of(self, group_id: str) -> BrokerView:
         node_id = self.get(f"{group_path(group_id)}/coordinator")["node_id"]
         if node_id is None:
             raise ConfigError.of("group_id", group_id, "a group that has a coordinator now")
-        return broker_of(self.get(f"brokers/{node_id}"))
+        return broker_view(self.get(f"brokers/{node_id}"))
 
     def group(self, group_id: str) -> GroupView:
-        found = self._about(group_id, "")
-        return GroupView.of(group_id, None) if found is None else view_of(found, self.timeline(group_id))
+        detail = self._get_of_group(group_id, "")
+        return GroupView.of(group_id, None) if detail is None else group_view(detail, self.timeline(group_id))
 
     def groups(self) -> list[GroupView]:
-        """All groups, by name, fetched a hundred at a time."""
+        """Return all groups sorted by name, with one request for each hundred."""
         views: list[GroupView] = []
         after: str | None = None
         while True:
             page = self.get("group_views", after=after, limit=_GROUPS_PER_REQUEST)
             for row in page["groups"]:
                 after = row["group_id"]
-                views.append(view_of(row, Timeline(after, moments_of(row), page["taken_ms"])))
+                views.append(group_view(row, Timeline(after, moments_of(row), page["taken_ms"])))
             if len(page["groups"]) < _GROUPS_PER_REQUEST:
                 return views
 
-    def group_rows(self, **which: Unpack[GroupOptions]) -> list[dict[str, Any]]:
-        """Rows of the list of groups, 100 by default: id, state, generation, number of members, and the reason."""
-        found: list[dict[str, Any]] = self.get("groups", **which)["groups"]
-        return found
+    def group_rows(self, **options: Unpack[GroupOptions]) -> list[dict[str, Any]]:
+        """Return rows of the list of groups, 100 by default: id, state, generation, number of members, reason."""
+        rows: list[dict[str, Any]] = self.get("groups", **options)["groups"]
+        return rows
 
     def offsets(self, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
-        found = self._about(group_id, "") or {"offsets": []}
-        return {(row.pop("topic"), row.pop("partition")): CommittedOffset(**row) for row in found["offsets"]}
+        detail = self._get_of_group(group_id, "") or {"offsets": []}
+        return {(row.pop("topic"), row.pop("partition")): CommittedOffset(**row) for row in detail["offsets"]}
 
     def timeline(self, group_id: str) -> Timeline:
-        found = self._about(group_id, "/timeline")
-        return Timeline(group_id, moments_of(found), found["taken_ms"]) if found else Timeline(group_id, (), 0.0)
+        timeline = self._get_of_group(group_id, "/timeline")
+        if timeline is None:
+            return Timeline(group_id, (), 0.0)
+        return Timeline(group_id, moments_of(timeline), timeline["taken_ms"])
 
     def explain(self, group_id: str) -> str:
         text: str = self.get(f"{group_path(group_id)}/explain")["text"]
         return text
 
     def journal_view(self) -> JournalView:
-        lines = self._http.text(f"{self._base}/journal.jsonl").splitlines()
+        lines = self._http.request_text(f"{self._base}/journal.jsonl").splitlines()
         return parse_journal(lines, f"{self.url}, journal").journal_view()
 
-    def _about(self, group_id: str, what: str) -> Any:
-        """GET a path below a group's; None if the group is unknown."""
+    def _get_of_group(self, group_id: str, path: str) -> Any:
+        """GET a path below a group's; return None if the group is unknown."""
         try:
-            return self.get(group_path(group_id) + what)
-        except NotThere as error:
+            return self.get(group_path(group_id) + path)
+        except NotFound as error:
             if error.field != "group":
                 raise
             return None
 
     # Waits
 
-    def _wait(self, what: str, timeout_s: float, **arguments: Any) -> Any:
+    def _wait(self, kind: str, timeout_s: float, **arguments: Any) -> Any:
         given = {name: value for name, value in arguments.items() if value is not None}
         left_s = max(timeout_s, 0.0)
         while True:
-            step_s = min(left_s, LONGEST_WAIT_S)
+            step_s = min(left_s, MAX_WAIT_S)
             left_s -= step_s
             try:
-                return self.post(f"wait/{what}", {**given, "timeout_s": step_s}, timeout_s=step_s + _GRACE_S)
+                return self.post(f"wait/{kind}", {**given, "timeout_s": step_s}, timeout_s=step_s + _WAIT_GRACE_S)
             except WaitTimeout as error:
                 if not left_s:
-                    told = str(error).replace(f"within {step_s:g} s", f"within {timeout_s:g} s", 1)
-                    raise WaitTimeout(told) from None
+                    message = str(error).replace(f"within {step_s:g} s", f"within {timeout_s:g} s", 1)
+                    raise WaitTimeout(message) from None
 
     def wait_for_state(
         self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = TIMEOUT_S
     ) -> GroupView:
-        found = self._wait("state", timeout_s, group_id=group_id, state=state, members=members)
-        return view_of(found, self.timeline(group_id))
+        detail = self._wait("state", timeout_s, group_id=group_id, state=state, members=members)
+        return group_view(detail, self.timeline(group_id))
 
     def wait_for_generation(self, group_id: str, *, above: int, timeout_s: float = TIMEOUT_S) -> GroupView:
-        found = self._wait("generation", timeout_s, group_id=group_id, above=above)
-        return view_of(found, self.timeline(group_id))
+        detail = self._wait("generation", timeout_s, group_id=group_id, above=above)
+        return group_view(detail, self.timeline(group_id))
 
     def wait_for_commit(
         self, group_id: str, partition: str, *, at_least: int, timeout_s: float = TIMEOUT_S
@@ -283,13 +285,13 @@ class Client(JournalExport):
     # Clusters
 
     def create_cluster(self, name: str, **arguments: Any) -> "Client":
-        """Start another cluster in that process, with the arguments of `FakeCluster`; its client."""
-        self._http.ask("POST", "/v1/clusters", {"name": name, **arguments})
+        """Start another cluster in that process, with the arguments of `FakeCluster`; return its client."""
+        self._http.request_json("POST", "/v1/clusters", {"name": name, **arguments})
         return Client(self.url, self._http.token, name, timeout_s=self._http.timeout_s)
 
     def delete_cluster(self) -> None:
-        """End this cluster; the one that the process began with ends with the process alone."""
-        self._http.ask("DELETE", self._base)
+        """Stop this cluster. The default cluster stops with its process only."""
+        self._http.request_json("DELETE", self._base)
 
     # Topics and coordinators
 
@@ -341,7 +343,7 @@ class Client(JournalExport):
     ) -> None: ...
 
     def add_broker(self, like: Broker | None = None) -> BrokerView:
-        return broker_of(self.perform("add_broker", like=like))
+        return broker_view(self.perform("add_broker", like=like))
 
     @_command
     def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None: ...
@@ -356,14 +358,13 @@ class Client(JournalExport):
         round_trip_s: float | None = None,
     ) -> None: ...
 
-    # Rebalances by hand
-
+    # Groups
     def hold(self, group_id: str, state: str) -> Hold:
         self.perform("hold", group_id=group_id, state=state)
         return Hold(lambda: self._end_hold(group_id, state))
 
     def _end_hold(self, group_id: str, state: str) -> None:
-        with suppress(ConfigError):  # It may have been released before.
+        with suppress(ConfigError):  # The hold may have been released.
             self.release(group_id, state)
 
     @_command
@@ -403,7 +404,7 @@ class Client(JournalExport):
         self.post("groups/seed", {"groups": [plain_seed(seed) for seed in seeds]})
 
     def snapshot(self) -> str:
-        """Keep what the cluster is; the id is what `restore` takes."""
+        """Take a snapshot of the cluster; return its id, for `restore`."""
         snapshot_id: str = self.post("snapshots")["id"]
         return snapshot_id
 
@@ -420,8 +421,8 @@ class Client(JournalExport):
 
     def add_fault(self, fault: Fault) -> RemoteFault:
         valid = convert(plain(fault), Fault, where="fault")
-        made = self.post("faults", named_error(msgspec.structs.asdict(valid)))
-        return RemoteFault(self, made["id"], valid)
+        row = self.post("faults", named_error(msgspec.structs.asdict(valid)))
+        return RemoteFault(self, row["id"], valid)
 
     @property
     def faults(self) -> list[RemoteFault]:
@@ -439,7 +440,7 @@ class Client(JournalExport):
     def advance(self, seconds: float) -> None: ...
 
     def advance_to_next_deadline(self) -> list[Deadline] | None:
-        return [deadline_of(each) for each in self.post("clock/advance_to_next_deadline")["deadlines"]] or None
+        return [deadline(each) for each in self.post("clock/advance_to_next_deadline")["deadlines"]] or None
 
     def pending_deadlines(self) -> list[Deadline]:
-        return [deadline_of(each) for each in self.get("deadlines")["deadlines"]]
+        return [deadline(each) for each in self.get("deadlines")["deadlines"]]

@@ -1,4 +1,4 @@
-"""HTTP with JSON for the control client: one request at a time, and problems as exceptions."""
+"""HTTP with JSON for the control client. Problem details become the exceptions that `FakeCluster` raises."""
 
 import json
 import re
@@ -13,56 +13,56 @@ from fakebroker.errors import ConfigError, FakebrokerError, WaitTimeout
 from fakebroker.validation import write_json
 
 
-class Unreachable(FakebrokerError, ConnectionError):  # noqa: N818  # A ConnectionError by its name too.
-    """No control server answers."""
+class Unreachable(FakebrokerError, ConnectionError):  # noqa: N818  # named after a state
+    """The control server does not respond."""
 
 
-class NotThere(ConfigError):  # noqa: N818  # a state, as its siblings are
+class NotFound(ConfigError):  # noqa: N818  # named after a state
     """The resource does not exist; `field` is its kind, such as "cluster" or "group"."""
 
 
 class Http:
-    """Where a control server is.
+    """Sends requests to a control server, each on a new connection.
 
     Args:
-        url: Its address.
-        token: What it wants to be shown, if it does.
-        timeout_s: How long to wait for an answer.
+        url: The URL of the server.
+        token: The bearer token, if the server requires one.
+        timeout_s: Seconds to wait for a response.
 
     Raises:
-        ConfigError: The address is none, or the token cannot be.
+        ConfigError: The URL or the token is malformed.
     """
 
     def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
-        if not _is_address(url):
-            raise ConfigError.of("url", url, "an address such as 'http://127.0.0.1:9644'")
+        if not _is_url(url):
+            raise ConfigError.of("url", url, "a URL such as 'http://127.0.0.1:9644'")
         if token is not None and not re.fullmatch("[ -~\xa0-\xff]*", token):
             expected = "printable characters of Latin-1"
             raise ConfigError(f"token: expected {expected}", field="token", expected=expected)
         self.token = token
         self.timeout_s = timeout_s
         self._url = url.rstrip("/")
-        # No proxy knows of a process on this machine.
+        # Proxies from the environment are ignored: they cannot connect to this machine's loopback address.
         self._open = build_opener(ProxyHandler({})).open
 
-    def ask(
+    def request_json(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float | None = None
     ) -> Any:
-        """The JSON of the answer; None if it is empty.
+        """Send a request and return the JSON of the response; None if it is empty.
 
         Raises:
-            ConfigError: It cannot be.
-            WaitTimeout: It has not come in time.
-            Unreachable: No server answers.
-            FakebrokerError: A token is wanted; or what answers there is something else.
+            ConfigError: An argument is invalid, or a resource does not exist.
+            WaitTimeout: The condition of a wait was not met in time.
+            Unreachable: The server does not respond.
+            FakebrokerError: The token is missing or invalid, or the server is not a control server.
         """
-        text = self.text(path, method, body, timeout_s=timeout_s)
+        text = self.request_text(path, method, body, timeout_s=timeout_s)
         try:
             return json.loads(text) if text else None
         except ValueError:
-            raise self._stranger() from None
+            raise self._not_a_control_server() from None
 
-    def text(
+    def request_text(
         self,
         path: str,
         method: str = "GET",
@@ -70,7 +70,7 @@ class Http:
         *,
         timeout_s: float | None = None,
     ) -> str:
-        """The answer as it is; see `ask`."""
+        """Send a request and return the text of the response; raises as `request_json`."""
         headers = {"content-type": "application/json"}
         if self.token is not None:
             headers["authorization"] = f"Bearer {self.token}"
@@ -78,47 +78,49 @@ class Http:
         request = Request(self._url + path, data, headers, method=method)
         try:
             with self._open(request, timeout=self.timeout_s if timeout_s is None else timeout_s) as response:
-                answer: bytes = response.read()
+                content: bytes = response.read()
         except HTTPError as error:
             with error:
                 raise self._exception(error.code, error.read()) from None
         except (OSError, IncompleteRead) as error:
             reason = getattr(error, "reason", error)
-            what = getattr(reason, "strerror", None) or reason
-            raise Unreachable(f"{self._url} does not answer: {what}") from None
+            raise self._unreachable(getattr(reason, "strerror", None) or reason) from None
         except HTTPException:
-            raise self._stranger() from None
-        return answer.decode(errors="replace")
+            raise self._not_a_control_server() from None
+        return content.decode(errors="replace")
 
     def _exception(self, status: int, body: bytes) -> FakebrokerError:
-        """A problem as the exception that `FakeCluster` raises."""
+        """Convert an error response to an exception."""
         if status == 401:
-            kind_of_token = "a token" if self.token is None else "another token"
+            problem = "token required" if self.token is None else "invalid token"
             return FakebrokerError(
-                f"{self._url} wants {kind_of_token}: the one that it was started with, or has printed"
+                f"{self._url}: {problem}, expected the value of --control-token or the token printed by the server"
             )
         try:
-            problem = json.loads(body)
-            sentence = problem["detail"]
-            about = {name: problem.get(name) for name in ("field", "value", "expected")}
+            details = json.loads(body)
+            message = details["detail"]
+            attributes = {name: details.get(name) for name in ("field", "value", "expected")}
         except (ValueError, KeyError, TypeError):
-            return self._stranger()
+            return self._not_a_control_server()
         if status == 503:
-            return Unreachable(f"{self._url} does not answer: {sentence}")
+            return self._unreachable(message)
         if status == 404:
-            return NotThere(sentence, **about)
+            return NotFound(message, **attributes)
         if status in (409, 422):
-            errors = [ConfigError(each.pop("detail"), **each) for each in problem.get("errors", ())]
-            return ConfigError.all_of(errors) if errors else ConfigError(sentence, **about)
-        return WaitTimeout(sentence) if status == 408 else FakebrokerError(sentence)
+            errors = [ConfigError(each.pop("detail"), **each) for each in details.get("errors", ())]
+            return ConfigError.all_of(errors) if errors else ConfigError(message, **attributes)
+        return WaitTimeout(message) if status == 408 else FakebrokerError(message)
 
-    def _stranger(self) -> FakebrokerError:
-        return FakebrokerError(f"{self._url} is no control server: its answer is not JSON over HTTP")
+    def _unreachable(self, reason: object) -> Unreachable:
+        return Unreachable(f"no response from {self._url}: {reason}")
+
+    def _not_a_control_server(self) -> FakebrokerError:
+        return FakebrokerError(f"{self._url} is not a control server: expected JSON over HTTP")
 
 
-def _is_address(url: str) -> bool:
+def _is_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # Its port is no number.
+    except ValueError:  # The port is not a number.
         return False

@@ -1,4 +1,4 @@
-"""Views from the JSON of the control API, and seeds as JSON."""
+"""Converts JSON of the control API to views, and seeds and options to JSON."""
 
 from base64 import b64decode
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ from fakebroker.topic_partition import format_partitions
 
 
 def group_path(group_id: str) -> str:
-    """Where a group is, below its cluster; see `fakebroker.control.routes.arguments.GROUP_ID`."""
-    written = group_id.replace("~", "~7E")
-    return f"groups/{quote(written.replace('.', '~2E') if written in ('.', '..') else written, safe='')}"
+    """Return the path of a group below its cluster's; see `fakebroker.control.routes.arguments.GROUP_ID`."""
+    escaped = group_id.replace("~", "~7E")
+    return f"groups/{quote(escaped.replace('.', '~2E') if escaped in ('.', '..') else escaped, safe='')}"
 
 
-def broker_of(row: Mapping[str, Any]) -> BrokerView:
-    """A broker out of its JSON."""
+def broker_view(row: Mapping[str, Any]) -> BrokerView:
+    """Convert a `BrokerRow`."""
     return BrokerView(row["node_id"], row["host"], row["port"], row["up"])
 
 
-def view_of(detail: Mapping[str, Any], history: Timeline) -> GroupView:
-    """A group out of its JSON."""
+def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:
+    """Convert a `GroupDetail` or a `FullGroup`."""
     members = tuple(
         MemberView(**{**member, "assignment": b64decode(member["assignment"])}) for member in detail["members"]
     )
@@ -36,19 +36,19 @@ def view_of(detail: Mapping[str, Any], history: Timeline) -> GroupView:
     return GroupView(**{name: detail[name] for name in names}, members=members, history=history)
 
 
-def moments_of(found: Mapping[str, Any]) -> tuple[Moment, ...]:
-    """The moments of a group out of JSON that has them."""
-    return tuple(map(_moment, found["moments"]))
+def moments_of(timeline: Mapping[str, Any]) -> tuple[Moment, ...]:
+    """Convert the moments of a `TimelineView` or a `FullGroup`."""
+    return tuple(map(_moment, timeline["moments"]))
 
 
-def _moment(made: dict[str, Any]) -> Moment:
-    timers = tuple(Timer(**timer) for timer in made.pop("timers"))
-    return Moment(**{name: _frozen(value) for name, value in made.items()}, timers=timers)
+def _moment(row: dict[str, Any]) -> Moment:
+    timers = tuple(Timer(**timer) for timer in row.pop("timers"))
+    return Moment(**{name: _frozen(value) for name, value in row.items()}, timers=timers)
 
 
-def deadline_of(made: dict[str, Any]) -> Deadline:
-    """A deadline out of its JSON."""
-    return Deadline(**{name: _frozen(value) for name, value in made.items()})
+def deadline(row: dict[str, Any]) -> Deadline:
+    """Convert a deadline."""
+    return Deadline(**{name: _frozen(value) for name, value in row.items()})
 
 
 def _frozen(value: Any) -> Any:
@@ -56,17 +56,17 @@ def _frozen(value: Any) -> Any:
 
 
 def named_error(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as JSON has them: errors by Kafka's names."""
+    """Return options with error codes replaced by their names."""
     return {name: value.name if isinstance(value, ErrorCode) else value for name, value in options.items()}
 
 
 def plain_seed(seed: GroupSeed) -> dict[str, Any]:
-    """A seed as JSON has it: partitions by their names."""
-    made = {name: value for name, value in msgspec.structs.asdict(seed).items() if value is not None}
+    """Return a seed as JSON: without null, and with partitions as "orders-0"."""
+    plain = {name: value for name, value in msgspec.structs.asdict(seed).items() if value is not None}
     for name in ("offsets", "lag"):
-        if isinstance(made.get(name), Mapping):
-            made[name] = {
-                place if isinstance(place, str) else format_partitions([place]): number
-                for place, number in made[name].items()
+        if isinstance(plain.get(name), Mapping):
+            plain[name] = {
+                partition if isinstance(partition, str) else format_partitions([partition]): number
+                for partition, number in plain[name].items()
             }
-    return made
+    return plain

@@ -1,5 +1,5 @@
-// Asking the control API, and its event stream. Asks for a token when one is wanted; says what went wrong as a Problem.
-// Knows no element but the token's dialog.
+// Client of the control API: JSON requests and the event stream. Prompts for the bearer token after a response with
+// status 401. Failed requests throw a Problem.
 
 import { find } from "./dom.js";
 
@@ -7,35 +7,38 @@ export const CLUSTER = new URLSearchParams(location.search).get("cluster") ?? "d
 const ROOT = `/v1/clusters/${encodeURIComponent(CLUSTER)}`;
 const TOKEN = "fakebroker token";
 
-/** What the API has refused: `message` is for people; `field` is the argument that it is about, if it is about one. */
+/** An error response (RFC 9457): `message` is the detail, `field` the invalid argument or undefined. */
 export class Problem extends Error {
   constructor(status, detail, field) {
     super(detail);
-    this.status = status;
+    this.status = status; // 0 without a response.
     this.field = field;
   }
 }
 
-/** Ask for something of the cluster: the answer as data. */
+/** Send a request below the path of the cluster. Return the JSON of the response. */
 export const get = (path, query = {}, signal = undefined) =>
-  ask("GET", ROOT + path + queryOf(query), undefined, signal);
-export const post = (path, body = {}) => ask("POST", ROOT + path, body);
-export const remove = (path) => ask("DELETE", ROOT + path);
-export const getClusters = () => ask("GET", "/v1/clusters");
+  request("GET", ROOT + path + queryOf(query), undefined, signal);
+export const post = (path, body = {}) => request("POST", ROOT + path, body);
+export const remove = (path) => request("DELETE", ROOT + path);
+export const getClusters = () => request("GET", "/v1/clusters");
 
-/** The query of a URL; null is left out. */
+/** Return the query of a URL, without parameters that are null or undefined. */
 export function queryOf(query) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
   return given.length ? `?${new URLSearchParams(given)}` : "";
 }
 
-/** Where a group is. A URL loses the parts "." and "..", quoted or not: the API has a spelling of its own for them. */
+/**
+ * Return the path of a group. Browsers remove the path segments "." and "..", also percent-encoded ones, so the API
+ * encodes these ids with "~".
+ */
 export function groupPath(groupId) {
-  const spelled = groupId.replaceAll("~", "~7E");
-  return `/groups/${/^\.{1,2}$/.test(spelled) ? spelled.replaceAll(".", "~2E") : encodeURIComponent(spelled)}`;
+  const escaped = groupId.replaceAll("~", "~7E");
+  return `/groups/${/^\.{1,2}$/.test(escaped) ? escaped.replaceAll(".", "~2E") : encodeURIComponent(escaped)}`;
 }
 
-async function ask(method, url, body, signal) {
+async function request(method, url, body, signal) {
   const response = await send(method, url, body, signal);
   const text = await response.text();
   const data = text ? JSON.parse(text) : null;
@@ -48,44 +51,47 @@ async function send(method, url, body, signal) {
     const token = sessionStorage.getItem(TOKEN);
     const headers = token ? { authorization: `Bearer ${token}` } : {};
     if (body !== undefined) headers["content-type"] = "application/json";
-    const sent = body === undefined ? undefined : JSON.stringify(body);
-    const response = await fetch(url, { method, headers, body: sent, signal }).catch((error) => {
-      throw signal?.aborted ? error : new Problem(0, `${location.host} does not answer. Is the process still there?`);
+    const content = body === undefined ? undefined : JSON.stringify(body);
+    const response = await fetch(url, { method, headers, body: content, signal }).catch((error) => {
+      throw signal?.aborted ? error : new Problem(0, `No response from ${location.host}. Is the process running?`);
     });
     if (response.status !== 401) return response;
-    if (token === sessionStorage.getItem(TOKEN)) await askForToken(token !== null);
+    if (token === sessionStorage.getItem(TOKEN)) await promptForToken(token !== null);
   }
 }
 
-let asking = null;
+let tokenPrompt = null;
 
-/** One dialog for all who wait. */
-function askForToken(wasWrong) {
-  asking ??= new Promise((resolve) => {
+/** Show the token dialog. All requests that need the token wait for the same dialog. */
+function promptForToken(isInvalid) {
+  tokenPrompt ??= new Promise((resolve) => {
     const dialog = find("#token");
     const input = find("#token-input");
-    if (wasWrong) find("#token-why").textContent = "That is not it. Whoever started the process knows the token.";
+    if (isInvalid) find("#token-why").textContent = "Invalid token. It is printed on stderr when the process starts.";
     const close = () => {
       sessionStorage.setItem(TOKEN, input.value.trim());
       input.value = "";
-      asking = null;
+      tokenPrompt = null;
       resolve();
     };
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     dialog.addEventListener("close", close, { once: true });
     dialog.showModal();
   });
-  return asking;
+  return tokenPrompt;
 }
 
-/** Read the event stream until it ends: `take(event name, data)` for each event. By fetch, which can carry a token. */
-export async function readStream(query, signal, take) {
+/**
+ * Read the event stream until it ends and call `onEvent(name, data)` for each event, first with "opened".
+ * It uses fetch, because EventSource cannot send an authorization header.
+ */
+export async function readStream(query, signal, onEvent) {
   const response = await send("GET", `${ROOT}/stream${queryOf(query)}`, undefined, signal);
   if (!response.ok) {
     const problem = await response.json().catch(() => null);
     throw new Problem(response.status, problem?.detail ?? response.statusText);
   }
-  take("opened", null);
+  onEvent("opened", null);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -93,16 +99,16 @@ export async function readStream(query, signal, take) {
     if (done) return;
     const blocks = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
     rest = blocks.pop();
-    for (const block of blocks) takeEvent(block, take);
+    for (const block of blocks) parseEvent(block, onEvent);
   }
 }
 
-function takeEvent(block, take) {
+function parseEvent(block, onEvent) {
   let name = "message";
   const data = [];
   for (const line of block.split("\n")) {
     if (line.startsWith("event:")) name = line.slice(6).trim();
     else if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
   }
-  if (data.length) take(name, JSON.parse(data.join("\n")));
+  if (data.length) onEvent(name, JSON.parse(data.join("\n")));
 }

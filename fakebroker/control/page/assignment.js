@@ -1,12 +1,11 @@
-// What a member of a consumer group was assigned, read from the bytes that the leader gave it
-// (ConsumerProtocolAssignment): version, then topics with their partitions.
+// Decodes the assignment of a consumer group's member (ConsumerProtocolAssignment).
 
-/** The partitions, such as ["orders-0"]; null if the bytes are of another layout. */
+/** Return the assigned partitions, such as ["orders-0"], or null if the bytes have another format. */
 export function partitionsOf(base64) {
   try {
     const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
     const view = new DataView(bytes.buffer);
-    let at = 2;
+    let at = 2; // After the version.
     const int32 = () => view.getInt32((at += 4) - 4);
     const found = [];
     for (let topics = int32(); topics > 0; topics--) {

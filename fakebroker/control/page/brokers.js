@@ -1,82 +1,82 @@
-// The coordinator map: brokers, the partitions of __consumer_offsets that each leads, how many groups are on them and
-// how busy they are; stopping and starting brokers, and moving coordinators.
+// The coordinator map: the brokers with their load and the partitions of __consumer_offsets that they lead. Stops and
+// starts brokers and moves coordinators.
 
 import { get, post } from "./api.js";
-import { count, div, find, h, keyed, listed, number, option, rate, row, write } from "./dom.js";
-import { button, calmly, on, overview } from "./live.js";
+import { count, div, find, h, joinNames, number, option, rate, row, setText, updateList } from "./dom.js";
+import { button, on, overview, throttled } from "./live.js";
 
 const SHOWN_APIS = 8;
-const COUNT_MS = 3000;
-const SHOWN_LOST = 12;
+const LOAD_INTERVAL_MS = 3000;
+const SHOWN_LEADERLESS = 12;
 
 let partitions = [];
 let selected = null;
-let groupIds = [];
+let rebalancingGroupIds = [];
 let rebalancing = new Set();
 
 export function start() {
   let leaders = "";
   let loaded_ms = -Infinity;
-  const load = calmly(async () => {
+  const load = throttled(async () => {
     loaded_ms = performance.now();
     partitions = (await get("/coordinators")).offsets_partitions;
     render();
   }, 250);
-  on("overview", (seen) => {
-    renderOverview(seen);
-    const now = JSON.stringify(seen.brokers.map(({ up, offsets_partitions }) => [up, offsets_partitions]));
+  on("overview", (detail) => {
+    renderOverview(detail);
+    const newLeaders = JSON.stringify(detail.brokers.map(({ up, offsets_partitions }) => [up, offsets_partitions]));
     const isLoading = partitions.some((partition) => partition.is_loading);
-    // How many groups are where changes slowly, and to count ten thousand takes the brokers' time.
-    if (now !== leaders || isLoading || performance.now() - loaded_ms > COUNT_MS) load();
-    leaders = now;
+    // The server counts the groups of each partition for this request; the counts change slowly.
+    if (newLeaders !== leaders || isLoading || performance.now() - loaded_ms > LOAD_INTERVAL_MS) load();
+    leaders = newLeaders;
   });
   on("opened", load);
-  find("#brokers").addEventListener("keydown", walk);
+  find("#brokers").addEventListener("keydown", moveFocus);
   find("#loading").append(button("Finish loading", () => post("/coordinators/finish_loading")));
 }
 
-/** The partition of __consumer_offsets that a group is on: Kafka's `Utils.abs(groupId.hashCode) % partitions`. */
+/** Return a group's partition of __consumer_offsets: Kafka's `Utils.abs(groupId.hashCode) % partitions`. */
 function partitionOf(groupId) {
   let hash = 0;
   for (let at = 0; at < groupId.length; at++) hash = (Math.imul(hash, 31) + groupId.charCodeAt(at)) | 0;
   return (hash === -0x80000000 ? 0 : Math.abs(hash)) % partitions.length;
 }
 
-/** Mark where these groups are: they are rebalancing. */
-export function mark(ids) {
-  groupIds = ids;
+/** Highlight the offsets partitions of groups that are rebalancing. */
+export function markRebalancing(groupIds) {
+  rebalancingGroupIds = groupIds;
   render();
 }
 
-/** How coordinators are to come up elsewhere, as the field beside the map says. */
-function failover() {
+/** Return the failover options from the field below the map. */
+function failoverOptions() {
   const text = find("#load-ms").value;
   return text === "" ? {} : { load_ms: Number(text) };
 }
 
-/** Let a coordinator move; `what` is a group or a partition; `to` is a node id, or "nobody". */
-export const move = (what, to) =>
-  post("/coordinators/move", { ...what, to: to === "nobody" ? null : Number(to), ...failover() });
+/** Move the coordinator of `{ group_id }` or `{ partition }` to a node id; "none" leaves it without a leader. */
+export const moveCoordinator = (what, to) =>
+  post("/coordinators/move", { ...what, to: to === "none" ? null : Number(to), ...failoverOptions() });
 
-/** Where something can be moved to that is at `leader`. */
-export function places(leader) {
+/** Return an option for each running broker except the current leader, and "none". */
+export function targetOptions(leader) {
   const others = (overview?.brokers ?? []).filter(({ up, node_id }) => up && node_id !== leader);
-  return [...others.map(({ node_id }) => option(node_id, `broker ${node_id}`)), option("nobody")];
+  return [...others.map(({ node_id }) => option(node_id, `broker ${node_id}`)), option("none", "no broker")];
 }
 
 // Overview
 
 function renderOverview({ bootstrap_servers, brokers, groups_by_state, members, faults, rates, journal }) {
-  write(find("#bootstrap"), bootstrap_servers);
+  setText(find("#bootstrap"), bootstrap_servers);
   const groups = Object.values(groups_by_state).reduce((sum, each) => sum + each, 0);
-  write(find("#totals"), `${count(groups, "group")}, ${count(members, "member")}`);
-  write(find("#fault-count"), faults ? number(faults) : "");
-  write(find("#rate"), `${rate(rates.requests_per_s)}/s, ${number(journal.size)} in the journal`);
+  setText(find("#totals"), `${count(groups, "group")}, ${count(members, "member")}`);
+  setText(find("#fault-count"), faults ? number(faults) : "");
+  setText(find("#rate"), `${rate(rates.requests_per_s)}/s, ${number(journal.size)} in journal`);
   const busiest = Math.max(1, ...brokers.map((broker) => broker.requests_per_s));
   const update = (card, broker) => updateBroker(card, broker, busiest);
-  keyed(find("#brokers"), brokers, ({ node_id }) => node_id, makeBroker, update);
+  updateList(find("#brokers"), brokers, ({ node_id }) => node_id, makeBroker, update);
   const apis = [...rates.by_api].sort((one, other) => other.requests_per_s - one.requests_per_s).slice(0, SHOWN_APIS);
-  keyed(find("#rates tbody"), apis, ({ api }) => api, makeRate, updateRate);
+  updateList(find("#rates tbody"), apis, ({ api }) => api, makeRate, updateRate);
 }
 
 function makeRate({ api }) {
@@ -85,7 +85,7 @@ function makeRate({ api }) {
 
 function updateRate(line, { requests_per_s, errors_per_s, p50_ms, p99_ms }) {
   const cells = [rate(requests_per_s), rate(errors_per_s), milliseconds(p50_ms), milliseconds(p99_ms)];
-  cells.forEach((words, at) => write(line.children[at + 1], words));
+  cells.forEach((text, at) => setText(line.children[at + 1], text));
   line.children[2].classList.toggle("bad", errors_per_s > 0);
 }
 
@@ -95,40 +95,41 @@ function makeBroker({ node_id }) {
   const path = `/brokers/${node_id}`;
   return h("li", { class: "broker", "aria-label": `Broker ${node_id}` },
     div("row", h("b", {}, `Broker ${node_id}`), h("span", { class: "where" }), h("span", { class: "up" }),
-      button("Stop", () => post(`${path}/stop`, failover())), button("Start", () => post(`${path}/start`, failover()))),
+      button("Stop", () => post(`${path}/stop`, failoverOptions())),
+      button("Start", () => post(`${path}/start`, failoverOptions()))),
     div("row", div("load", h("i")), h("small", { class: "speed" })),
     h("p", { class: "facts" }),
-    h("div", { class: "partitions", role: "group", "aria-label": `Offsets partitions that broker ${node_id} leads` }));
+    h("div", { class: "partitions", role: "group", "aria-label": `Offsets partitions led by broker ${node_id}` }));
 }
 
 function updateBroker(card, broker, busiest) {
   const { up, port, as_version, connections, groups, members, requests_per_s } = broker;
   card.dataset.up = up;
-  write(find(".where", card), `:${port} as ${as_version}`);
-  write(find(".up", card), up ? "up" : "down");
+  setText(find(".where", card), `:${port}, Kafka ${as_version}`);
+  setText(find(".up", card), up ? "up" : "down");
   const [stop, start] = card.querySelectorAll(".row button");
   stop.hidden = !up;
   start.hidden = up;
   find(".load i", card).style.width = `${Math.round((100 * requests_per_s) / busiest)}%`;
-  write(find(".speed", card), `${rate(requests_per_s)} requests/s`);
+  setText(find(".speed", card), `${rate(requests_per_s)} requests/s`);
   const facts = [count(groups, "group"), count(members, "member"), count(connections, "connection")].join(" · ");
-  write(find(".facts", card), up ? facts : "Its port refuses.");
+  setText(find(".facts", card), up ? facts : "Refuses connections.");
 }
 
 // Partitions
 
 function render() {
   if (!overview || !partitions.length) return;
-  rebalancing = new Set(groupIds.map(partitionOf));
+  rebalancing = new Set(rebalancingGroupIds.map(partitionOf));
   const busiest = Math.max(1, ...partitions.map((partition) => partition.groups));
   const led = Map.groupBy(partitions, ({ leader }) => leader);
   const update = (square, partition) => updatePartition(square, partition, busiest);
   for (const card of find("#brokers").children) {
     const list = find(".partitions", card);
-    keyed(list, led.get(Number(card.dataset.key)) ?? [], ({ partition }) => partition, makePartition, update);
-    // One of them is in the order of Tab; arrow keys go to the others.
-    const entries = [find('[aria-pressed="true"]', list) ?? list.firstElementChild, document.activeElement];
-    for (const square of list.children) square.tabIndex = entries.includes(square) ? 0 : -1;
+    updateList(list, led.get(Number(card.dataset.key)) ?? [], ({ partition }) => partition, makePartition, update);
+    // Roving tabindex: Tab stops at one square of the list, arrow keys move to the others.
+    const tabStops = [find('[aria-pressed="true"]', list) ?? list.firstElementChild, document.activeElement];
+    for (const square of list.children) square.tabIndex = tabStops.includes(square) ? 0 : -1;
   }
   find("#loading").hidden = !partitions.some((partition) => partition.is_loading);
   renderSelected();
@@ -147,36 +148,37 @@ function updatePartition(square, { partition, groups, members, is_loading }, bus
   square.toggleAttribute("data-loading", is_loading);
   square.toggleAttribute("data-rebalancing", rebalancing.has(partition));
   square.setAttribute("aria-pressed", partition === selected);
-  const notes = [is_loading && "loading", rebalancing.has(partition) && "a group on it is rebalancing"].filter(Boolean);
+  const notes = [is_loading && "loading", rebalancing.has(partition) && "rebalancing"].filter(Boolean);
   const label = [`Partition ${partition}: ${count(groups, "group")}, ${count(members, "member")}`, ...notes].join(", ");
   square.setAttribute("aria-label", label);
   square.title = label;
 }
 
-/** The selected partition, and those that nobody leads. */
+/** Show the selected partition, or the first one without a leader, and list all without a leader. */
 function renderSelected() {
   const panel = find("#partition");
   const isLed = ({ leader }) => overview.brokers.some(({ node_id }) => node_id === leader);
-  const lost = partitions.filter((each) => !isLed(each));
-  const found = partitions.find(({ partition }) => partition === selected) ?? lost[0];
+  const leaderless = partitions.filter((each) => !isLed(each));
+  const found = partitions.find(({ partition }) => partition === selected) ?? leaderless[0];
   panel.hidden = !found;
-  // Anew only if something is new: a person may be choosing.
-  const key = JSON.stringify([found, lost.length, overview.brokers.map(({ up }) => up)]);
+  // Unchanged content is kept, because the user may be choosing a broker from the list.
+  const key = JSON.stringify([found, leaderless.length, overview.brokers.map(({ up }) => up)]);
   if (!found || panel.dataset.key === key) return;
   panel.dataset.key = key;
   const { partition, leader, groups, members, is_loading } = found;
-  const to = h("select", { "aria-label": "Move it to" }, places(leader));
-  const names = listed(lost.map((each) => each.partition), SHOWN_LOST);
-  const place = isLed(found) ? ` at broker ${leader}` : " at nobody";
-  const state = `: ${count(groups, "group")}, ${count(members, "member")}${is_loading ? ", loading" : ""}`;
+  const to = h("select", { "aria-label": "Move it to" }, targetOptions(leader));
+  const names = joinNames(leaderless.map((each) => each.partition), SHOWN_LEADERLESS);
+  const leaderText = isLed(found) ? ` on broker ${leader}` : " without leader";
+  const counts = `: ${count(groups, "group")}, ${count(members, "member")}${is_loading ? ", loading" : ""}`;
   panel.replaceChildren(
-    h("p", { class: "bad", hidden: !lost.length }, `Nobody leads ${count(lost.length, "partition")}: ${names}.`),
-    h("p", {}, h("b", {}, `__consumer_offsets-${partition}`), place, state),
-    div("row", "to ", to, button("Move", () => move({ partition }, to.value))));
+    h("p", { class: "bad", hidden: !leaderless.length },
+      `${count(leaderless.length, "partition")} without leader: ${names}`),
+    h("p", {}, h("b", {}, `__consumer_offsets-${partition}`), leaderText, counts),
+    div("row", "to ", to, button("Move", () => moveCoordinator({ partition }, to.value))));
 }
 
-/** Arrow keys go from square to square. */
-function walk(event) {
+/** Move the focus from square to square with the arrow keys. */
+function moveFocus(event) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!step || !event.target.matches(".partitions button")) return;
   event.preventDefault();

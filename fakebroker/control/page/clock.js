@@ -1,48 +1,47 @@
-// The brokers' clock: what it is, letting a manual one go on, and what time alone will bring about.
+// The view of the brokers' clock: its kind, buttons that advance a manual clock, and pending deadlines.
 
 import { get, post } from "./api.js";
-import { h, listed, row, shortNames, table, timeOfDay, write } from "./dom.js";
-import { button, calmly, on } from "./live.js";
-import { linkTo, shown } from "./now.js";
+import { h, joinNames, row, setText, shortNames, table, timeOfDay } from "./dom.js";
+import { button, on, throttled } from "./live.js";
+import { displayId, linkTo } from "./rebalancing.js";
 
 const SHOWN = 100;
 const SHOWN_NAMES = 5;
-const REST_MS = 1000;
+const INTERVAL_MS = 1000;
 const STEPS_S = [0.1, 1, 5, 30];
-const WORDS = {
-  real: "The brokers' time is real time.",
-  scaled: "The brokers' time runs at another pace than real time.",
-  manual: "The brokers' time stands still until it is let go on. Clients' time is real.",
+const DESCRIPTIONS = {
+  real: "Brokers use real time.",
+  scaled: "Brokers use scaled time: it runs faster or slower than real time.",
+  manual: "Brokers use a manual clock: their time stops until it is advanced. Clients use real time.",
 };
 
 export function open(root, query, signal) {
-  const words = h("p", {});
+  const description = h("p", {});
   const range = { type: "number", min: 0, step: "any", value: 10 };
   const seconds = h("input", { ...range, "aria-label": "Seconds", "data-first": true });
-  const due = table(["In", "At", "What", "Group", "Whom", "Broker"]);
+  const pending = table(["In", "At", "Timer", "Group", "Members", "Broker"]);
   const total = h("small");
-  const load = calmly(async () => {
+  const load = throttled(async () => {
     const [clock, { deadlines }] = await Promise.all([get("/clock", {}, signal), get("/deadlines", {}, signal)]);
-    write(words, WORDS[clock.kind]);
+    setText(description, DESCRIPTIONS[clock.kind]);
     manual.hidden = clock.kind !== "manual";
-    write(total, deadlines.length > SHOWN ? `the first ${SHOWN} of ${deadlines.length}` : "");
-    due.body.replaceChildren(...deadlines.slice(0, SHOWN).map(rowOf));
-  }, REST_MS, signal);
+    setText(total, deadlines.length > SHOWN ? `the first ${SHOWN} of ${deadlines.length}` : "");
+    pending.body.replaceChildren(...deadlines.slice(0, SHOWN).map(rowOf));
+  }, INTERVAL_MS, signal);
   const advance = (label, work) => button(label, () => work().then(load));
   const by = (by_s) => post("/clock/advance", { seconds: by_s });
   const manual = h("div", { class: "bar", hidden: true },
     STEPS_S.map((step_s) => advance(`+${step_s} s`, () => by(step_s))),
     h("span", { class: "set" }, seconds, advance("Advance by seconds", () => by(Number(seconds.value)))),
-    advance("To the next deadline", () => post("/clock/advance_to_next_deadline")));
-  root.append(h("h2", {}, "Clock"), words, manual, h("h3", {}, "What is due ", total), due);
+    advance("Advance to next deadline", () => post("/clock/advance_to_next_deadline")));
+  root.append(h("h2", {}, "Clock"), description, manual, h("h3", {}, "Pending deadlines ", total), pending);
   on("overview", load, signal);
   load();
 }
 
 function rowOf({ in_s, at_ms, kind, node_id, group_id, member_ids, partition }) {
   const names = [...shortNames(member_ids).values()];
-  const place = partition === null ? "" : ` of __consumer_offsets-${partition}`;
-  const group = group_id === null ? "" : h("a", { href: linkTo(group_id), "data-row": true }, shown(group_id));
-  const what = kind.replaceAll("_", " ") + place;
-  return row(`${in_s.toFixed(1)} s`, timeOfDay(at_ms), what, group, listed(names, SHOWN_NAMES), node_id ?? "");
+  const group = group_id === null ? "" : h("a", { href: linkTo(group_id), "data-row": true }, displayId(group_id));
+  const timer = kind.replaceAll("_", " ") + (partition === null ? "" : ` of __consumer_offsets-${partition}`);
+  return row(`${in_s.toFixed(1)} s`, timeOfDay(at_ms), timer, group, joinNames(names, SHOWN_NAMES), node_id ?? "");
 }

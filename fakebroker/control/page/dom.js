@@ -1,12 +1,12 @@
-// Elements from data, and words for numbers. Text becomes text nodes and nothing else: whatever a client calls itself
-// is never read as HTML. Knows nothing of clusters.
+// Builds elements from data and formats numbers, times and names. Strings become text nodes, so names from clients are
+// never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element: attributes by name, listeners as `onclick` and so on; null and false leave an attribute out. */
+/** Create an element (hyperscript). Attributes "onclick" etc. add listeners; null and false omit an attribute. */
 export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 
-/** The same for SVG. */
+/** Create an SVG element, like `h`. */
 export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
 function fill(element, attributes, children) {
@@ -23,13 +23,16 @@ function fill(element, attributes, children) {
 
 export const find = (selector, root = document) => root.querySelector(selector);
 
-/** Sets the text if it differs, so that nothing is selected or announced anew. */
-export function write(element, text) {
+/** Set the text of an element if it differs, so that selections stay and screen readers do not repeat it. */
+export function setText(element, text) {
   if (element.textContent !== String(text)) element.textContent = text;
 }
 
-/** Makes the children show the items, one each: elements stay as long as their items, so focus does, too. */
-export function keyed(parent, items, keyOf, make, update) {
+/**
+ * Update a list: one child per item, in the order of the items. Children are reused by key, so they keep the focus.
+ * `make(item)` creates a child, `update(child, item)` is called for new and old ones.
+ */
+export function updateList(parent, items, keyOf, make, update) {
   const keys = new Set(items.map((item) => String(keyOf(item))));
   const old = new Map();
   for (const child of [...parent.children]) {
@@ -48,21 +51,21 @@ export function keyed(parent, items, keyOf, make, update) {
   }
 }
 
-/** A table in a frame that scrolls; its `body` is what to fill. */
-export function table(names, kind = "") {
+/** Create a table in a scrollable element; its property `body` is the empty tbody. */
+export function table(names, className = "") {
   const body = h("tbody");
   const head = h("thead", {}, h("tr", {}, names.map((name) => h("th", {}, name))));
-  return Object.assign(h("div", { class: "scroll" }, h("table", { class: kind }, head, body)), { body });
+  return Object.assign(h("div", { class: "scroll" }, h("table", { class: className }, head, body)), { body });
 }
 
-export const div = (kind, ...children) => h("div", { class: kind }, children);
+export const div = (className, ...children) => h("div", { class: className }, children);
 
 export const option = (value, label = value) => h("option", { value }, label);
 
-/** A row of a table. */
+/** Create a table row from the contents of its cells. */
 export const row = (...cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell)));
 
-// Words
+// Formats
 
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
@@ -70,13 +73,13 @@ export const number = (value) => whole.format(value ?? 0);
 
 export const count = (value, what) => `${number(value)} ${what}${value === 1 ? "" : "s"}`;
 
-/** A rate: small ones with a digit after the point. */
+/** Format a rate: below 10 with one decimal. */
 export const rate = (value) => (value > 0 && value < 9.95 ? value.toFixed(1) : number(value));
 
-/** Some names, and how many more there are. */
-export function listed(names, most) {
-  const more = names.length - most;
-  return names.slice(0, most).join(", ") + (more > 0 ? ` and ${number(more)} more` : "");
+/** Join at most `limit` names, followed by the number of omitted ones. */
+export function joinNames(names, limit) {
+  const more = names.length - limit;
+  return names.slice(0, limit).join(", ") + (more > 0 ? ` and ${number(more)} more` : "");
 }
 
 export function duration(ms) {
@@ -89,12 +92,12 @@ export function duration(ms) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
 }
 
-/** The time of day in UTC, to the millisecond. */
+/** Format milliseconds since the epoch as the time of day in UTC, with milliseconds. */
 export const timeOfDay = (ms) => new Date(ms).toISOString().slice(11, 23);
 
 const UUID = /-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
 
-/** A short name for each member id: what stands before its UUID, and only so much of that as tells them apart. */
+/** Map each member id to a short name: the client id before its UUID, and as much of the UUIDs as makes them unique. */
 export function shortNames(ids) {
   const all = [...new Set(ids)];
   let names = new Map();
@@ -110,7 +113,7 @@ function short(id, length) {
   return found ? id.slice(0, found.index + length) : id;
 }
 
-/** A text with names in place of member ids. */
+/** Replace member ids in a text by their short names. */
 export function withNames(text, names) {
   let named = text;
   for (const [id, name] of names) if (id) named = named.replaceAll(id, name);
@@ -123,5 +126,5 @@ export const REBALANCING = ["PreparingRebalance", "CompletingRebalance"];
 
 export const chip = (state) => h("span", { class: "chip", "data-state": state }, state);
 
-/** How long ago something was, kept up to date by `page.js`. */
+/** The time passed since `ms`; `page.js` updates it. */
 export const since = (ms) => h("time", { "data-since": ms });

@@ -1,32 +1,33 @@
-// What is going on, as it happens: one event stream for the whole page, opened anew when it breaks or when a view wants
-// something else, while the page can be seen. Views listen with `on`. Also the brokers' time, and telling people of what
-// failed.
+// The event stream of the page: reopened after failures and when a view needs other events, closed while the page is
+// hidden. Views listen with `on`. Also the brokers' time, throttled requests, buttons and error messages.
 
 import { Problem, readStream } from "./api.js";
 import { find, h } from "./dom.js";
 
 const bus = new EventTarget();
-const LONGEST_WAIT_MS = 5000;
+const MAX_BACKOFF_MS = 5000;
 const TOAST_MS = 8000;
 
-let wish = { requests: false, group: null };
+let subscription = { requests: false, group: null };
 let controller = null;
 
-/** The newest overview; null until there is one. */
+/** The latest overview; null before the first one. */
 export let overview = null;
 
-/** Listen to "overview", "groups", "requests", "timeline" or "opened": then look at all anew. `signal` ends it. */
+/**
+ * Listen to the events "overview", "groups", "requests" and "timeline", until `signal` aborts. "opened" follows each
+ * reconnect; events may have been lost before it.
+ */
 export const on = (name, listener, signal) => bus.addEventListener(name, ({ detail }) => listener(detail), { signal });
 
-/** Say what else is wanted of the stream: `requests`, and the timeline of a `group`. */
-export function want(change) {
-  const next = { ...wish, ...change };
-  if (controller && next.requests === wish.requests && next.group === wish.group) return;
-  wish = next;
+/** Select optional events: `requests`, and the timeline of a `group`. */
+export function subscribe({ requests, group }) {
+  if (controller && requests === subscription.requests && group === subscription.group) return;
+  subscription = { requests, group };
   reopen();
 }
 
-/** A browser has six connections for all tabs of a server: those that nobody sees take none. */
+/** Reopen the stream, or close it while the page is hidden: browsers limit the connections to a server to six. */
 function reopen() {
   controller?.abort();
   controller = new AbortController();
@@ -36,24 +37,24 @@ function reopen() {
 document.addEventListener("visibilitychange", reopen);
 
 async function follow(signal) {
-  for (let wait_ms = 500; !signal.aborted; wait_ms = Math.min(2 * wait_ms, LONGEST_WAIT_MS)) {
-    const kinds = wish.requests ? "overview,groups,requests" : "overview,groups";
+  for (let backoff_ms = 500; !signal.aborted; backoff_ms = Math.min(2 * backoff_ms, MAX_BACKOFF_MS)) {
+    const kinds = subscription.requests ? "overview,groups,requests" : "overview,groups";
     try {
-      await readStream({ kinds, group: wish.group }, signal, (name, detail) => {
-        wait_ms = 250;
-        take(name, detail);
+      await readStream({ kinds, group: subscription.group }, signal, (name, detail) => {
+        backoff_ms = 250;
+        dispatch(name, detail);
       });
-      status("lost", "The stream ended. Opening it again.");
+      showStatus("lost", "Disconnected. Reconnecting.");
     } catch (error) {
-      const what = error instanceof Problem ? error.message : "The stream broke off.";
-      if (!signal.aborted) status("lost", `${what} Trying again.`);
+      const reason = error instanceof Problem ? error.message : "Disconnected.";
+      if (!signal.aborted) showStatus("lost", `${reason} Reconnecting.`);
     }
-    if (!signal.aborted) await pause(wait_ms);
+    if (!signal.aborted) await pause(backoff_ms);
   }
 }
 
-function take(name, detail) {
-  if (name === "opened") status("live", "Live");
+function dispatch(name, detail) {
+  if (name === "opened") showStatus("live", "Live");
   if (name === "overview") {
     overview = detail;
     setTime(detail.clock);
@@ -61,7 +62,7 @@ function take(name, detail) {
   bus.dispatchEvent(new CustomEvent(name, { detail }));
 }
 
-function status(kind, text) {
+function showStatus(kind, text) {
   const element = find("#status");
   if (element.textContent === text) return;
   element.dataset.kind = kind;
@@ -72,52 +73,55 @@ function status(kind, text) {
 
 let time = null;
 
-/** The brokers' time runs on between two overviews, as fast as it has run so far; a manual clock stands still. */
+/** Set the brokers' time. The speed of a scaled clock is measured between overviews. */
 function setTime({ now_ms, kind }) {
   const at_ms = performance.now();
   const passed_ms = time ? at_ms - time.at_ms : 0;
-  const measured = passed_ms > 500 ? (now_ms - time.now_ms) / passed_ms : (time?.pace ?? 1);
-  time = { now_ms, at_ms, kind, pace: { manual: 0, real: 1 }[kind] ?? measured };
+  const measured = passed_ms > 500 ? (now_ms - time.now_ms) / passed_ms : (time?.speed ?? 1);
+  time = { now_ms, at_ms, kind, speed: { manual: 0, real: 1 }[kind] ?? measured };
 }
 
-/** What time it is for the brokers, about: milliseconds since the epoch. */
-export const nowMs = () => (time ? time.now_ms + (performance.now() - time.at_ms) * time.pace : Date.now());
+/** Return the brokers' time in milliseconds since the epoch, extrapolated from the latest overview. */
+export const nowMs = () => (time ? time.now_ms + (performance.now() - time.at_ms) * time.speed : Date.now());
 
-// Work
+// Requests and their errors
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** A function that does the work at once, and when it is called meanwhile once more, `rest_ms` after it was done. */
-export function calmly(work, rest_ms, signal) {
+/**
+ * Return a function that calls `work` at once, or, while it is running and until `interval_ms` after its end, once
+ * more then, however many calls there were.
+ */
+export function throttled(work, interval_ms, signal) {
   let isRunning = false;
-  let isWanted = false;
+  let isPending = false;
   return async () => {
-    isWanted = true;
+    isPending = true;
     if (isRunning) return;
     isRunning = true;
-    while (isWanted && !signal?.aborted) {
-      isWanted = false;
-      await work().catch(tell);
-      await pause(rest_ms);
+    while (isPending && !signal?.aborted) {
+      isPending = false;
+      await work().catch(showError);
+      await pause(interval_ms);
     }
     isRunning = false;
   };
 }
 
-/** A button that does some work; while it is being done it rests; what fails is told. */
+/** Create a button that is disabled while `work` runs; its errors are shown. */
 export function button(label, work, title = null) {
-  const made = h("button", { type: "button", title, onclick: async () => {
-    made.disabled = true;
-    await work().catch(tell);
-    made.disabled = false;
-    // A button that rests loses the focus.
-    if (document.activeElement === document.body) made.focus();
+  const element = h("button", { type: "button", title, onclick: async () => {
+    element.disabled = true;
+    await work().catch(showError);
+    element.disabled = false;
+    // Disabled elements lose the focus.
+    if (document.activeElement === document.body) element.focus();
   } }, label);
-  return made;
+  return element;
 }
 
-/** Show an error for a while. That nobody answers is told by the status. */
-export function tell(error) {
+/** Show an error for some seconds, except a lost connection, which the status line shows. */
+export function showError(error) {
   if (error.name === "AbortError" || (error instanceof Problem && error.status === 0)) return;
   if (!(error instanceof Problem)) console.error(error);
   const toast = h("p", {}, error.message, h("button", { type: "button", onclick: () => toast.remove() }, "×"));

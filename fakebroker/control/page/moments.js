@@ -1,10 +1,10 @@
-// The moments of a group, in words.
+// Texts for the moments (recorded changes) of a group.
 
-import { listed, withNames } from "./dom.js";
+import { joinNames, withNames } from "./dom.js";
 
 const MAX_NAMED = 8;
 
-/** Only what befell the group at its coordinator: an old one, which does not know, may go on for a time. */
+/** Remove moments recorded by zombies: former coordinators that have not noticed that they were replaced. */
 export function withoutZombies(moments) {
   let coordinator = null;
   return moments.filter((moment) => {
@@ -13,13 +13,13 @@ export function withoutZombies(moments) {
   });
 }
 
-/** What a moment was, in words. */
-export function told({ state_from, state_to, cause, joined, rejoined, left }, names) {
-  const changes = Object.entries({ joined, rejoined, gone: left }).filter(([, ids]) => ids.length);
-  const inWords = ([what, ids]) => `${what}: ${listed(ids.map((id) => names.get(id) ?? id), MAX_NAMED)}`;
+/** Describe a moment: its states, its cause, and the members that joined, rejoined or left. */
+export function describe({ state_from, state_to, cause, joined, rejoined, left }, names) {
+  const changes = Object.entries({ joined, rejoined, left }).filter(([, ids]) => ids.length);
+  const toText = ([change, ids]) => `${change}: ${joinNames(ids.map((id) => names.get(id) ?? id), MAX_NAMED)}`;
   return {
     states: state_from === state_to ? state_to : `${state_from} → ${state_to}`,
     cause: withNames(cause, names),
-    changes: changes.map(inWords).join("; "),
+    changes: changes.map(toText).join("; "),
   };
 }

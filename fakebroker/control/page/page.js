@@ -1,14 +1,14 @@
-// Puts the page together: which view is shown, what the keys do, light and dark, and times that go on.
+// The entry point of the page: selects the view by the URL, handles keys, switches themes and updates times.
 
 import { CLUSTER, getClusters } from "./api.js";
 import * as brokers from "./brokers.js";
 import * as clock from "./clock.js";
-import { duration, find, h, timeOfDay, write } from "./dom.js";
+import { duration, find, h, setText, timeOfDay } from "./dom.js";
 import * as faults from "./faults.js";
 import * as group from "./group.js";
 import * as groups from "./groups.js";
-import { nowMs, tell, want } from "./live.js";
-import * as now from "./now.js";
+import { nowMs, showError, subscribe } from "./live.js";
+import * as rebalancing from "./rebalancing.js";
 import * as requests from "./requests.js";
 
 const VIEWS = { groups, requests, faults, clock };
@@ -34,7 +34,7 @@ function route() {
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  want({ requests: view === requests, group: isGroup ? argument : null });
+  subscribe({ requests: view === requests, group: isGroup ? argument : null });
   const root = h("div", { class: "view" });
   find("#view").replaceChildren(root);
   view.open(root, argument, closing.signal);
@@ -51,7 +51,7 @@ function press(event) {
   else if (key === "/") find("#view [data-first]")?.focus();
   else if (key === "n") find("#now .rebalancing a")?.click();
   else if (key === "b") find('#brokers [tabindex="0"]')?.focus();
-  else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
+  else if (key === "j" || key === "k") moveFocus(key === "j" ? 1 : -1);
   else if (key === "p") find("#pause")?.click();
   else if (key === "t") find("#theme").click();
   else if (key === "?") find("#help").showModal();
@@ -64,19 +64,19 @@ function escape(target) {
   else if (location.hash.startsWith("#groups/")) location.hash = "groups";
 }
 
-/** From one row of the view to the next. */
-function step(by) {
+/** Move the focus by rows of the view. */
+function moveFocus(by) {
   const rows = [...document.querySelectorAll("#view [data-row]")];
   const at = rows.indexOf(document.activeElement);
   rows[at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + by))]?.focus();
 }
 
-// Light and dark
+// Themes
 
 function showTheme() {
   const theme = localStorage.getItem("theme") ?? "";
   document.documentElement.dataset.theme = theme;
-  write(find("#theme"), THEMES[theme]);
+  setText(find("#theme"), THEMES[theme]);
 }
 
 function nextTheme() {
@@ -85,13 +85,13 @@ function nextTheme() {
   showTheme();
 }
 
-// Times that go on
+// Times
 
-function tick() {
+function updateTimes() {
   const now_ms = nowMs();
-  write(find("#time"), timeOfDay(now_ms).slice(0, 8));
+  setText(find("#time"), timeOfDay(now_ms).slice(0, 8));
   for (const time of document.querySelectorAll("[data-since]"))
-    write(time, duration(now_ms - Number(time.dataset.since)));
+    setText(time, duration(now_ms - Number(time.dataset.since)));
 }
 
 async function listClusters() {
@@ -108,8 +108,8 @@ find("#skip").addEventListener("click", () => find("#view").focus());
 find("#keys").addEventListener("click", () => find("#help").showModal());
 addEventListener("hashchange", route);
 addEventListener("keydown", press);
-setInterval(tick, TICK_MS);
+setInterval(updateTimes, TICK_MS);
 brokers.start();
-now.start();
+rebalancing.start();
 route();
-listClusters().catch(tell);
+listClusters().catch(showError);

@@ -1,17 +1,17 @@
-// The requests as they come, with their bodies decoded. Without a filter they come by the event stream, which samples
-// when there are many; with one the journal is asked for every request that is meant.
+// The view of requests with their decoded bodies. Without filters they come from the event stream, which is sampled
+// under load; with filters they are read from the journal, which has all of them.
 
 import { get, queryOf } from "./api.js";
-import { count, div, duration, find, h, keyed, number, option, rate, row, table, timeOfDay, write } from "./dom.js";
-import { calmly, nowMs, on, overview } from "./live.js";
-import { linkTo, shown } from "./now.js";
+import { count, div, duration, find, h, option, rate, row, setText, table, timeOfDay, updateList } from "./dom.js";
+import { nowMs, on, overview, throttled } from "./live.js";
+import { displayId, linkTo } from "./rebalancing.js";
 
-const KEPT = 200;
-const REST_MS = 500;
-const REFRESHED = 50;
+const MAX_ROWS = 200;
+const INTERVAL_MS = 500;
+const MAX_REFRESHED = 50;
 const SHOWN_GROUPS = 3;
 const FILTERS = { api: "API", group: "Group", client_id: "Client id", error: "Error" };
-const COLUMNS = ["Time", "API", "Broker", "Client", "Groups", "Answer", "after"];
+const COLUMNS = ["Time", "API", "Broker", "Client", "Groups", "Response", "Latency"];
 
 export const open = (root, query, signal) => new Requests(root, query, signal);
 
@@ -37,14 +37,14 @@ class Requests {
       this.#note,
       div("columns requests", this.#table, this.#detail),
     );
-    this.#poll = calmly(() => this.#askJournal(signal), REST_MS, signal);
-    this.#refresh = calmly(() => this.#askForAnswers(), REST_MS, signal);
-    for (const each of Object.values(this.#fields)) each.addEventListener("change", () => this.#anew());
-    this.#pause.addEventListener("click", () => this.#pauseOrGoOn());
-    on("requests", (news) => this.#hear(news), signal);
+    this.#poll = throttled(() => this.#readJournal(signal), INTERVAL_MS, signal);
+    this.#refresh = throttled(() => this.#refreshPending(), INTERVAL_MS, signal);
+    for (const each of Object.values(this.#fields)) each.addEventListener("change", () => this.#restart());
+    this.#pause.addEventListener("click", () => this.#togglePause());
+    on("requests", (event) => this.#addFromStream(event), signal);
     on("overview", () => this.#tick(), signal);
-    on("opened", () => this.#isPaused || this.#anew(), signal);
-    this.#anew();
+    on("opened", () => this.#isPaused || this.#restart(), signal);
+    this.#restart();
   }
 
   get #filters() {
@@ -56,35 +56,36 @@ class Requests {
     return Object.keys(this.#filters).length > 0;
   }
 
-  #anew() {
+  /** Clear the table and read with the filters as they are now. */
+  #restart() {
     history.replaceState(null, "", `#requests${queryOf(this.#filters)}`);
     this.#requests = [];
     this.#last = null;
-    this.#take([]);
-    write(this.#note, "");
+    this.#add([]);
+    setText(this.#note, "");
     if (!this.#isPaused) this.#poll();
   }
 
-  #pauseOrGoOn() {
+  #togglePause() {
     this.#isPaused = !this.#isPaused;
     this.#pause.setAttribute("aria-pressed", this.#isPaused);
-    write(this.#pause, this.#isPaused ? "Go on" : "Pause");
+    setText(this.#pause, this.#isPaused ? "Resume" : "Pause");
   }
 
-  #take(more) {
+  /** Add or update rows; the newest MAX_ROWS stay. */
+  #add(more) {
     const bySeq = new Map([...this.#requests, ...more].map((request) => [request.seq, request]));
-    this.#requests = [...bySeq.values()].sort((one, other) => other.seq - one.seq).slice(0, KEPT);
+    this.#requests = [...bySeq.values()].sort((one, other) => other.seq - one.seq).slice(0, MAX_ROWS);
     const make = (request) => makeRow(request, () => this.#show(request));
-    keyed(this.#table.body, this.#requests, ({ seq }) => seq, make, updateRow);
+    updateList(this.#table.body, this.#requests, ({ seq }) => seq, make, updateRow);
   }
 
-  /** What the event stream tells. */
-  #hear({ sampled, seen, requests }) {
+  #addFromStream({ sampled, seen, requests }) {
     if (this.#isPaused || this.#isFiltered) return;
-    this.#take(requests);
-    const some = `Sampled: ${requests.length} of the last ${count(seen, "request")} shown`;
-    const words = `${some}, at ${rate(overview?.rates.requests_per_s)}/s. With a filter every one is.`;
-    write(this.#note, sampled ? words : "Every request, the newest first.");
+    this.#add(requests);
+    const sample = `Sampled: ${requests.length} of the last ${count(seen, "request")}`;
+    const text = `${sample}, at ${rate(overview?.rates.requests_per_s)}/s. Set a filter to see all matching requests.`;
+    setText(this.#note, sampled ? text : "All requests, newest first.");
   }
 
   #tick() {
@@ -93,32 +94,31 @@ class Requests {
     this.#refresh();
   }
 
-  async #askJournal(signal) {
-    const wanted = this.#filters;
-    const { requests, last } = await get("/journal", { ...wanted, after: this.#last, limit: KEPT }, signal);
-    if (this.#isPaused || JSON.stringify(wanted) !== JSON.stringify(this.#filters)) return;
+  async #readJournal(signal) {
+    const filters = this.#filters;
+    const { requests, last } = await get("/journal", { ...filters, after: this.#last, limit: MAX_ROWS }, signal);
+    if (this.#isPaused || JSON.stringify(filters) !== JSON.stringify(this.#filters)) return;
     this.#last = last;
-    this.#take(requests);
-    const shown_ = number(this.#requests.length);
-    const all = `Every request like this that the journal still has, at most ${KEPT}: ${shown_} shown.`;
-    const many = `${KEPT} requests like this; there are more, or they come faster than they can be shown.`;
-    write(this.#note, requests.length < KEPT ? all : many);
+    this.#add(requests);
+    const all = `${count(this.#requests.length, "matching request")} in the journal (at most ${MAX_ROWS} are shown).`;
+    const some = `The newest ${MAX_ROWS} matching requests. Older ones are not shown.`;
+    setText(this.#note, requests.length < MAX_ROWS ? all : some);
   }
 
-  /** Requests that were still waiting: has their answer gone out? */
-  async #askForAnswers() {
-    const waiting = this.#requests.filter(({ answered_ms }) => answered_ms === null).slice(0, REFRESHED);
-    if (!waiting.length) return;
-    const found = await fresh(waiting.map(({ seq }) => seq));
-    const shown_ = new Set(this.#requests.map(({ seq }) => seq));
-    this.#take(found.filter(({ seq }) => shown_.has(seq)));
+  /** Read requests again that had no response yet. */
+  async #refreshPending() {
+    const pending = this.#requests.filter(({ answered_ms }) => answered_ms === null).slice(0, MAX_REFRESHED);
+    if (!pending.length) return;
+    const found = await readRequests(pending.map(({ seq }) => seq));
+    const visible = new Set(this.#requests.map(({ seq }) => seq));
+    this.#add(found.filter(({ seq }) => visible.has(seq)));
   }
 
   async #show(request) {
     const key = String(request.seq);
     for (const line of this.#table.body.children) line.toggleAttribute("data-shown", line.dataset.key === key);
     this.#detail.hidden = false;
-    this.#detail.replaceChildren(...described((await fresh([request.seq]))[0] ?? request));
+    this.#detail.replaceChildren(...details((await readRequests([request.seq]))[0] ?? request));
   }
 }
 
@@ -132,33 +132,33 @@ const filterField = (name, label, value) =>
     value,
   });
 
-/** Requests as they are now; but for those that the journal has no more. */
-async function fresh(seqs) {
+/** Read requests by number; those that the journal has dropped are missing. */
+async function readRequests(seqs) {
   const { requests } = await get("/journal", { seqs: seqs.join(","), limit: seqs.length });
   return requests;
 }
 
 function makeRow({ received_ms, api, version, broker, client_id, group_ids }, show) {
   const name = h("button", { type: "button", class: "link", "data-row": true, onclick: show }, `${api} v${version}`);
-  const groups = group_ids.slice(0, SHOWN_GROUPS).map((id) => [h("a", { href: linkTo(id) }, shown(id)), " "]);
+  const groups = group_ids.slice(0, SHOWN_GROUPS).map((id) => [h("a", { href: linkTo(id) }, displayId(id)), " "]);
   if (group_ids.length > SHOWN_GROUPS) groups.push(`and ${group_ids.length - SHOWN_GROUPS} more`);
   const answer = [h("span", { class: "answer" }), h("span", { class: "latency" })];
   return row(timeOfDay(received_ms), name, broker, client_id ?? "", groups, ...answer);
 }
 
 function updateRow(line, { answered_ms, latency_ms, errors }) {
-  const waits = answered_ms === null;
-  line.toggleAttribute("data-waits", waits);
+  const isPending = answered_ms === null;
+  line.toggleAttribute("data-pending", isPending);
   line.toggleAttribute("data-failed", errors.length > 0);
-  write(find(".answer", line), waits ? "waits" : errors.join(", ") || "ok");
-  write(find(".latency", line), waits ? "" : `${latency_ms.toFixed(1)} ms`);
+  setText(find(".answer", line), isPending ? "pending" : errors.join(", ") || "ok");
+  setText(find(".latency", line), isPending ? "" : `${latency_ms.toFixed(1)} ms`);
 }
 
-/** Everything about one request. */
-function described({ seq, api, version, broker, client_id, member_ids, received_ms, answered_ms, ...more }) {
+/** Return the contents of the panel for one request. */
+function details({ seq, api, version, broker, client_id, member_ids, received_ms, answered_ms, ...more }) {
   const { errors, request, response } = more;
-  const waits = answered_ms === null;
-  const answer = waits ? `none yet, after ${duration(nowMs() - received_ms)}` : errors.join(", ");
+  const isPending = answered_ms === null;
+  const outcome = isPending ? `pending for ${duration(nowMs() - received_ms)}` : errors.join(", ");
   const facts = `#${seq}, ${timeOfDay(received_ms)}, ${client_id ?? "no client id"} to broker ${broker}`;
   const members = member_ids.filter(Boolean);
   return [
@@ -166,9 +166,9 @@ function described({ seq, api, version, broker, client_id, member_ids, received_
     ...(members.length ? [h("p", { class: "why" }, `Members: ${members.join(", ")}`)] : []),
     h("h4", {}, "Request"),
     h("pre", { tabindex: 0 }, bodyOf(request)),
-    h("h4", {}, "Response ", h("small", {}, answer)),
-    h("pre", { tabindex: 0, hidden: waits }, bodyOf(response)),
+    h("h4", {}, "Response ", h("small", {}, outcome)),
+    h("pre", { tabindex: 0, hidden: isPending }, bodyOf(response)),
   ];
 }
 
-const bodyOf = (message) => (message ? JSON.stringify(message, null, 2) : "(not kept)");
+const bodyOf = (message) => (message ? JSON.stringify(message, null, 2) : "(not recorded)");

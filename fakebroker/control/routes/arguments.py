@@ -12,8 +12,8 @@ S = TypeVar("S")
 GROUP_ID = "group_id"
 """The only path parameter that may have any value, even an empty one.
 
-URL libraries remove the segments "." and ".." from paths, quoted or not. These ids are written "~2E" and "~2E~2E", and
-"~" is written "~7E" so that every id is unambiguous.
+URL libraries remove the segments "." and ".." from paths, even if they are percent-encoded. These ids are written "~2E"
+and "~2E~2E", and so "~" is written "~7E".
 """
 
 

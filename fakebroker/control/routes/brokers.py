@@ -8,7 +8,7 @@ from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Topic
-from fakebroker.control.clusters import Served
+from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.operations import CLUSTER, Method, operation
 from fakebroker.control.routes.views import BrokerRow, broker_rows
@@ -26,58 +26,58 @@ class BrokerList(TypedDict):
 
 
 @operation("GET", f"{CLUSTER}/brokers")
-def list_brokers(served: Served) -> Steps[BrokerList]:
+def list_brokers(served: ServedCluster) -> Steps[BrokerList]:
     """List all brokers."""
-    counts = yield from served.census.counts()
+    counts = yield from served.index.counts()
     return {"brokers": broker_rows(served, served.rates(), counts)}
 
 
 @operation("POST", f"{CLUSTER}/brokers", status=201, body=Broker)
-def add_broker(served: Served, body: Broker) -> BrokerRow:
+def add_broker(served: ServedCluster, body: Broker) -> BrokerRow:
     """Add a broker, on a free port."""
     return _row(served, served.cluster.add_broker(body).node_id)
 
 
-def _row(served: Served, node_id: int) -> BrokerRow:
+def _row(served: ServedCluster, node_id: int) -> BrokerRow:
     """Return a broker.
 
     Raises:
         Problem: There is no such broker.
     """
-    for row in broker_rows(served, served.rates(), run_at_once(served.census.counts())):
+    for row in broker_rows(served, served.rates(), run_at_once(served.index.counts())):
         if row["node_id"] == node_id:
             return row
     raise not_found("broker", node_id, f"one of {', '.join(map(str, served.cluster.cluster.brokers))}")
 
 
 @operation("GET", BROKER)
-def get_broker(served: Served, node_id: int) -> BrokerRow:
+def get_broker(served: ServedCluster, node_id: int) -> BrokerRow:
     """Get a broker."""
     return _row(served, node_id)
 
 
-def _change(name: str, method: Method, path: str) -> None:
+def _register_command(name: str, method: Method, path: str) -> None:
     """Register a method of `FakeCluster` that changes a broker as an operation."""
-    change = getattr(FakeCluster, name)
+    command = getattr(FakeCluster, name)
 
-    def run(served: Served, node_id: int, body: Arguments) -> BrokerRow:
+    def run(served: ServedCluster, node_id: int, body: Arguments) -> BrokerRow:
         _row(served, node_id)
-        change(served.cluster, node_id, **body.given())
+        command(served.cluster, node_id, **body.given())
         return _row(served, node_id)
 
-    run.__name__, run.__doc__ = name, change.__doc__
+    run.__name__, run.__doc__ = name, command.__doc__
     operation(method, path, body=arguments_of(getattr(ClusterCommands, name), "node_id"))(run)
 
 
-_change("set_broker", "PATCH", BROKER)
-_change("stop_broker", "POST", f"{BROKER}/stop")
-_change("start_broker", "POST", f"{BROKER}/start")
-_change("restart_broker", "POST", f"{BROKER}/restart")
-_change("upgrade_broker", "POST", f"{BROKER}/upgrade")
+_register_command("set_broker", "PATCH", BROKER)
+_register_command("stop_broker", "POST", f"{BROKER}/stop")
+_register_command("start_broker", "POST", f"{BROKER}/start")
+_register_command("restart_broker", "POST", f"{BROKER}/restart")
+_register_command("upgrade_broker", "POST", f"{BROKER}/upgrade")
 
 
 @operation("DELETE", BROKER, status=204, body=arguments_of(ClusterCommands.remove_broker, "node_id"))
-def remove_broker(served: Served, node_id: int, body: Arguments) -> None:
+def remove_broker(served: ServedCluster, node_id: int, body: Arguments) -> None:
     """Remove a broker permanently; its replicas move to others."""
     _row(served, node_id)
     served.cluster.remove_broker(node_id, **body.given())
@@ -126,7 +126,7 @@ class PartitionCount(Arguments):
 
 
 @operation("GET", f"{CLUSTER}/topics")
-def list_topics(served: Served) -> TopicList:
+def list_topics(served: ServedCluster) -> TopicList:
     """List all topics."""
     return {
         "topics": [
@@ -137,13 +137,13 @@ def list_topics(served: Served) -> TopicList:
 
 
 @operation("POST", f"{CLUSTER}/topics", status=201, body=arguments_of(ClusterCommands.create_topic))
-def create_topic(served: Served, body: Arguments) -> TopicDetail:
+def create_topic(served: ServedCluster, body: Arguments) -> TopicDetail:
     """Create a topic."""
     served.cluster.create_topic(**body.given())
     return _detail(_topic(served, body.given()["name"]))
 
 
-def _topic(served: Served, name: str) -> Topic:
+def _topic(served: ServedCluster, name: str) -> Topic:
     topic = served.cluster.cluster.topics.get(name)
     if topic is None:
         raise not_found("topic", name, f"one of {', '.join(each.name for each in served.cluster.cluster.topics)}")
@@ -169,13 +169,13 @@ def _detail(topic: Topic) -> TopicDetail:
 
 
 @operation("GET", TOPIC)
-def get_topic(served: Served, topic: str) -> TopicDetail:
+def get_topic(served: ServedCluster, topic: str) -> TopicDetail:
     """Get a topic with its partitions."""
     return _detail(_topic(served, topic))
 
 
 @operation("PATCH", TOPIC, body=PartitionCount)
-def create_partitions(served: Served, topic: str, body: PartitionCount) -> TopicDetail:
+def create_partitions(served: ServedCluster, topic: str, body: PartitionCount) -> TopicDetail:
     """Add partitions to a topic."""
     found = _topic(served, topic)
     served.cluster.create_partitions(topic, body.partitions)
@@ -183,7 +183,7 @@ def create_partitions(served: Served, topic: str, body: PartitionCount) -> Topic
 
 
 @operation("DELETE", TOPIC, status=204)
-def delete_topic(served: Served, topic: str) -> None:
+def delete_topic(served: ServedCluster, topic: str) -> None:
     """Delete a topic with its records and committed offsets."""
     _topic(served, topic)
     served.cluster.delete_topic(topic)
@@ -213,7 +213,7 @@ class CoordinatorList(TypedDict):
     offsets_partitions: list[CoordinatorRow]
 
 
-class Move(arguments_of(ClusterCommands.move_offsets_partition, "partition")):  # type: ignore[misc]  # made of a method
+class Move(arguments_of(ClusterCommands.move_offsets_partition, "partition")):  # type: ignore[misc]  # generated from a method
     """The target of a move: of a group and all others of its partition, or of a partition by number."""
 
     group_id: str | msgspec.UnsetType = msgspec.UNSET
@@ -221,7 +221,7 @@ class Move(arguments_of(ClusterCommands.move_offsets_partition, "partition")):  
 
 
 @operation("GET", f"{CLUSTER}/coordinators")
-def list_coordinators(served: Served) -> CoordinatorList:
+def list_coordinators(served: ServedCluster) -> CoordinatorList:
     """List the coordinators of all partitions of __consumer_offsets."""
     core = served.cluster.cluster
     topic = core.topics.get(OFFSETS_TOPIC)
@@ -247,12 +247,13 @@ def list_coordinators(served: Served) -> CoordinatorList:
 
 
 @operation("POST", f"{CLUSTER}/coordinators/move", body=Move)
-def move_coordinator(served: Served, body: Move) -> CoordinatorList:
+def move_coordinator(served: ServedCluster, body: Move) -> CoordinatorList:
     """Move a group, or all groups of a partition of __consumer_offsets, to another coordinator."""
     given = body.given()
     group_id, partition = given.pop("group_id", None), given.pop("partition", None)
     if (group_id is None) == (partition is None):
-        raise Problem(422, "group_id, partition: expected one of them", field="group_id", expected="it, or partition")
+        expected = "either group_id or partition"
+        raise Problem(422, f"group_id, partition: expected {expected}", field="group_id", expected=expected)
     if group_id is not None:
         partition = served.cluster.cluster.offsets_partition_of(group_id).index
     served.cluster.move_offsets_partition(partition, **given)
@@ -260,14 +261,14 @@ def move_coordinator(served: Served, body: Move) -> CoordinatorList:
 
 
 @operation("POST", f"{CLUSTER}/coordinators/finish_loading")
-def finish_loading(served: Served) -> CoordinatorList:
-    """Finish the load of every coordinator that is loading."""
+def finish_loading(served: ServedCluster) -> CoordinatorList:
+    """Finish loading all coordinators that are loading."""
     served.cluster.finish_loading()
     return list_coordinators(served)
 
 
 @operation("POST", f"{CLUSTER}/coordinators/stop_zombies")
-def stop_zombies(served: Served) -> CoordinatorList:
-    """Make every zombie coordinator resign."""
+def stop_zombies(served: ServedCluster) -> CoordinatorList:
+    """Make all zombie coordinators resign."""
     served.cluster.stop_zombies()
     return list_coordinators(served)

@@ -1,4 +1,4 @@
-"""Operations on clusters: list, create, delete, time, snapshots, and any event by its name."""
+"""Operations on clusters: list, create, delete, reset, clock, snapshots, and events by name."""
 
 from typing import Any, TypedDict, Union
 
@@ -8,7 +8,7 @@ import trio
 from fakebroker.cluster.command import Arguments, Command, FaultHandle, Hold, arguments_of
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.inspect.deadlines import Deadline
-from fakebroker.control.clusters import DEFAULT, Clusters, Served
+from fakebroker.control.clusters import DEFAULT, Clusters, ServedCluster
 from fakebroker.control.routes.operations import CLUSTER, V1, operation
 from fakebroker.control.routes.views import ClockView, Overview, clock_view, overview
 from fakebroker.control.steps import Steps
@@ -39,11 +39,11 @@ class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_
 @operation("GET", f"{V1}/clusters")
 async def list_clusters(clusters: Clusters) -> ClusterList:
     """List all clusters of the process."""
-    return {"clusters": [await served.look_in_steps(_row(served)) for served in clusters]}
+    return {"clusters": [await served.read_in_steps(_row(served)) for served in clusters]}
 
 
-def _row(served: Served) -> Steps[ClusterRow]:
-    cluster, counts = served.cluster, (yield from served.census.counts())
+def _row(served: ServedCluster) -> Steps[ClusterRow]:
+    cluster, counts = served.cluster, (yield from served.index.counts())
     return {
         "name": served.name,
         "bootstrap_servers": cluster.bootstrap_servers,
@@ -61,11 +61,11 @@ async def create_cluster(clusters: Clusters, body: Arguments) -> Overview:
     first = clusters.get(DEFAULT).cluster
     given |= {"host": first.host, "advertised_host": first.advertised_host}
     served = await clusters.create(name, await trio.to_thread.run_sync(lambda: FakeCluster(**given)))
-    return await served.look_in_steps(overview(served))
+    return await served.read_in_steps(overview(served))
 
 
 @operation("GET", CLUSTER)
-def get_cluster(served: Served) -> Steps[Overview]:
+def get_cluster(served: ServedCluster) -> Steps[Overview]:
     """Get the current state of a cluster: brokers, groups by state, and request rates."""
     return (yield from overview(served))
 
@@ -77,8 +77,8 @@ async def delete_cluster(clusters: Clusters, cluster: str) -> None:
 
 
 @operation("POST", f"{CLUSTER}/reset")
-def reset(served: Served) -> Steps[Overview]:
-    """Return a cluster to its start; all connections are closed."""
+def reset(served: ServedCluster) -> Steps[Overview]:
+    """Reset a cluster to its state after the start; all connections are closed."""
     served.cluster.reset()
     return (yield from overview(served))
 
@@ -99,26 +99,26 @@ class DeadlineList(TypedDict):
 
 
 @operation("GET", f"{CLUSTER}/clock")
-def get_clock(served: Served) -> ClockView:
+def get_clock(served: ServedCluster) -> ClockView:
     """Get the brokers' clock."""
     return clock_view(served)
 
 
 @operation("POST", f"{CLUSTER}/clock/advance", body=Seconds)
-def advance(served: Served, body: Seconds) -> ClockView:
+def advance(served: ServedCluster, body: Seconds) -> ClockView:
     """Advance the brokers' clock, which must be a manual one."""
     served.cluster.advance(body.seconds)
     return clock_view(served)
 
 
 @operation("POST", f"{CLUSTER}/clock/advance_to_next_deadline")
-def advance_to_next_deadline(served: Served) -> DeadlineList:
-    """Advance the manual clock to the next deadline, and return what was due."""
+def advance_to_next_deadline(served: ServedCluster) -> DeadlineList:
+    """Advance the manual clock to the next deadline, and return the deadlines that were due."""
     return {"deadlines": served.cluster.advance_to_next_deadline() or []}
 
 
 @operation("GET", f"{CLUSTER}/deadlines")
-def list_deadlines(served: Served) -> DeadlineList:
+def list_deadlines(served: ServedCluster) -> DeadlineList:
     """List the pending deadlines, earliest first."""
     return {"deadlines": served.cluster.pending_deadlines()}
 
@@ -133,20 +133,20 @@ class SnapshotView(TypedDict):
 
 
 @operation("POST", f"{CLUSTER}/snapshots", status=201)
-def take_snapshot(served: Served) -> SnapshotView:
+def take_snapshot(served: ServedCluster) -> SnapshotView:
     """Take a snapshot of topics with their records, brokers, leaders, configs, groups and offsets."""
-    return {"id": served.keep(served.cluster.snapshot)}
+    return {"id": served.store_snapshot(served.cluster.snapshot)}
 
 
 @operation("POST", f"{CLUSTER}/snapshots/{{id}}/restore")
-def restore_snapshot(served: Served, id: str) -> Steps[Overview]:  # noqa: A002  # the name in the address
+def restore_snapshot(served: ServedCluster, id: str) -> Steps[Overview]:  # noqa: A002  # the name in the path
     """Restore a snapshot."""
     served.cluster.restore(served.snapshot(id))
     return (yield from overview(served))
 
 
 @operation("DELETE", f"{CLUSTER}/snapshots/{{id}}", status=204)
-def delete_snapshot(served: Served, id: str) -> None:  # noqa: A002  # the name in the address
+def delete_snapshot(served: ServedCluster, id: str) -> None:  # noqa: A002  # the name in the path
     """Delete a snapshot."""
     served.snapshot(id)
     del served.snapshots[id]
@@ -174,8 +174,8 @@ class EventResult(TypedDict):
     result: Any
 
 
-@operation("POST", f"{CLUSTER}/events", body=Union[tuple(map(_event, COMMANDS.values()))])  # noqa: UP007  # made of a table
-def do_event(served: Served, body: Arguments) -> EventResult:
+@operation("POST", f"{CLUSTER}/events", body=Union[tuple(map(_event, COMMANDS.values()))])  # noqa: UP007  # generated from a table
+def do_event(served: ServedCluster, body: Arguments) -> EventResult:
     """Perform any event: `do` names a method of `FakeCluster`, the other fields are its arguments."""
     result = getattr(served.cluster, str(body.__struct_config__.tag))(**body.given())
     if isinstance(result, FaultHandle):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from fakebroker.control.clusters import Clusters, Served
+from fakebroker.control.clusters import Clusters, ServedCluster
 from fakebroker.control.problems import PROBLEM_TYPE, Problem, problem_of
 from fakebroker.control.routes.arguments import GROUP_ID, path_value, read_body, read_query
 from fakebroker.control.routes.operations import Content, Operation, encoder
@@ -15,25 +15,16 @@ from fakebroker.errors import FakebrokerError
 
 logger = logging.getLogger("fakebroker")
 
-_NAME = "/"
-"""The key of a path parameter in the tree of paths; no segment of a path contains a slash."""
-_GROUP_ID = "//"
-"""The key of the path parameter that may be empty."""
+# Keys of path parameters in the tree of paths; segments of paths contain no slashes.
+_PARAMETER = "/"
+_GROUP_ID = "//"  # It may be empty, unlike other parameters.
 
-_PATHS_KEPT = 1_000
-"""Number of paths whose operations are cached."""
+_CACHED_PATHS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as received.
-
-    Attributes:
-        method: The method.
-        path: The path, percent-encoded.
-        query: The query string, percent-encoded.
-        body: The body.
-    """
+    """A request; path and query are percent-encoded as received."""
 
     method: str
     path: str
@@ -52,7 +43,11 @@ class Reply:
 
 
 class Dispatcher:
-    """Handles requests to some clusters, in the thread of the first one."""
+    """Handles requests, in the thread of the default cluster.
+
+    The operations are in a tree of path segments: a node has child nodes by segment, and under None its operations by
+    method.
+    """
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
@@ -60,37 +55,38 @@ class Dispatcher:
         for operation in OPERATIONS:
             node = self._tree
             for part in operation.path.split("/")[1:]:
-                node = node.setdefault(_kind_of(part), {})
+                node = node.setdefault(_tree_key(part), {})
             node.setdefault(None, {})[operation.method] = operation
-        self._found = lru_cache(_PATHS_KEPT)(self._find)
+        self._find_cached = lru_cache(_CACHED_PATHS)(self._find)
 
     def is_brief(self, request: Request) -> bool:
-        """Return whether a request is handled at once, so that it cannot be canceled."""
+        """Return whether a request is handled without waiting, so that it need not be cancelable."""
         try:
-            operation, _ = self._found(request.method, request.path)
+            operation, _ = self._find_cached(request.method, request.path)
         except Problem:
             return True
         return not (operation.is_async or operation.is_in_steps)
 
-    async def answer(self, request: Request) -> Reply:
-        """Handle a request."""
+    async def handle(self, request: Request) -> Reply:
+        """Handle a request; errors become responses."""
         try:
-            operation, subject, arguments = self._understood(request)
+            operation, subject, arguments = self._parse(request)
             return _reply(operation, await _run(operation, subject, arguments))
         except Exception as error:
             return failure(request, error)
 
-    def _understood(self, request: Request) -> tuple[Operation, Clusters | Served, dict[str, Any]]:
-        """Return the operation, its subject, and its arguments.
+    def _parse(self, request: Request) -> tuple[Operation, Clusters | ServedCluster, dict[str, Any]]:
+        """Return the operation, what it operates on, and its arguments.
 
         Raises:
-            Problem: There is no such operation or cluster, or its arguments are invalid.
+            Problem: The operation or the cluster does not exist, or a path parameter is invalid.
+            ConfigError: The query or the body is invalid.
         """
-        operation, parts = self._found(request.method, request.path)
+        operation, parts = self._find_cached(request.method, request.path)
         arguments = {name: path_value(name, parts[name], kind) for name, kind in operation.path_types.items()}
         subject = (
             self._clusters.get(path_value("cluster", parts["cluster"], str))
-            if operation.is_about_one
+            if operation.has_cluster
             else self._clusters
         )
         if operation.query is not None:
@@ -109,21 +105,21 @@ class Dispatcher:
                 return operation, dict(zip(operation.names, texts, strict=True))
             allowed += methods
         if not allowed:
-            expected = "an address of /openapi.json"
+            expected = "a path of /openapi.json"
             raise Problem(404, f"path={path!r}: expected {expected}", field="path", value=path, expected=expected)
         expected = ", ".join(allowed)
         raise Problem(405, f"method={method!r}: expected {expected}", field="method", value=method, expected=expected)
 
 
-def _kind_of(part: str) -> str:
-    """Return the tree's key for a segment of an operation's path."""
+def _tree_key(part: str) -> str:
+    """Return the key in the tree for a segment of an operation's path."""
     if not part.startswith("{"):
         return part
-    return _GROUP_ID if part == f"{{{GROUP_ID}}}" else _NAME
+    return _GROUP_ID if part == f"{{{GROUP_ID}}}" else _PARAMETER
 
 
 def _matches(node: dict[str | None, Any], parts: Sequence[str]) -> Iterator[tuple[dict[str, Operation], list[str]]]:
-    """Yield the operations by method for a path, with its path parameters; fixed segments precede parameters."""
+    """Yield the matching nodes' operations by method, with the path parameters. Fixed segments precede parameters."""
     if not parts:
         if None in node:
             yield node[None], []
@@ -131,20 +127,20 @@ def _matches(node: dict[str | None, Any], parts: Sequence[str]) -> Iterator[tupl
     part, *rest = parts
     if part in node:
         yield from _matches(node[part], rest)
-    for name in (_NAME, _GROUP_ID) if part else (_GROUP_ID,):
-        if name in node:
-            for methods, texts in _matches(node[name], rest):
+    for key in (_PARAMETER, _GROUP_ID) if part else (_GROUP_ID,):
+        if key in node:
+            for methods, texts in _matches(node[key], rest):
                 yield methods, [part, *texts]
 
 
-async def _run(operation: Operation, subject: Clusters | Served, arguments: dict[str, Any]) -> Any:
+async def _run(operation: Operation, subject: Clusters | ServedCluster, arguments: dict[str, Any]) -> Any:
     if operation.is_async:
         return await operation.run(subject, **arguments)
-    assert isinstance(subject, Served)
+    assert isinstance(subject, ServedCluster)
     if operation.is_in_steps:
-        in_steps = subject.look_in_steps if operation.changes_nothing else subject.ask_in_steps
+        in_steps = subject.read_in_steps if operation.is_read_only else subject.run_in_steps
         return await in_steps(operation.run(subject, **arguments))
-    at_once = subject.look if operation.changes_nothing else subject.ask
+    at_once = subject.read if operation.is_read_only else subject.run
     return await at_once(lambda: operation.run(subject, **arguments))
 
 
@@ -157,12 +153,12 @@ def _reply(operation: Operation, result: Any) -> Reply:
 
 
 def failure(request: Request, error: Exception) -> Reply:
-    """Return an error as a response; internal errors are logged."""
+    """Convert an error to a response; internal errors are logged."""
     if isinstance(error, FakebrokerError):
         error = problem_of(error)
     elif not isinstance(error, Problem):
         logger.error("%s %s failed", request.method, request.path, exc_info=error)
-        error = Problem(500, "an error in fakebroker, which its log shows")
+        error = Problem(500, "internal error: see the log of the server")
     headers = {}
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"

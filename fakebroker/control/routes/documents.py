@@ -1,4 +1,4 @@
-"""Operations for tools and people: health, metrics for Prometheus, the OpenAPI document and the pages."""
+"""Operations that are not about one cluster: health, Prometheus metrics, the OpenAPI document, and the pages."""
 
 from importlib.resources import files
 from typing import Literal, TypedDict
@@ -30,7 +30,7 @@ class Health(TypedDict):
 
 @operation("GET", "/healthz")
 async def get_health(clusters: Clusters) -> Health:
-    """Check whether the brokers are served; without a response they are not."""
+    """Check whether the process serves its brokers; if there is no response, it does not."""
     return {"status": "ok"}
 
 
@@ -43,7 +43,7 @@ async def get_metrics(clusters: Clusters) -> Content:
 @operation("GET", "/openapi.json")
 async def get_document(clusters: Clusters) -> Content:
     """Get this document."""
-    # It is generated once, which takes long.
+    # Generating it is slow, and happens once.
     return Content((await trio.to_thread.run_sync(document)).encode(), "application/json")
 
 

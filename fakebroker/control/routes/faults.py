@@ -4,7 +4,7 @@ from typing import Any, TypedDict
 
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.control.clusters import Served
+from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import not_found
 from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.server.journal_files import plain_fault
@@ -13,7 +13,7 @@ FAULT = f"{CLUSTER}/faults/{{id}}"
 
 
 class FaultRow(TypedDict):
-    """A fault in force: its settings other than defaults, and the number of requests it was applied to."""
+    """An active fault: its settings other than defaults, and the number of requests it was applied to."""
 
     id: str
     rule: dict[str, Any]
@@ -21,49 +21,49 @@ class FaultRow(TypedDict):
 
 
 class FaultList(TypedDict):
-    """All faults in force, in the order in which they were added, including those that are used up."""
+    """All faults in the order in which they were added, including those that have reached their limit."""
 
     faults: list[FaultRow]
 
 
 @operation("GET", f"{CLUSTER}/faults")
-def list_faults(served: Served) -> FaultList:
-    """List all faults in force."""
-    return {"faults": [_row(rule_id, rule) for rule_id, rule in served.rules().items()]}
+def list_faults(served: ServedCluster) -> FaultList:
+    """List all faults."""
+    return {"faults": [_row(fault_id, active) for fault_id, active in served.faults().items()]}
 
 
 @operation("POST", f"{CLUSTER}/faults", status=201, body=Fault)
-def add_fault(served: Served, body: Fault) -> FaultRow:
-    """Inject a fault; a fault that can never take effect is rejected."""
+def add_fault(served: ServedCluster, body: Fault) -> FaultRow:
+    """Add a fault; a fault that can never take effect is rejected."""
     served.cluster.add_fault(body)
-    rule_id, rule = list(served.rules().items())[-1]
-    return _row(rule_id, rule)
+    fault_id, active = list(served.faults().items())[-1]
+    return _row(fault_id, active)
 
 
 @operation("DELETE", f"{CLUSTER}/faults", status=204)
-def clear_faults(served: Served) -> None:
-    """Remove all faults; responses that they delay are still sent when they are due."""
+def clear_faults(served: ServedCluster) -> None:
+    """Remove all faults; responses that they have delayed are still sent later."""
     served.cluster.clear_faults()
 
 
 @operation("GET", FAULT)
-def get_fault(served: Served, id: str) -> FaultRow:  # noqa: A002  # the name in the address
+def get_fault(served: ServedCluster, id: str) -> FaultRow:  # noqa: A002  # the name in the path
     """Get a fault."""
-    return _row(id, _rule(served, id))
+    return _row(id, _active_fault(served, id))
 
 
 @operation("DELETE", FAULT, status=204)
-def remove_fault(served: Served, id: str) -> None:  # noqa: A002  # the name in the address
+def remove_fault(served: ServedCluster, id: str) -> None:  # noqa: A002  # the name in the path
     """Remove a fault."""
-    served.cluster.cluster.faults.remove(_rule(served, id))
+    served.cluster.cluster.faults.remove(_active_fault(served, id))
 
 
-def _rule(served: Served, rule_id: str) -> ActiveFault:
-    rules = served.rules()
-    if rule_id not in rules:
-        raise not_found("fault", rule_id, f"one of {', '.join(rules)}" if rules else "none: no fault is in force")
-    return rules[rule_id]
+def _active_fault(served: ServedCluster, fault_id: str) -> ActiveFault:
+    faults = served.faults()
+    if fault_id not in faults:
+        raise not_found("fault", fault_id, f"one of {', '.join(faults)}" if faults else "none: there are no faults")
+    return faults[fault_id]
 
 
-def _row(rule_id: str, rule: ActiveFault) -> FaultRow:
-    return {"id": rule_id, "rule": plain_fault(rule.fault), "hits": rule.hits}
+def _row(fault_id: str, active: ActiveFault) -> FaultRow:
+    return {"id": fault_id, "rule": plain_fault(active.fault), "hits": active.hits}

@@ -7,14 +7,14 @@ from typing import TypedDict
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.timeline import short_names, with_names, without_zombies
 from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, view_group
-from fakebroker.control.clusters import Served
-from fakebroker.control.stats.census import IN_A_STEP
+from fakebroker.control.clusters import ServedCluster
+from fakebroker.control.stats.group_index import GROUPS_PER_STEP
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.history import DEAD, Moment
 
-_NAMED_AT_MOST = 3
+_MAX_NAMES = 3
 
 
 class GroupRow(TypedDict):
@@ -83,7 +83,7 @@ class FullGroup(TypedDict):
     moments: list[Moment]
 
 
-def group_row(served: Served, group: Group, coordinator: int | None) -> GroupRow:
+def group_row(served: ServedCluster, group: Group, coordinator: int | None) -> GroupRow:
     """Return the row of an existing group."""
     moments = without_zombies(served.cluster.cluster.history.of(group.group_id))
     return {
@@ -99,7 +99,7 @@ def group_row(served: Served, group: Group, coordinator: int | None) -> GroupRow
     }
 
 
-def dead_row(served: Served, group_id: str) -> GroupRow:
+def dead_row(served: ServedCluster, group_id: str) -> GroupRow:
     """Return the row of a group that does not exist, or has no coordinator."""
     moments = served.cluster.cluster.history.of(group_id)
     return {
@@ -118,26 +118,27 @@ def dead_row(served: Served, group_id: str) -> GroupRow:
 def why(group: Group, moments: Sequence[Moment]) -> str:
     """Return a short explanation: the cause of a group's state, and the members that it waits for."""
     last = next((moment for moment in reversed(moments) if moment.is_transition), None)
-    told = (*last.members, *last.left) if last else ()  # Computing names of all former members would be slow.
-    names = short_names([*group.members, *group.pending_members, *told])
+    # The cause mentions only members of its moment; names for all former members would take too long.
+    mentioned = (*last.members, *last.left) if last else ()
+    names = short_names([*group.members, *group.pending_members, *mentioned])
     cause = with_names(last.cause, names) if last else ""
     if group.state is PREPARING_REBALANCE:
         missing = [names[each] for each in (*group.members, *group.pending_members) if each not in group.parked_joins]
-        waits = f"waiting for {_listed(missing)}" if missing else "waiting for others to come"
-        return f"{cause}; {len(group.parked_joins)} of {len(group.members)} have joined, {waits}"
+        waiting = f"waiting for {_join_names(missing)}" if missing else "waiting for new members"
+        return f"{cause}; {len(group.parked_joins)} of {len(group.members)} have joined, {waiting}"
     if group.state is COMPLETING_REBALANCE:
         return f"waiting for the SyncGroup of the leader {names.get(group.leader_id or '', '')}"
     if group.state is STABLE and group.awaiting_sync:
-        return f"{cause}; no SyncGroup yet from {_listed([names.get(each, each) for each in group.awaiting_sync])}"
+        return f"{cause}; no SyncGroup yet from {_join_names([names.get(each, each) for each in group.awaiting_sync])}"
     return cause
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED_AT_MOST
-    return ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+def _join_names(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def row_of(served: Served, group_id: str) -> GroupRow:
+def row_of(served: ServedCluster, group_id: str) -> GroupRow:
     """Return the row of a group by its id."""
     core = served.cluster.cluster
     broker, group = core.coordinator_of(group_id), find_group(core, group_id)
@@ -146,7 +147,7 @@ def row_of(served: Served, group_id: str) -> GroupRow:
     return group_row(served, group, broker.node_id)
 
 
-def all_rows_of(served: Served, groups: Sequence[Group]) -> Steps[list[GroupRow]]:
+def all_rows_of(served: ServedCluster, groups: Sequence[Group]) -> Steps[list[GroupRow]]:
     """Return the rows of existing groups."""
     core, rows = served.cluster.cluster, []
     for group in groups:
@@ -155,7 +156,7 @@ def all_rows_of(served: Served, groups: Sequence[Group]) -> Steps[list[GroupRow]
     return rows
 
 
-def full_group(served: Served, group: Group) -> FullGroup:
+def full_group(served: ServedCluster, group: Group) -> FullGroup:
     """Return an existing group with the fields of `GroupView`."""
     view = GroupView.of(group.group_id, group)
     return {
@@ -170,7 +171,7 @@ def full_group(served: Served, group: Group) -> FullGroup:
     }
 
 
-def detail(served: Served, group_id: str) -> GroupDetail:
+def detail(served: ServedCluster, group_id: str) -> GroupDetail:
     """Return the details of a group."""
     core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
     view, row = view_group(core, group_id, now_ms), row_of(served, group_id)
@@ -190,12 +191,12 @@ def detail(served: Served, group_id: str) -> GroupDetail:
             {
                 "topic": topic,
                 "partition": index,
-                "offset": found.offset,
-                "metadata": found.metadata,
-                "leader_epoch": found.leader_epoch,
-                "commit_timestamp_ms": found.commit_timestamp_ms,
+                "offset": committed.offset,
+                "metadata": committed.metadata,
+                "leader_epoch": committed.leader_epoch,
+                "commit_timestamp_ms": committed.commit_timestamp_ms,
             }
-            for (topic, index), found in served.cluster.offsets(group_id).items()
+            for (topic, index), committed in served.cluster.offsets(group_id).items()
         ],
         "coordinator": None if broker is None else broker.node_id,
         "explanation": explain(core, group_id, now_ms),
@@ -206,29 +207,32 @@ def matching_groups(groups: Sequence[Group], state: str | None, search: str) -> 
     """Return the groups in a state whose ids contain a text, case-insensitive."""
     if state is None and not search:
         return groups
-    search, found = search.lower(), list[Group]()
-    for start in range(0, len(groups), IN_A_STEP):
-        found += [
+    search, matching = search.lower(), list[Group]()
+    for start in range(0, len(groups), GROUPS_PER_STEP):
+        matching += [
             group
-            for group in groups[start : start + IN_A_STEP]
+            for group in groups[start : start + GROUPS_PER_STEP]
             if (state is None or group.state.value == state) and search in group.group_id.lower()
         ]
         yield
-    return found
+    return matching
 
 
-def first_groups(served: Served, groups: Sequence[Group], sort: str, count: int) -> Steps[Sequence[Group]]:
-    """Return the first groups of a list sorted by name, by most rebalances, by highest load, or by name."""
+def first_groups(served: ServedCluster, groups: Sequence[Group], sort: str, count: int) -> Steps[Sequence[Group]]:
+    """Return the first groups in an order: "name", "unstable" (rebalancing, most rebalances) or "busy" (highest load).
+
+    The given groups are sorted by name, which also decides between equal ones.
+    """
     if sort == "name":
         return groups[:count]
-    rebalances, asked = served.meter.rebalances_of, served.meter.busiest()
+    rebalances, load = served.meter.rebalances_of, served.meter.load()
     first: list[tuple[int, int, int]] = []
-    for start in range(0, len(groups), IN_A_STEP):
-        numbered = enumerate(groups[start : start + IN_A_STEP], start)
+    for start in range(0, len(groups), GROUPS_PER_STEP):
+        numbered = enumerate(groups[start : start + GROUPS_PER_STEP], start)
         if sort == "unstable":
             keys = [(int(_is_calm(group)), -rebalances.get(group.group_id, 0), at) for at, group in numbered]
         else:
-            keys = [(-asked[group.group_id], -len(group.members), at) for at, group in numbered]
+            keys = [(-load[group.group_id], -len(group.members), at) for at, group in numbered]
         first = nsmallest(count, first + keys)
         yield
     return [groups[at] for *_, at in first]

@@ -11,7 +11,7 @@ from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import find_group
 from fakebroker.cluster.seed import GroupSeed, seed_in_steps
-from fakebroker.control.clusters import Served
+from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.group_views import (
@@ -57,15 +57,15 @@ class GroupList(TypedDict):
 
 
 @operation("GET", f"{CLUSTER}/groups")
-def list_groups(served: Served, query: GroupQuery) -> Steps[GroupList]:
+def list_groups(served: ServedCluster, query: GroupQuery) -> Steps[GroupList]:
     """List groups with explanations of their states; `search` is a part of the id, case-insensitive."""
     check_range("limit", query.limit, 0, MAX_LISTED)
     check_range("offset", query.offset, 0, 2**31)
-    all_groups = yield from served.census.groups()
-    found = yield from matching_groups(all_groups, query.state, query.search)
-    first = yield from first_groups(served, found, query.sort, query.offset + query.limit)
+    all_groups = yield from served.index.groups()
+    matching = yield from matching_groups(all_groups, query.state, query.search)
+    first = yield from first_groups(served, matching, query.sort, query.offset + query.limit)
     rows = yield from all_rows_of(served, first[query.offset :])
-    return {"total": len(found), "groups": rows}
+    return {"total": len(matching), "groups": rows}
 
 
 class FullGroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -83,11 +83,11 @@ class FullGroupList(TypedDict):
 
 
 @operation("GET", f"{CLUSTER}/group_views")
-def list_full_groups(served: Served, query: FullGroupQuery) -> Steps[FullGroupList]:
+def list_full_groups(served: ServedCluster, query: FullGroupQuery) -> Steps[FullGroupList]:
     """List groups by name with all members and histories, in pages."""
     check_range("limit", query.limit, 1, MAX_FULL)
     after = query.after
-    all_groups = yield from served.census.groups()
+    all_groups = yield from served.index.groups()
     start = 0 if after is None else bisect_right(all_groups, after, key=attrgetter("group_id"))
     groups = []
     for group in all_groups[start : start + query.limit]:
@@ -97,20 +97,20 @@ def list_full_groups(served: Served, query: FullGroupQuery) -> Steps[FullGroupLi
 
 
 @operation("GET", GROUP)
-def get_group(served: Served, group_id: str) -> GroupDetail:
+def get_group(served: ServedCluster, group_id: str) -> GroupDetail:
     """Get a group with its members and offsets; a group that was removed is Dead."""
     _check_known(served, group_id)
     return detail(served, group_id)
 
 
-def _check_known(served: Served, group_id: str) -> None:
+def _check_known(served: ServedCluster, group_id: str) -> None:
     core = served.cluster.cluster
     if find_group(core, group_id) is None and not core.history.of(group_id):
-        raise not_found("group", group_id, "a group that is there, or was")
+        raise not_found("group", group_id, "a group that exists or has a history")
 
 
 @operation("DELETE", GROUP, status=204)
-def delete_group(served: Served, group_id: str) -> None:
+def delete_group(served: ServedCluster, group_id: str) -> None:
     """Delete a group without members, as DeleteGroups does."""
     broker = served.cluster.cluster.coordinator_of(group_id)
     errors: list[ErrorCode] = []
@@ -120,9 +120,11 @@ def delete_group(served: Served, group_id: str) -> None:
         broker.coordinator.delete_group(group_id, served.cluster.clock.now_ms(), errors.append)
     error = errors[0] if errors else ErrorCode.NONE  # no result yet while the tombstones are being stored
     if error is ErrorCode.GROUP_ID_NOT_FOUND:
-        raise not_found("group", group_id, "a group that is there")
+        raise not_found("group", group_id, "an existing group")
     if error:
-        expected = "a group without members" if error is ErrorCode.NON_EMPTY_GROUP else "a coordinator that serves it"
+        expected = (
+            "a group without members" if error is ErrorCode.NON_EMPTY_GROUP else "a group with a loaded coordinator"
+        )
         raise Problem(409, f"{error.name}: expected {expected}", field="group_id", value=group_id, expected=expected)
 
 
@@ -133,9 +135,9 @@ class Explanation(TypedDict):
 
 
 class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The number of moments, the latest ones, and whether to draw them, which takes long for large groups.
+    """The number of latest moments, and whether to draw them as text and SVG, which is slow for large groups.
 
-    `width` in pixels and `max_rows` of members are those of the SVG; by default it has as much as it needs.
+    `width` is that of the SVG in pixels, `max_rows` its number of members; by default they are not limited.
     """
 
     limit: int = MAX_MOMENTS_OF_A_GROUP
@@ -146,8 +148,8 @@ class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 @operation("GET", f"{GROUP}/timeline")
-def get_timeline(served: Served, group_id: str, query: TimelineQuery) -> TimelineView:
-    """Get the history of a group with causes: as data, and if requested drawn as text and SVG."""
+def get_timeline(served: ServedCluster, group_id: str, query: TimelineQuery) -> TimelineView:
+    """Get the history of a group with causes: as data, and on request drawn as text and SVG."""
     check_range("limit", query.limit, 1, MAX_MOMENTS_OF_A_GROUP)
     if query.width is not None:
         check_range("width", query.width, *SVG_WIDTHS)
@@ -172,28 +174,28 @@ class Coordinator(TypedDict):
 
 
 @operation("GET", f"{GROUP}/coordinator")
-def get_coordinator(served: Served, group_id: str) -> Coordinator:
-    """Get the broker that coordinates a group, whether or not the group exists."""
+def get_coordinator(served: ServedCluster, group_id: str) -> Coordinator:
+    """Get the broker that coordinates a group; the group need not exist."""
     broker = served.cluster.cluster.coordinator_of(group_id)
     return {"node_id": None if broker is None else broker.node_id}
 
 
 @operation("GET", f"{GROUP}/explain")
-def explain_group(served: Served, group_id: str) -> Explanation:
-    """Explain the state of a group, its cause, the members it waits for, and until when; also if it does not exist."""
+def explain_group(served: ServedCluster, group_id: str) -> Explanation:
+    """Explain the state of a group: its cause, pending members, and deadlines; the group need not exist."""
     return {"text": served.cluster.explain(group_id)}
 
 
-# Manual control
+# Commands
 
 
-def _by_hand(name: str, *, needs_group: bool = True) -> None:
+def _register_command(name: str, *, needs_group: bool = True) -> None:
     """Register a method of `FakeCluster` that changes a group as an operation."""
     method = getattr(FakeCluster, name)
 
-    def run(served: Served, group_id: str, body: Arguments) -> GroupRow:
+    def run(served: ServedCluster, group_id: str, body: Arguments) -> GroupRow:
         if needs_group and find_group(served.cluster.cluster, group_id) is None:
-            raise not_found("group", group_id, "a group that is there")
+            raise not_found("group", group_id, "an existing group")
         method(served.cluster, group_id, **body.given())
         return row_of(served, group_id)
 
@@ -202,9 +204,9 @@ def _by_hand(name: str, *, needs_group: bool = True) -> None:
 
 
 for _name in ("choose_leader", "delay_sync", "evict", "expire", "fence", "force_rebalance", "release_sync"):
-    _by_hand(_name)
+    _register_command(_name)
 for _name in ("hold", "release"):  # The group need not exist yet.
-    _by_hand(_name, needs_group=False)
+    _register_command(_name, needs_group=False)
 
 
 # Seeding
@@ -217,14 +219,14 @@ class SeedMany(Arguments):
 
 
 @operation("POST", f"{GROUP}/seed", status=201, body=arguments_of(ClusterCommands.seed_group, "group_id"))
-def seed_group(served: Served, group_id: str, body: Arguments) -> GroupRow:
+def seed_group(served: ServedCluster, group_id: str, body: Arguments) -> GroupRow:
     """Create a group, as if clients had created it."""
     served.cluster.seed_group(group_id, **body.given())
     return row_of(served, group_id)
 
 
 @operation("POST", f"{CLUSTER}/groups/seed", status=201, body=SeedMany)
-def seed_groups(served: Served, body: SeedMany) -> Steps[GroupList]:
-    """Create many groups, or none if one of them cannot be created, or exists by the time it is its turn."""
+def seed_groups(served: ServedCluster, body: SeedMany) -> Steps[GroupList]:
+    """Create many groups; none is created if one of them is invalid or exists."""
     yield from seed_in_steps(served.cluster.cluster, body.groups, served.cluster.clock.now_ms)
     return {"total": len(body.groups), "groups": [row_of(served, seed.group_id) for seed in body.groups[:100]]}

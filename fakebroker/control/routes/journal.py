@@ -11,7 +11,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.inspect.journal_filters import matcher
 from fakebroker.cluster.inspect.journal_queries import JournalView, check_kept
-from fakebroker.control.clusters import Served
+from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.group_views import GroupDetail, detail
@@ -69,7 +69,7 @@ class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 @operation("GET", f"{CLUSTER}/journal")
-def list_requests(served: Served, query: JournalQuery) -> Steps[RequestList]:
+def list_requests(served: ServedCluster, query: JournalQuery) -> Steps[RequestList]:
     """List requests in the journal, with their responses."""
     check_range("limit", query.limit, 0, MAX_LISTED)
     core = served.cluster.cluster
@@ -86,14 +86,14 @@ def list_requests(served: Served, query: JournalQuery) -> Steps[RequestList]:
         calls = journal.newest(len(journal) if query.after is None else max(0, last - query.after))
         numbered = list(enumerate(calls, last - len(calls) + 1))
     is_forward = query.seqs is not None or query.after is not None
-    found: list[RequestRow] = []
+    rows: list[RequestRow] = []
     for number, call in numbered if is_forward else reversed(numbered):
-        if len(found) == limit:
+        if len(rows) == limit:
             break
         if matches(call):
-            found.append(request_row(number, call))
+            rows.append(request_row(number, call))
         yield
-    return {"requests": found if is_forward else found[::-1], "last": last}
+    return {"requests": rows if is_forward else rows[::-1], "last": last}
 
 
 def _numbers(seqs: str) -> list[int]:
@@ -104,7 +104,7 @@ def _numbers(seqs: str) -> list[int]:
     """
     parts = seqs.split(",")
     if len(parts) > MAX_LISTED or not all(re.fullmatch("[0-9]{1,18}", part) for part in parts):
-        expected = f"1 to {MAX_LISTED} whole numbers with commas"
+        expected = f"1 to {MAX_LISTED} comma-separated integers"
         raise Problem(422, f"seqs={seqs!r}: expected {expected}", field="seqs", value=seqs, expected=expected)
     return sorted(set(map(int, parts)))
 
@@ -129,16 +129,16 @@ def request_row(number: int, call: Call) -> RequestRow:
 
 
 @operation("GET", f"{CLUSTER}/journal.jsonl")
-async def export_journal(served: Served) -> Content:
+async def export_journal(served: ServedCluster) -> Content:
     """Export the journal as JSON lines, for `fakebroker.read_journal`."""
-    view = await served.look(served.cluster.journal_view)
+    view = await served.read(served.cluster.journal_view)
     view.check_kept()
     return Content(_lines(served, view), "application/x-ndjson")
 
 
-async def _lines(served: Served, view: JournalView) -> AsyncGenerator[bytes, None]:
+async def _lines(served: ServedCluster, view: JournalView) -> AsyncGenerator[bytes, None]:
     lines = journal_lines(view)
-    while piece := await served.look_in_turn(lambda: next_piece(lines)):
+    while piece := await served.read_piece(lambda: next_piece(lines)):
         yield "".join(piece).encode()
 
 
@@ -160,50 +160,50 @@ class Requests(TypedDict):
     requests: list[RequestRow]
 
 
-def _checked(body: Arguments) -> dict[str, Any]:
+def _wait_arguments(body: Arguments) -> dict[str, Any]:
     given = body.given()
     check_range("timeout_s", given.get("timeout_s", 0.0), 0, MAX_WAIT_S)
     return given
 
 
 @operation("POST", f"{CLUSTER}/wait/state", body=arguments_of(FakeCluster.wait_for_state))
-async def wait_for_state(served: Served, body: Arguments) -> GroupDetail:
+async def wait_for_state(served: ServedCluster, body: Arguments) -> GroupDetail:
     """Wait until a group is in a state."""
-    given = _checked(body)
+    given = _wait_arguments(body)
     with served.waiting():
         view = await served.cluster.wait_for_state_async(**given)
-    return await served.look(lambda: detail(served, view.group_id))
+    return await served.read(lambda: detail(served, view.group_id))
 
 
 @operation("POST", f"{CLUSTER}/wait/generation", body=arguments_of(FakeCluster.wait_for_generation))
-async def wait_for_generation(served: Served, body: Arguments) -> GroupDetail:
+async def wait_for_generation(served: ServedCluster, body: Arguments) -> GroupDetail:
     """Wait until a group's generation exceeds a number."""
-    given = _checked(body)
+    given = _wait_arguments(body)
     with served.waiting():
         view = await served.cluster.wait_for_generation_async(**given)
-    return await served.look(lambda: detail(served, view.group_id))
+    return await served.read(lambda: detail(served, view.group_id))
 
 
 @operation("POST", f"{CLUSTER}/wait/commit", body=arguments_of(FakeCluster.wait_for_commit))
-async def wait_for_commit(served: Served, body: Arguments) -> Committed:
+async def wait_for_commit(served: ServedCluster, body: Arguments) -> Committed:
     """Wait until a group has committed an offset."""
-    given = _checked(body)
+    given = _wait_arguments(body)
     with served.waiting():
-        found = await served.cluster.wait_for_commit_async(**given)
+        committed = await served.cluster.wait_for_commit_async(**given)
     return {
-        "offset": found.offset,
-        "metadata": found.metadata,
-        "leader_epoch": found.leader_epoch,
-        "commit_timestamp_ms": found.commit_timestamp_ms,
+        "offset": committed.offset,
+        "metadata": committed.metadata,
+        "leader_epoch": committed.leader_epoch,
+        "commit_timestamp_ms": committed.commit_timestamp_ms,
     }
 
 
 @operation("POST", f"{CLUSTER}/wait/request", body=arguments_of(FakeCluster.wait_for_request))
-async def wait_for_request(served: Served, body: Arguments) -> Requests:
-    """Wait until requests have come; if there are many, the last ones are returned."""
-    given = _checked(body)
+async def wait_for_request(served: ServedCluster, body: Arguments) -> Requests:
+    """Wait until matching requests have been received; at most the last 1000 are returned."""
+    given = _wait_arguments(body)
     with served.waiting():
         calls = await served.cluster.wait_for_request_async(**given)
-    view = await served.look(served.cluster.journal_view)
+    view = await served.read(served.cluster.journal_view)
     numbers = {id(call): number for number, call in view.numbered()}
     return {"requests": [request_row(numbers.get(id(call), 0), call) for call in calls[-MAX_LISTED:]]}

@@ -11,9 +11,9 @@ from fakebroker.control.problems import PROBLEM_TYPE, ProblemDetails
 from fakebroker.control.routes.arguments import GROUP_ID
 from fakebroker.control.routes.operations import OPERATIONS, Content, Operation
 
-_SPELLING = (
-    "A group's id, quoted; it may be empty. The ids `.` and `..` are written `~2E` and `~2E~2E`, for browsers and "
-    "others take dots out of paths, quoted or not; in any id `~2E` is a dot and `~7E` is `~`."
+_GROUP_ID_ENCODING = (
+    "Group id, percent-encoded; may be empty. The ids `.` and `..` are written `~2E` and `~2E~2E`, because browsers "
+    "and other clients remove dot segments from paths. In every id, `~2E` is a dot and `~7E` is `~`."
 )
 _REF = "#/components/schemas/{name}"
 
@@ -30,8 +30,10 @@ def document() -> str:
     by_kind = dict(zip(map(_key, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation, by_kind, components)
-    made = {
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation_object(
+            operation, by_kind, components
+        )
+    openapi = {
         "openapi": "3.1.0",
         "info": {
             "title": "fakebroker control",
@@ -42,19 +44,19 @@ def document() -> str:
         "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"token": []}],
     }
-    return msgspec.json.encode(made).decode()
+    return msgspec.json.encode(openapi).decode()
 
 
 def _key(kind: Any) -> str:
     return repr(kind)
 
 
-def _described(operation: Operation, schemas: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+def _operation_object(operation: Operation, schemas: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
         "parameters": [*_path_parameters(operation), *_query_parameters(operation, schemas, components)],
-        "responses": {str(operation.status): _answer(operation, schemas), "default": _refusal(schemas)},
+        "responses": {str(operation.status): _response(operation, schemas), "default": _error_response(schemas)},
     }
     if operation.body is not None:
         content = {"application/json": {"schema": schemas[_key(operation.body)]}}
@@ -64,15 +66,15 @@ def _described(operation: Operation, schemas: dict[str, Any], components: dict[s
 
 def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, **_name(name, operation.path_types.get(name))}
+        {"name": name, "in": "path", "required": True, **_path_schema(name, operation.path_types.get(name))}
         for name in operation.names
     ]
 
 
-def _name(name: str, kind: type | None) -> dict[str, Any]:
+def _path_schema(name: str, kind: type | None) -> dict[str, Any]:
     """Return the schema of a path parameter."""
     if name == GROUP_ID:
-        return {"schema": {"type": "string"}, "description": _SPELLING}
+        return {"schema": {"type": "string"}, "description": _GROUP_ID_ENCODING}
     return {"schema": {"type": "integer"} if kind is int else {"type": "string", "minLength": 1}}
 
 
@@ -89,7 +91,7 @@ def _query_parameters(
 
 
 def _with_description(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a query parameter, with its description beside it."""
+    """Return the schema and the description of a query parameter; OpenAPI has the latter outside the schema."""
     described: dict[str, Any] = {"schema": schema}
     if "description" in schema:
         described["description"] = schema.pop("description")
@@ -97,7 +99,7 @@ def _with_description(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a query parameter, in which null is the same as omission."""
+    """Remove null from the schema of a query parameter; it is sent by omitting the parameter."""
     options = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     kept = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
     if "enum" in kept:
@@ -105,7 +107,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     return kept | options[0] if len(options) == 1 else kept
 
 
-def _answer(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
+def _response(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     about = inspect.getdoc(operation.result) if operation.result not in (Content, type(None)) else None
     described: dict[str, Any] = {"description": (about or operation.summary).partition("\n")[0]}
     if operation.result not in (Content, type(None)):
@@ -115,6 +117,6 @@ def _answer(operation: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     return described
 
 
-def _refusal(schemas: dict[str, Any]) -> dict[str, Any]:
+def _error_response(schemas: dict[str, Any]) -> dict[str, Any]:
     content = {PROBLEM_TYPE: {"schema": schemas[_key(ProblemDetails)]}}
-    return {"description": "What is wrong, and what was expected.", "content": content}
+    return {"description": "An error: the invalid field, its value, and what was expected.", "content": content}

@@ -23,15 +23,15 @@ class Operation:
     Attributes:
         method: The HTTP method.
         path: Its path, with parameters in braces.
-        run: The function. A plain one runs in the thread of its cluster at once, and a generator in steps; an async one
-            runs as a trio task.
+        run: The function. A plain one runs in the thread of its cluster, a generator there in steps, and an async one
+            as a trio task.
         status: The HTTP status of success.
         path_types: The types of the path parameters, without the cluster's name.
         query: The type of the query, if it takes one.
         body: The type of the body's JSON, if it takes one.
         result: The type of the result.
         media_type: The media type of a result that is `Content`; empty if it is not documented.
-        changes_nothing: Whether it is read-only.
+        is_read_only: Whether it is read-only.
         is_documented: Whether the OpenAPI document has it.
     """
 
@@ -44,7 +44,7 @@ class Operation:
     body: Any
     result: Any
     media_type: str
-    changes_nothing: bool
+    is_read_only: bool
     is_documented: bool
 
     @property
@@ -63,7 +63,7 @@ class Operation:
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
     @cached_property
-    def is_about_one(self) -> bool:
+    def has_cluster(self) -> bool:
         """Whether it operates on one cluster, rather than on the set of clusters."""
         return "{cluster}" in self.path and "cluster" not in self.path_types
 
@@ -118,16 +118,16 @@ def operation(
         is_documented: Whether the OpenAPI document has it.
     """
 
-    def note(run: F) -> F:
+    def register(run: F) -> F:
         hints = typing.get_type_hints(run)
         names = list(inspect.signature(run).parameters)[1:]
         parts = {name: hints[name] for name in names if name not in ("query", "body")}
-        query, result, only_looks = hints.get("query"), hints["return"], method == "GET"
+        query, result, is_read_only = hints.get("query"), hints["return"], method == "GET"
         if typing.get_origin(result) is Generator:
             result = typing.get_args(result)[2]
         OPERATIONS.append(
-            Operation(method, path, run, status, parts, query, body, result, media_type, only_looks, is_documented)
+            Operation(method, path, run, status, parts, query, body, result, media_type, is_read_only, is_documented)
         )
         return run
 
-    return note
+    return register

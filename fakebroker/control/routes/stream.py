@@ -1,4 +1,4 @@
-"""The event stream of a cluster, and the changes that its events tell."""
+"""The event stream of a cluster, and the contents of its events."""
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
@@ -9,14 +9,14 @@ from typing import Annotated, TypedDict
 import msgspec
 from msgspec import Meta
 
-from fakebroker.control.clusters import Clusters, Served
+from fakebroker.control.clusters import Clusters, ServedCluster
+from fakebroker.control.feed import Feed, Stream, Update, UpdateRequest
 from fakebroker.control.problems import Problem
 from fakebroker.control.routes.group_views import GroupRow, row_of
 from fakebroker.control.routes.journal import RequestRow, request_row
 from fakebroker.control.routes.operations import CLUSTER, Content, encoder, operation
 from fakebroker.control.routes.views import overview
 from fakebroker.control.steps import Steps
-from fakebroker.control.streams import Feed, Stream, Update, Wanted
 from fakebroker.coordinator.group.history import Moment
 
 logger = logging.getLogger("fakebroker")
@@ -24,11 +24,11 @@ logger = logging.getLogger("fakebroker")
 EVENT_STREAM = "text/event-stream"
 KINDS = ("overview", "requests", "groups")
 MAX_STREAMS = 1_000
-SHOWN = 50
-MAX_ROWS = 500
+MAX_REQUESTS = 50
+MAX_GROUPS = 500
 
 
-class RequestNews(TypedDict):
+class RequestsEvent(TypedDict):
     """The latest of the new requests; `seen` is the number of new ones, `sampled` whether some are omitted."""
 
     sampled: bool
@@ -36,14 +36,14 @@ class RequestNews(TypedDict):
     requests: list[RequestRow]
 
 
-class GroupNews(TypedDict):
+class GroupsEvent(TypedDict):
     """The groups that changed most recently; `more` is the number of changed groups omitted."""
 
     groups: list[GroupRow]
     more: int
 
 
-class TimelineNews(TypedDict):
+class TimelineEvent(TypedDict):
     """New moments of one group."""
 
     group_id: str
@@ -61,7 +61,7 @@ class StreamQuery(msgspec.Struct, kw_only=True):
 
 @operation("GET", f"{CLUSTER}/stream", media_type=EVENT_STREAM)
 async def stream(clusters: Clusters, cluster: str, query: StreamQuery) -> Content:
-    """Get changes as server-sent events with JSON data: an overview once a second, others up to four times."""
+    """Stream changes as server-sent events with JSON data: overviews every second, others up to four times a second."""
     kinds = [kind for kind in query.kinds.split(",") if kind]
     for kind in kinds:
         if kind not in KINDS:
@@ -70,70 +70,72 @@ async def stream(clusters: Clusters, cluster: str, query: StreamQuery) -> Conten
     served = clusters.get(cluster)
     if sum(len(each.feed.streams) for each in clusters if each.feed) >= MAX_STREAMS:
         expected = f"at most {MAX_STREAMS} at a time"
-        raise Problem(503, f"there are {MAX_STREAMS} streams already: expected {expected}", expected=expected)
-    seen = await served.look(lambda: _version(served))
-    events = _events(clusters, served, Stream(kinds, query.group), seen)
+        raise Problem(503, f"there are {MAX_STREAMS} streams: expected {expected}", expected=expected)
+    version = await served.read(lambda: _version(served))
+    events = _events(clusters, served, Stream(kinds, query.group), version)
     return Content(events, EVENT_STREAM, {"cache-control": "no-store"})
 
 
-async def _events(clusters: Clusters, served: Served, stream_: Stream, seen: str) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a stream; `seen` is the first version if it is the cluster's only stream."""
+async def _events(
+    clusters: Clusters, served: ServedCluster, stream_: Stream, version: str
+) -> AsyncGenerator[bytes, None]:
+    """Yield the events of a stream. The first stream of a cluster starts its feed, after this version."""
     if served.feed is None:
-        served.feed = Feed(partial(_update, served), seen)
+        served.feed = Feed(partial(_update, served), version)
         clusters.start_soon(_run, served, served.feed)
     async with aclosing(served.feed.events(stream_)) as events:
         async for data in events:
             yield data
 
 
-async def _run(served: Served, feed: Feed) -> None:
+async def _run(served: ServedCluster, feed: Feed) -> None:
     try:
         with served.waiting():
             await feed.run()
     except Problem:
         pass  # The cluster was deleted.
     except Exception:
-        logger.exception("a stream of events failed")
+        logger.exception("event stream failed")
     finally:
         served.feed = None
         feed.end()
 
 
-async def _update(served: Served, wanted: Wanted) -> Update:
-    return await served.look_in_steps(changes(served, wanted))
+async def _update(served: ServedCluster, request: UpdateRequest) -> Update:
+    return await served.read_in_steps(changes(served, request))
 
 
-def changes(served: Served, wanted: Wanted) -> Steps[Update]:
+def changes(served: ServedCluster, request: UpdateRequest) -> Steps[Update]:
     """Return the changes of a cluster since a version."""
     journal, meter = served.cluster.cluster.journal, served.meter
-    seen = _version(served)
-    # After a reset the counts are smaller.
+    version = _version(served)
+    # Counts that have decreased were reset: all requests or changes are new.
     requests_before, changes_before = (
-        before if before <= now else 0 for before, now in zip(_counts(wanted.after), _counts(seen), strict=True)
+        before if before <= now else 0 for before, now in zip(_counts(request.after), _counts(version), strict=True)
     )
     changed = meter.changed_since(changes_before)
     new = journal.added - requests_before
     by_kind: dict[str, object] = {}
-    if "requests" in wanted.kinds and new:
+    if "requests" in request.kinds and new:
         by_kind["requests"] = _requests(served, new)
     by_group = {
-        group_id: TimelineNews(group_id=group_id, moments=moments)
-        for group_id in wanted.group_ids
+        group_id: TimelineEvent(group_id=group_id, moments=moments)
+        for group_id in request.group_ids
         if (moments := changed.get(group_id))
     }
-    if "groups" in wanted.kinds and changed:
+    if "groups" in request.kinds and changed:
         by_kind["groups"] = yield from _groups(served, list(changed))
-    if "overview" in wanted.kinds:
+    if "overview" in request.kinds:
         by_kind["overview"] = yield from overview(served)
     return Update(
-        seen,
+        version,
         {kind: encoder.encode(data) for kind, data in by_kind.items()},
         {group_id: encoder.encode(data) for group_id, data in by_group.items()},
     )
 
 
-def _version(served: Served) -> str:
-    """Return the version of a cluster: its numbers of requests and of changes."""
+def _version(served: ServedCluster) -> str:
+    """Return the version of a cluster: the number of its requests and of the changes of its groups."""
     return f"{served.cluster.cluster.journal.added}.{served.meter.changes}"
 
 
@@ -141,16 +143,16 @@ def _counts(version: str) -> list[int]:
     return [int(count) for count in version.split(".")]
 
 
-def _requests(served: Served, new: int) -> RequestNews:
+def _requests(served: ServedCluster, new: int) -> RequestsEvent:
     journal = served.cluster.cluster.journal
-    calls = journal.newest(min(new, SHOWN))
+    calls = journal.newest(min(new, MAX_REQUESTS))
     rows = [request_row(number, call) for number, call in enumerate(calls, journal.added - len(calls) + 1)]
     return {"sampled": new > len(rows), "seen": new, "requests": rows}
 
 
-def _groups(served: Served, group_ids: Sequence[str]) -> Steps[GroupNews]:
+def _groups(served: ServedCluster, group_ids: Sequence[str]) -> Steps[GroupsEvent]:
     rows = []
-    for group_id in group_ids[-MAX_ROWS:]:
+    for group_id in group_ids[-MAX_GROUPS:]:
         rows.append(row_of(served, group_id))
         yield
     return {"groups": rows, "more": len(group_ids) - len(rows)}

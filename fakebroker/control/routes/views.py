@@ -4,15 +4,15 @@ from collections import Counter
 from typing import TypedDict
 
 from fakebroker.cluster.topics import OFFSETS_TOPIC
-from fakebroker.control.clusters import Served
-from fakebroker.control.stats.census import Counts
+from fakebroker.control.clusters import ServedCluster
+from fakebroker.control.stats.group_index import Counts
 from fakebroker.control.stats.rates import Rates
 from fakebroker.control.steps import Steps
 from fakebroker.server.clock import ManualClock, RealClock
 
 
 class BrokerRow(TypedDict):
-    """One broker; `as_version` is the release that it emulates, `offsets_partitions` are those that it leads."""
+    """One broker; `as_version` is the release of Kafka that it emulates, `offsets_partitions` those that it leads."""
 
     node_id: int
     host: str
@@ -57,9 +57,9 @@ class Overview(TypedDict):
     rebalances: int
 
 
-def overview(served: Served) -> Steps[Overview]:
+def overview(served: ServedCluster) -> Steps[Overview]:
     """Return the current state of a cluster."""
-    counts = yield from served.census.counts()
+    counts = yield from served.index.counts()
     core, rates = served.cluster.cluster, served.rates()
     return {
         "name": served.name,
@@ -77,14 +77,14 @@ def overview(served: Served) -> Steps[Overview]:
     }
 
 
-def clock_view(served: Served) -> ClockView:
+def clock_view(served: ServedCluster) -> ClockView:
     """Return the brokers' clock."""
     clock = served.cluster.clock
     kind = "manual" if isinstance(clock, ManualClock) else "real" if isinstance(clock, RealClock) else "scaled"
     return {"now_ms": clock.now_ms(), "kind": kind}
 
 
-def broker_rows(served: Served, rates: Rates, counts: Counts) -> list[BrokerRow]:
+def broker_rows(served: ServedCluster, rates: Rates, counts: Counts) -> list[BrokerRow]:
     """Return all brokers."""
     core = served.cluster.cluster
     connections = Counter(connection.broker.node_id for connection in served.cluster.connections)
@@ -92,7 +92,7 @@ def broker_rows(served: Served, rates: Rates, counts: Counts) -> list[BrokerRow]
     topic = core.topics.get(OFFSETS_TOPIC)
     for partition in topic.partitions if topic else ():
         led.setdefault(partition.leader_id, []).append(partition.index)
-    asked = {rate["node_id"]: rate["requests_per_s"] for rate in rates["by_broker"]}
+    request_rates = {rate["node_id"]: rate["requests_per_s"] for rate in rates["by_broker"]}
     return [
         {
             "node_id": node_id,
@@ -104,7 +104,7 @@ def broker_rows(served: Served, rates: Rates, counts: Counts) -> list[BrokerRow]
             "groups": len(broker.coordinator.groups()),
             "members": counts.members_at[node_id],
             "offsets_partitions": led[node_id],
-            "requests_per_s": asked.get(node_id, 0.0),
+            "requests_per_s": request_rates.get(node_id, 0.0),
         }
         for node_id, broker in core.brokers.items()
     ]

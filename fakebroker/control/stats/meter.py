@@ -1,7 +1,7 @@
-"""Counts requests, errors and latencies of a cluster, from its journal and history. Does not depend on HTTP.
+"""Counts requests, errors, latencies and rebalances of a cluster, from its journal and history.
 
-The cluster's thread counts after every few thousand requests, and when the numbers are read; request handling itself
-does no counting.
+Requests are counted in the cluster's thread in batches: after every 2000 requests at most, and when the counts are
+read. Handling a request does no counting. Does not depend on HTTP.
 """
 
 from bisect import bisect_left
@@ -19,11 +19,11 @@ from fakebroker.server.connection import Connection
 from fakebroker.server.fake_cluster import FakeCluster
 
 BOUNDS_MS = (0.0, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4, 3e5)
-"""Upper bounds of the buckets of durations; the first one is for immediate responses, and one more for all the rest."""
+"""Upper bounds of the buckets of durations. The first is for immediate responses; a last bucket has no bound."""
 
-_MOST_AT_ONCE = 2_000
-_LOOKED_AT = 1_000
-_MOMENTS_KEPT = 10_000
+_BATCH_SIZE = 2_000
+_CALLS_FOR_LOAD = 1_000
+_MAX_MOMENTS = 10_000
 _PREPARING = GroupState.PREPARING_REBALANCE.value
 _COMPLETING = GroupState.COMPLETING_REBALANCE.value
 
@@ -39,9 +39,9 @@ class Histogram:
 
     def copy(self) -> "Histogram":
         """Return an independent copy."""
-        twin = Histogram()
-        twin.buckets, twin.sum_ms = self.buckets.copy(), self.sum_ms
-        return twin
+        copy = Histogram()
+        copy.buckets, copy.sum_ms = self.buckets.copy(), self.sum_ms
+        return copy
 
     def add(self, duration_ms: float, count: int = 1) -> None:
         self.buckets[bisect_left(BOUNDS_MS, duration_ms)] += count
@@ -54,14 +54,14 @@ class Histogram:
 
 def quantile(buckets: Sequence[int], share: float) -> float | None:
     """Return the estimated quantile of durations in buckets, in milliseconds; None if there are none."""
-    wanted, seen = sum(buckets) * share, 0
-    if not wanted:
+    rank, seen = sum(buckets) * share, 0
+    if not rank:
         return None
     for index, count in enumerate(buckets):
-        if seen + count >= wanted:
+        if seen + count >= rank:
             low = BOUNDS_MS[index - 1] if index else 0.0
             high = BOUNDS_MS[min(index, len(BOUNDS_MS) - 1)]
-            return low + (high - low) * (wanted - seen) / count
+            return low + (high - low) * (rank - seen) / count
         seen += count
     raise AssertionError("a share is at most 1")
 
@@ -73,7 +73,7 @@ class Totals:
     Attributes:
         requests: Requests by API and node id.
         errors: Responses by API, node id and name of the error.
-        latencies: Durations by API, by the brokers' time.
+        latencies: Durations by API, measured by the brokers' clock.
     """
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -92,8 +92,8 @@ class Meter:
     Attributes:
         totals: Counts of requests.
         missed: Requests dropped by the journal before they could be counted.
-        rebalances: Number of rebalances that began.
-        rebalance_durations: From the beginning of a rebalance until the group is Stable or Empty.
+        rebalances: Number of started rebalances.
+        rebalance_durations: Times from the start of a rebalance until the group is Stable or Empty.
         rebalances_of: Number of rebalances by group, for existing groups.
         changes: Number of moments of all groups.
         removals: Number of groups that were removed.
@@ -104,8 +104,8 @@ class Meter:
         self._journal: Journal | None = None
         self._history: History | None = None
         self._seen = 0
-        self._owed: list[Call] = []
-        self._began_ms: dict[str, float] = {}
+        self._pending: list[Call] = []
+        self._started_ms: dict[str, float] = {}
         self.totals = Totals()
         self.missed = 0
         self.rebalances = 0
@@ -113,74 +113,74 @@ class Meter:
         self.rebalances_of: dict[str, int] = {}
         self.changes = 0
         self.removals = 0
-        self._has_ended = False
-        self._moments: deque[tuple[str, Moment]] = deque(maxlen=_MOMENTS_KEPT)
+        self._has_unsubscribed = False
+        self._moments: deque[tuple[str, Moment]] = deque(maxlen=_MAX_MOMENTS)
 
-    def look(self) -> bool:
-        """Called after each change of the cluster; returns whether to stop calling it."""
-        if self._has_ended:
+    def on_change(self) -> bool:
+        """Count if a batch is complete. The cluster calls it after each change; it returns whether to stop that."""
+        if self._has_unsubscribed:
             return True
         journal = self._cluster.cluster.journal
-        if journal is not self._journal or journal.added - self._seen >= min(_MOST_AT_ONCE, journal.max_calls // 2):
+        if journal is not self._journal or journal.added - self._seen >= min(_BATCH_SIZE, journal.max_calls // 2):
             self.catch_up()
         return False
 
     @property
-    def hears(self) -> bool:
-        """Whether changes of groups are received."""
-        return self._history is self._cluster.cluster.history and not self._has_ended
+    def is_subscribed(self) -> bool:
+        """Whether the meter receives all changes of groups; not between a reset and the next `catch_up`."""
+        return self._history is self._cluster.cluster.history and not self._has_unsubscribed
 
-    def end(self) -> None:
-        """Unsubscribe from the cluster, which may continue without control."""
-        self._has_ended = True
+    def unsubscribe(self) -> None:
+        """Stop counting; the cluster may continue without a control server."""
+        self._has_unsubscribed = True
         if self._history is not None:
-            self._history.listeners.remove(self._note)
+            self._history.listeners.remove(self._on_moments)
 
     def catch_up(self) -> None:
-        """Count the requests since the last call."""
+        """Count the requests since the last call. After a reset, subscribe to the new journal and history."""
         core = self._cluster.cluster
-        if core.journal is not self._journal:  # after a reset
+        if core.journal is not self._journal:
             self._count_new()
             self._journal, self._seen = core.journal, 0
         if core.history is not self._history:
             self._history = core.history
-            core.history.listeners.append(self._note)
+            core.history.listeners.append(self._on_moments)
         self._count_new()
-        if self._owed:
-            self._owed = [call for call in self._owed if not self._is_over(call)]
+        if self._pending:
+            self._pending = [call for call in self._pending if not self._count_response(call)]
 
     def _count_new(self) -> None:
         """Count new requests in the journal; those that it has already dropped are missed."""
         journal = self._journal
         if journal is None:
             return
-        come = journal.added - self._seen
-        kept = min(come, len(journal))
-        self.missed += come - kept
+        new = journal.added - self._seen
+        in_journal = min(new, len(journal))
+        self.missed += new - in_journal
         self._seen = journal.added
-        if kept:
-            self._count(journal, kept)
+        if in_journal:
+            self._count_newest(journal, in_journal)
 
-    def _count(self, journal: Journal, kept: int) -> None:
-        """Count the newest `kept` calls."""
-        # Heartbeats come by the hundred thousand, so they are counted by built-in functions only.
-        newest = islice(reversed(journal), kept)
+    def _count_newest(self, journal: Journal, number: int) -> None:
+        """Count the newest calls of the journal."""
+        # There are hundreds of thousands of successful heartbeats, so they are counted without Python code per call.
+        newest = islice(reversed(journal), number)
         alive = Counter([call.peer for call in newest if call.response is ALIVE and not call.answered_after])
         for peer, count in alive.items():
             self.totals.requests["Heartbeat", peer.broker.node_id] += count
         if alive:
             self._latency("Heartbeat").add(0.0, alive.total())
-        if kept == alive.total():
+        if number == alive.total():
             return
-        for call in journal.newest(kept):
+        for call in journal.newest(number):
             if call.response is ALIVE and not call.answered_after:
                 continue
             self.totals.requests[call.api.name, call.node_id] += 1
-            if not self._is_over(call):
-                self._owed.append(call)
+            if not self._count_response(call):
+                self._pending.append(call)
 
-    def _is_over(self, call: Call) -> bool:
-        """Return whether no response is pending any more; count the response if there is one."""
+    def _count_response(self, call: Call) -> bool:
+        """Count the response to a call; return whether there is one, or can be none because the client disconnected."""
         if call.latency_ms is None:
             return isinstance(call.peer, Connection) and call.peer.is_closed
         self._latency(call.api.name).add(call.latency_ms)
@@ -193,38 +193,38 @@ class Meter:
 
     # Rebalances
 
-    def _note(self, group_id: str, moments: Sequence[Moment]) -> None:
+    def _on_moments(self, group_id: str, moments: Sequence[Moment]) -> None:
         for moment in moments:
             if moment.is_transition:
-                self._transition(group_id, moment)
+                self._count_transition(group_id, moment)
             self._moments.append((group_id, moment))
         self.changes += len(moments)
 
     def changed_since(self, changes: int) -> dict[str, list[Moment]]:
-        """Return the moments of groups after the first `changes` ones, as far as they are kept."""
-        found: dict[str, list[Moment]] = {}
+        """Return the moments by group since `self.changes` had this value; at most the last 10,000 are kept."""
+        by_group: dict[str, list[Moment]] = {}
         for group_id, moment in list(islice(reversed(self._moments), self.changes - changes))[::-1]:
-            found.setdefault(group_id, []).append(moment)
-        return found
+            by_group.setdefault(group_id, []).append(moment)
+        return by_group
 
-    def _transition(self, group_id: str, moment: Moment) -> None:
+    def _count_transition(self, group_id: str, moment: Moment) -> None:
         if moment.state_to == _PREPARING:
             self.rebalances += 1
             self.rebalances_of[group_id] = self.rebalances_of.get(group_id, 0) + 1
-            self._began_ms.setdefault(group_id, moment.at_ms)
+            self._started_ms.setdefault(group_id, moment.at_ms)
         elif moment.state_to != _COMPLETING:
-            began_ms = self._began_ms.pop(group_id, None)
-            if began_ms is not None and moment.state_to != DEAD:
-                self.rebalance_durations.add(moment.at_ms - began_ms)
+            started_ms = self._started_ms.pop(group_id, None)
+            if started_ms is not None and moment.state_to != DEAD:
+                self.rebalance_durations.add(moment.at_ms - started_ms)
         if moment.state_to == DEAD:
             self.removals += 1
             self.rebalances_of.pop(group_id, None)
 
     # Groups
 
-    def busiest(self) -> Counter[str]:
-        """Return how often groups are named in the latest requests, an estimate of their load."""
-        found: Counter[str] = Counter()
-        for call in self._cluster.cluster.journal.newest(_LOOKED_AT):
-            found.update(call.group_ids)
-        return found
+    def load(self) -> Counter[str]:
+        """Return the number of requests by group among the latest 1000, an estimate of their load."""
+        requests: Counter[str] = Counter()
+        for call in self._cluster.cluster.journal.newest(_CALLS_FOR_LOAD):
+            requests.update(call.group_ids)
+        return requests

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format (exposition format 0.0.4), from the meters."""
+"""Metrics in Prometheus' text format (exposition format 0.0.4)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from fakebroker.control.clusters import Clusters, Served
-from fakebroker.control.stats.census import Counts
+from fakebroker.control.clusters import Clusters, ServedCluster
+from fakebroker.control.stats.group_index import Counts
 from fakebroker.control.stats.meter import BOUNDS_MS, Histogram
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.states import GroupState
@@ -22,34 +22,34 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
 _BOUNDS = [*(f"{bound_ms / 1000:g}" for bound_ms in BOUNDS_MS), "+Inf"]
 
-# By name, without the prefix: help and labels. The label `cluster` precedes them.
+# By name without the prefix "fakebroker_": help and labels, which follow the label `cluster`.
 _COUNTERS = {
-    "requests": ("Requests that came, by API and broker.", "api", "broker"),
-    "errors": ("Responses that told an error, by API, broker and error.", "api", "broker", "error"),
-    "requests_missed": ("Requests that the journal forgot before they were counted.",),
-    "rebalances": ("Rebalances that began.",),
-    "fault_hits": ("Requests that a fault in force did its work on, by the fault's id.", "fault", "api"),
-    "journal_dropped": ("Requests that the journal has forgotten.",),
+    "requests": ("Received requests, by API and broker.", "api", "broker"),
+    "errors": ("Error codes in responses, by API, broker and error.", "api", "broker", "error"),
+    "requests_missed": ("Requests that the journal dropped before they were counted.",),
+    "rebalances": ("Started rebalances.",),
+    "fault_hits": ("Requests to which an active fault was applied, by the fault's id.", "fault", "api"),
+    "journal_dropped": ("Requests that the journal has dropped.",),
 }
 _GAUGES = {
     "groups": ("Groups by state.", "state"),
     "members": ("Members of groups.",),
-    "faults": ("Faults in force.",),
+    "faults": ("Active faults.",),
     "connections": ("Connections by broker.", "broker"),
     "broker_up": ("Whether a broker is up.", "broker"),
-    "journal_requests": ("Requests that the journal has.",),
+    "journal_requests": ("Requests in the journal.",),
 }
 _HISTOGRAMS = {
-    "request_duration_seconds": ("How long answers took in the brokers' time, by API.", "api"),
-    "rebalance_duration_seconds": ("From the begin of a rebalance to a group at rest.",),
+    "request_duration_seconds": ("Time from request to response by the brokers' clock, by API.", "api"),
+    "rebalance_duration_seconds": ("Time from the start of a rebalance until the group is Stable or Empty.",),
 }
 
 
 async def exposition(clusters: Clusters) -> bytes:
-    """Return the metrics of all clusters."""
+    """Return the metrics of all clusters, as text."""
     metrics = _Metrics()
     for served in clusters:
-        await served.look_in_steps(metrics.add(served))
+        await served.read_in_steps(metrics.add(served))
     registry = CollectorRegistry()
     registry.register(metrics)
     return generate_latest(registry)
@@ -59,21 +59,21 @@ class _Metrics(Collector):
     """The metrics of some clusters."""
 
     def __init__(self) -> None:
-        def made(kind: type[F], table: dict[str, tuple[str, ...]]) -> dict[str, F]:
+        def families(kind: type[F], table: dict[str, tuple[str, ...]]) -> dict[str, F]:
             return {
                 name: kind(f"fakebroker_{name}", about, labels=["cluster", *labels])
                 for name, (about, *labels) in table.items()
             }
 
-        self._values = made(CounterMetricFamily, _COUNTERS) | made(GaugeMetricFamily, _GAUGES)
-        self._histograms = made(HistogramMetricFamily, _HISTOGRAMS)
+        self._values = families(CounterMetricFamily, _COUNTERS) | families(GaugeMetricFamily, _GAUGES)
+        self._histograms = families(HistogramMetricFamily, _HISTOGRAMS)
 
     def collect(self) -> Iterable[Metric]:
         return [*self._values.values(), *self._histograms.values()]
 
-    def add(self, served: Served) -> Steps[None]:
+    def add(self, served: ServedCluster) -> Steps[None]:
         """Add the metrics of a cluster. Must run in its thread."""
-        counts = yield from served.census.counts()
+        counts = yield from served.index.counts()
         served.meter.catch_up()
         for name, value, *labels in _values(served, counts):
             self._values[name].add_metric([served.name, *map(str, labels)], value)
@@ -86,8 +86,8 @@ class _Metrics(Collector):
         self._histograms[name].add_metric(labels, buckets, durations.sum_ms / 1000)
 
 
-def _values(served: Served, counts: Counts) -> Iterator[tuple[str, float, *tuple[object, ...]]]:
-    """Yield the names of metrics with their values and labels."""
+def _values(served: ServedCluster, counts: Counts) -> Iterator[tuple[str, float, *tuple[object, ...]]]:
+    """Yield the name, value and labels of each counter and gauge."""
     meter, core = served.meter, served.cluster.cluster
     for (api, node_id), count in meter.totals.requests.items():
         yield "requests", count, api, node_id
@@ -99,8 +99,8 @@ def _values(served: Served, counts: Counts) -> Iterator[tuple[str, float, *tuple
     yield "members", counts.members
     yield "rebalances", meter.rebalances
     yield "faults", len(core.faults.active)
-    for rule_id, rule in served.rules().items():
-        yield "fault_hits", rule.hits, rule_id, rule.fault.api or ""
+    for fault_id, active in served.faults().items():
+        yield "fault_hits", active.hits, fault_id, active.fault.api or ""
     connections = Counter(connection.broker.node_id for connection in served.cluster.connections)
     for node_id, broker in core.brokers.items():
         yield "connections", connections[node_id], node_id

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from fakebroker.control.stats.meter import BOUNDS_MS, Totals, quantile
 
-_KEPT = 3
+_SAMPLES = 3
 
 
 class ApiRate(TypedDict):
@@ -34,13 +34,13 @@ class Rates(TypedDict):
     by_broker: list[BrokerRate]
 
 
-class Recent:
-    """The counts of the last seconds, to compute rates."""
+class RateWindow:
+    """The counts of the last three seconds, from which rates are computed."""
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[float, Totals]] = deque(maxlen=_KEPT)
+        self._samples: deque[tuple[float, Totals]] = deque(maxlen=_SAMPLES)
 
-    def keep(self, now_s: float, totals: Totals) -> None:
+    def record(self, now_s: float, totals: Totals) -> None:
         """Record the current counts; to be called about once a second."""
         self._samples.append((now_s, totals.copy()))
 

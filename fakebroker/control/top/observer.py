@@ -21,22 +21,22 @@ class Event:
 
     Attributes:
         at_ms: Time by the brokers' clock, in milliseconds since the Unix epoch.
-        about: A group's id, or another subject.
-        what: Description.
+        subject: A group id, "broker 1" or "faults".
+        description: What changed.
     """
 
     at_ms: float
-    about: str
-    what: str
+    subject: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClusterState:
     """A cluster at one point in time.
 
     Attributes:
-        overview: The cluster.
-        unstable: Groups in a rebalance, and those with most rebalances; a single rebalance is not counted.
+        overview: The overview of the control API.
+        unstable: Groups that are rebalancing, then those with the most rebalances, at least two.
         busy: The groups with the highest load.
         events: Events, newest first.
     """
@@ -56,7 +56,7 @@ class Source(Protocol):
 
 
 class Observer:
-    """Observes one cluster repeatedly.
+    """Fetches the state of one cluster, and derives events from the differences.
 
     Args:
         source: A control client.
@@ -68,39 +68,39 @@ class Observer:
         self._faults = 0
         self._events: dict[tuple[str, float], Event] = {}
 
-    def look(self) -> Look:
+    def fetch(self) -> ClusterState:
         """Fetch the current state."""
         overview = cast("Overview", self._source.overview())
         unstable, busy = self._groups("unstable"), self._groups("busy")
         self._compare(overview)
         for group in (*unstable, *busy):
-            self._note(_last_change(group))
-        self._forget()
-        return Look(overview, list(filter(_is_unstable, unstable)), busy, list(self._events.values()))
+            self._add_event(_last_change(group))
+        self._drop_old_events()
+        return ClusterState(overview, list(filter(_is_unstable, unstable)), busy, list(self._events.values()))
 
-    def _groups(self, order: str) -> "list[GroupRow]":
-        return cast("list[GroupRow]", self._source.group_rows(sort=order, limit=MAX_GROUPS))
+    def _groups(self, sort: str) -> "list[GroupRow]":
+        return cast("list[GroupRow]", self._source.group_rows(sort=sort, limit=MAX_GROUPS))
 
     def _compare(self, overview: "Overview") -> None:
-        """Record changes of brokers and faults since the last look; at the first one, unusual states."""
+        """Add events for changes of brokers and faults; at first, for brokers that are down and faults."""
         now_ms = overview["clock"]["now_ms"]
         up = {broker["node_id"]: broker["up"] for broker in overview["brokers"]}
         before = self._up or dict.fromkeys(up, True)
         for node_id, is_up in up.items():
             if before.get(node_id) is not is_up:
-                self._note(Event(now_ms, f"broker {node_id}", "is up" if is_up else "is down"))
+                self._add_event(Event(now_ms, f"broker {node_id}", "is up" if is_up else "is down"))
         for node_id in before:
             if node_id not in up:
-                self._note(Event(now_ms, f"broker {node_id}", "is gone"))
+                self._add_event(Event(now_ms, f"broker {node_id}", "was removed"))
         if overview["faults"] != self._faults:
-            self._note(Event(now_ms, "faults", f"{overview['faults']} in force"))
+            self._add_event(Event(now_ms, "faults", f"{overview['faults']} active"))
         self._up, self._faults = up, overview["faults"]
 
-    def _note(self, event: Event) -> None:
-        # One event per subject and time, even if its description changes while a rebalance waits.
-        self._events[event.about, event.at_ms] = event
+    def _add_event(self, event: Event) -> None:
+        # Replaces the event of the same subject and time: the description of a rebalance changes as members join.
+        self._events[event.subject, event.at_ms] = event
 
-    def _forget(self) -> None:
+    def _drop_old_events(self) -> None:
         newest = sorted(self._events.items(), key=lambda item: -item[1].at_ms)
         self._events = dict(newest[:MAX_EVENTS])
 
@@ -110,5 +110,5 @@ def _is_unstable(group: "GroupRow") -> bool:
 
 
 def _last_change(group: "GroupRow") -> Event:
-    what = f"{group['state']}, generation {group['generation_id']}"
-    return Event(group["since_ms"], group["group_id"], f"{what}: {group['why']}" if group["why"] else what)
+    change = f"{group['state']}, generation {group['generation_id']}"
+    return Event(group["since_ms"], group["group_id"], f"{change}: {group['why']}" if group["why"] else change)

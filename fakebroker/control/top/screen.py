@@ -15,10 +15,10 @@ from rich.live import Live
 
 from fakebroker.control.client.client import Client
 from fakebroker.control.top.observer import Observer
-from fakebroker.control.top.picture import CHOICES, Frame, picture
+from fakebroker.control.top.rendering import CHOICES, Frame, render
 from fakebroker.errors import ConfigError
 
-_SHORTEST_S, _LONGEST_S = 0.1, 3600.0
+_MIN_INTERVAL_S, _MAX_INTERVAL_S = 0.1, 3600.0
 
 
 def watch(control: str, cluster: str, token: str | None = None, *, every_s: float = 1.0, once: bool = False) -> None:
@@ -33,14 +33,14 @@ def watch(control: str, cluster: str, token: str | None = None, *, every_s: floa
 
     Raises:
         ConfigError: The URL is invalid, or `every_s` is out of range.
-        FakebrokerError: The API or the cluster does not exist (any more); the terminal is restored.
+        FakebrokerError: The API does not respond, or the cluster does not exist. The terminal is restored.
     """
-    if not _SHORTEST_S <= every_s <= _LONGEST_S:
-        raise ConfigError(f"every={every_s:g}: expected {_SHORTEST_S:g} to {_LONGEST_S:g} seconds")
+    if not _MIN_INTERVAL_S <= every_s <= _MAX_INTERVAL_S:
+        raise ConfigError(f"every={every_s:g}: expected {_MIN_INTERVAL_S:g} to {_MAX_INTERVAL_S:g} seconds")
     observer = Observer(Client(control if "://" in control else f"http://{control}", token, cluster))
     console = Console(highlight=False)
     if once or not (console.is_terminal and sys.stdin.isatty()) or console.is_dumb_terminal:
-        console.print(picture(observer.look(), Frame(console.width)))
+        console.print(render(observer.fetch(), Frame(console.width)))
         return
     with _signals() as received, contextlib.suppress(_Signaled):
         _live(observer, every_s, console, received)
@@ -74,12 +74,12 @@ def _signals() -> Iterator[list[int]]:
 
 def _live(observer: Observer, every_s: float, console: Console, received: list[int]) -> None:
     """Refresh and handle keys until the user quits or a signal is received."""
-    look = observer.look()  # before switching screens, so that errors do not flicker
+    state = observer.fetch()  # Before switching screens, so that an error appears on the normal screen.
     choice, is_paused, next_s = 0, False, time.monotonic() + every_s
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while not received:
             frame = Frame(console.width, console.height, CHOICES[choice], _footer(every_s, CHOICES[choice], is_paused))
-            live.update(picture(look, frame), refresh=True)
+            live.update(render(state, frame), refresh=True)
             match _key(every_s if is_paused else next_s - time.monotonic()):
                 case "q" | "":
                     return
@@ -88,12 +88,12 @@ def _live(observer: Observer, every_s: float, console: Console, received: list[i
                 case "s":
                     choice = (choice + 1) % len(CHOICES)
                 case None if not is_paused:
-                    look, next_s = observer.look(), time.monotonic() + every_s
+                    state, next_s = observer.fetch(), time.monotonic() + every_s
 
 
 def _footer(every_s: float, choice: str, is_paused: bool) -> str:
-    pace = "space go on (PAUSED)" if is_paused else f"space pause (every {every_s:g} s)"
-    return f"q quit   {pace}   s groups: {choice}"
+    pause = "space resume (PAUSED)" if is_paused else f"space pause (every {every_s:g} s)"
+    return f"q quit   {pause}   s groups: {choice}"
 
 
 @contextlib.contextmanager

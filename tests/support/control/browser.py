@@ -1,4 +1,4 @@
-"""A headless Chromium that looks at the page, and members of groups that do what a test says."""
+"""A headless Chromium for the page, and consumers that tests can stall."""
 
 import shutil
 import threading
@@ -12,15 +12,15 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from fakebroker import FakeCluster
 
-PATIENCE_MS = 20_000
-"""How long a test waits for what must come; only a broken page or cluster makes it wait so long."""
+TIMEOUT_MS = 20_000
+"""Timeout of expectations; only reached if the page or the cluster is broken."""
 
-REFUSED = "Failed to load resource: the server responded with a status of"
-"""What Chromium itself says of a request that the server refuses."""
+HTTP_ERROR = "Failed to load resource: the server responded with a status of"
+"""What Chromium logs for a response with an error status."""
 
 _ARGUMENTS = [
-    "--no-sandbox",  # It does not work for root, who containers run as.
-    # It is to ask nobody but the page's server.
+    "--no-sandbox",  # The sandbox does not work for root, the user of containers.
+    # No requests to other servers than the page's.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -29,12 +29,12 @@ _ARGUMENTS = [
 
 Theme = Literal["light", "dark"]
 
-expect.set_options(timeout=PATIENCE_MS)
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The browser that the machine has."""
+    """Start the installed browser."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert path, "expected the command chromium; Debian's package has this name"
     with sync_playwright() as playwright:
@@ -44,56 +44,60 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def looking_at(
-    browser: Browser, url: str, theme: Theme = "light", may_say: tuple[str, ...] = (), height: int = 1000
+def open_page(
+    browser: Browser,
+    url: str,
+    theme: Theme = "light",
+    allowed_errors: tuple[str, ...] = (),
+    size: tuple[int, int] = (1440, 1000),
 ) -> Iterator[Page]:
-    """The page in a browser of its own. Afterwards: no error was in its console, and it asked no one but its server.
+    """Open a page in a new browser context. Fail at the end if it logged errors or sent requests to other servers.
 
     Args:
-        browser: Where.
-        url: The control server's, with what is to follow.
-        theme: What the system prefers.
-        may_say: What console errors may begin with.
-        height: Of the window, in pixels.
+        browser: The browser.
+        url: The URL of the page.
+        theme: The color scheme that the system prefers.
+        allowed_errors: Prefixes of console messages that are expected.
+        size: Width and height of the window, in pixels.
     """
     errors: list[str] = []
-    strangers: list[str] = []
+    foreign_urls: list[str] = []
 
-    def hear(message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and not message.text.startswith(may_say or ("\0",)):
+    def record(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(allowed_errors or ("\0",)):
             errors.append(message.text)
 
     server = "/".join(url.split("/")[:3])
-    with browser.new_context(color_scheme=theme, viewport={"width": 1440, "height": height}) as context:
+    with browser.new_context(color_scheme=theme, viewport={"width": size[0], "height": size[1]}) as context:
         page = context.new_page()
-        page.on("console", hear)
+        page.on("console", record)
         page.on("pageerror", lambda error: errors.append(f"{error.name}: {error.message}\n{error.stack}"))
         page.on("dialog", lambda dialog: errors.append(f"dialog {dialog.message}"))
-        page.on("request", lambda request: strangers.append(request.url) if not _is_of(request.url, server) else None)
-        page.set_default_timeout(PATIENCE_MS)
+        page.on("request", lambda each: None if _is_on(server, each.url) else foreign_urls.append(each.url))
+        page.set_default_timeout(TIMEOUT_MS)
         page.goto(url)
         yield page
     assert not errors, errors
-    assert not strangers, strangers
+    assert not foreign_urls, foreign_urls
 
 
-def _is_of(url: str, server: str) -> bool:
+def _is_on(server: str, url: str) -> bool:
     return url.startswith((f"{server}/", "data:"))
 
 
-def is_live(page: Page) -> None:
-    """Wait until the page has its stream and its first overview."""
+def wait_until_live(page: Page) -> None:
+    """Wait until the page has the event stream and the first overview."""
     expect(page.locator("#status")).to_have_text("Live")
     expect(page.locator("#totals")).not_to_be_empty()
 
 
-def faint_texts(page: Page) -> list[str]:
-    """Texts to be seen whose color is too near to what is behind them (WCAG 2.1, 1.4.3), but for those of pictures."""
-    texts: list[str] = page.evaluate(_FAINT_TEXTS)
+def low_contrast_texts(page: Page) -> list[str]:
+    """Return visible texts with a contrast below 4.5 (WCAG 2.1, 1.4.3), except those in SVG."""
+    texts: list[str] = page.evaluate(_LOW_CONTRAST_TEXTS)
     return texts
 
 
-_FAINT_TEXTS = """() => {
+_LOW_CONTRAST_TEXTS = """() => {
     const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     const rgba = (color) => {
         canvas.clearRect(0, 0, 1, 1);
@@ -111,28 +115,31 @@ _FAINT_TEXTS = """() => {
     const luminance = ([red, green, blue]) =>
         0.2126 * linear(red / 255) + 0.7152 * linear(green / 255) + 0.0722 * linear(blue / 255);
     const contrast = (element) => {
-        const text = luminance(rgba(getComputedStyle(element).color));
+        const front = luminance(rgba(getComputedStyle(element).color));
         const back = luminance(behind(element));
-        return (Math.max(text, back) + 0.05) / (Math.min(text, back) + 0.05);
+        return (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
     };
-    const words = (element) => [...element.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE)
+    const text = (element) => [...element.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE)
         .map((node) => node.data.trim()).join("");
     return [...document.querySelectorAll("body *:not(svg *)")]
-        .filter((element) => words(element) && element.checkVisibility() && contrast(element) < 4.5)
-        .map((element) => `${element.tagName} ${words(element)} ${contrast(element).toFixed(1)}`);
+        .filter((element) => text(element) && element.checkVisibility() && contrast(element) < 4.5)
+        .map((element) => `${element.tagName} ${text(element)} ${contrast(element).toFixed(1)}`);
 }"""
 
 
-class Member:
-    """A consumer of confluent-kafka. It sends heartbeats by itself; it joins, and joins again, only while it polls.
+class StallableConsumer:
+    """A confluent-kafka consumer that polls in a thread while the context is active.
+
+    librdkafka sends heartbeats in the background, but joins and rejoins only from `poll`.
 
     Args:
-        cluster: Where.
-        group_id: Its group.
-        client_id: What it calls itself.
+        cluster: The cluster to connect to.
+        group_id: The group to join.
+        client_id: The client id, which is also the prefix of the member id.
+        topic: The topic to subscribe to.
     """
 
-    def __init__(self, cluster: FakeCluster, group_id: str, client_id: str) -> None:
+    def __init__(self, cluster: FakeCluster, group_id: str, client_id: str, topic: str = "orders") -> None:
         self._consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
@@ -143,8 +150,8 @@ class Member:
                 "enable.auto.commit": False,
             }
         )
-        self._consumer.subscribe(["orders"])
-        self._may_poll, self._rests = threading.Event(), threading.Event()
+        self._consumer.subscribe([topic])
+        self._may_poll, self._is_stalled = threading.Event(), threading.Event()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name=client_id, daemon=True)
 
@@ -164,21 +171,37 @@ class Member:
     def _run(self) -> None:
         while not self._is_over:
             if not self._may_poll.is_set():
-                self._rests.set()
+                self._is_stalled.set()
                 self._may_poll.wait()
-                self._rests.clear()
+                self._is_stalled.clear()
             self._consumer.poll(0.05)
 
     def stall(self) -> None:
-        """Poll no more: it goes on with heartbeats, and does not join again."""
+        """Stop polling: the consumer sends heartbeats, but does not rejoin."""
         self._may_poll.clear()
-        self._rests.wait()
+        self._is_stalled.wait()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Poll again."""
         self._may_poll.set()
 
 
-def settled(cluster: FakeCluster, group_id: str, members: int) -> None:
-    """Wait until a group is stable with so many members."""
-    cluster.wait_for_state(group_id, "Stable", members=members, timeout_s=PATIENCE_MS / 1000)
+@contextmanager
+def rebalance_waiting_for_slow(
+    cluster: FakeCluster, group_id: str, topic: str = "orders"
+) -> Iterator[StallableConsumer]:
+    """Keep a group of `quick`, `slow` and `new` in PreparingRebalance: `slow` has not rejoined since `new` joined."""
+    with (
+        StallableConsumer(cluster, group_id, "quick", topic),
+        StallableConsumer(cluster, group_id, "slow", topic) as slow,
+    ):
+        wait_until_stable(cluster, group_id, 2)
+        slow.stall()
+        with StallableConsumer(cluster, group_id, "new", topic):
+            cluster.wait_for_state(group_id, "PreparingRebalance", members=3)
+            yield slow
+
+
+def wait_until_stable(cluster: FakeCluster, group_id: str, members: int) -> None:
+    """Wait until a group is stable with this number of members."""
+    cluster.wait_for_state(group_id, "Stable", members=members, timeout_s=TIMEOUT_MS / 1000)

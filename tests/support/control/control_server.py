@@ -1,4 +1,4 @@
-"""A control server beside a cluster of this process, and the plainest HTTP client that can ask it."""
+"""A control server with a cluster in the process of the test, and a plain HTTP client for it."""
 
 import json
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ BASE = "/v1/clusters/default"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to one request."""
+class Response:
+    """A complete HTTP response. Names of headers are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -29,8 +29,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """A cluster, and where it is controlled."""
+class ControlHarness:
+    """A cluster, its control server, and requests to it. Each request has a new connection."""
 
     cluster: FakeCluster
     server: ControlServer
@@ -38,32 +38,32 @@ class Asking:
     def connect(self) -> HTTPConnection:
         return HTTPConnection(urlsplit(self.server.url).netloc, timeout=TIMEOUT_S)
 
-    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
-        """Ask; a body that is no bytes goes as JSON."""
+    def request(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Response:
+        """Send a request. A body other than bytes is sent as JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         connection = self.connect()
         try:
             connection.request(method, path, data, headers or {})
             response = connection.getresponse()
-            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+            return Response(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         finally:
             connection.close()
 
     def get(self, path: str = "") -> Any:
-        """The JSON at a path below the cluster's."""
-        answer = self.ask("GET", BASE + path)
-        assert answer.status == 200, answer
-        return answer.json
+        """Get a path below the cluster's; return the JSON."""
+        response = self.request("GET", BASE + path)
+        assert response.status == 200, response
+        return response.json
 
     def post(self, path: str, body: Any = None, status: int = 200) -> Any:
-        """The JSON that posting to a path below the cluster's gives."""
-        answer = self.ask("POST", BASE + path, body)
-        assert answer.status == status, answer
-        return answer.json
+        """Post to a path below the cluster's, expecting a status; return the JSON."""
+        response = self.request("POST", BASE + path, body)
+        assert response.status == status, response
+        return response.json
 
     @contextmanager
-    def listen(self, path: str, cluster: str = "default") -> Iterator[HTTPResponse]:
-        """A stream of events of a cluster, until the end of the block."""
+    def stream(self, path: str, cluster: str = "default") -> Iterator[HTTPResponse]:
+        """Open an event stream of a cluster and close it at the end."""
         with closing(self.connect()) as connection:
             connection.request("GET", f"/v1/clusters/{cluster}{path}")
             with connection.getresponse() as response:
@@ -71,19 +71,21 @@ class Asking:
 
 
 @contextmanager
-def asking(*arguments: Any, token: str | None = None, host: str = "127.0.0.1", **options: Any) -> Iterator[Asking]:
-    """A cluster with these arguments, and its control server."""
+def controlled_cluster(
+    *arguments: Any, token: str | None = None, host: str = "127.0.0.1", **options: Any
+) -> Iterator[ControlHarness]:
+    """Start a FakeCluster with these arguments and a control server at an address."""
     with FakeCluster(*arguments, **options) as cluster, ControlServer(cluster, host, token=token) as server:
-        yield Asking(cluster, server)
+        yield ControlHarness(cluster, server)
 
 
 def next_event(response: HTTPResponse, kind: str) -> Any:
-    """The data of the next event of a kind."""
-    found = ""
+    """Read an event stream up to the next event of a kind; return its data."""
+    event = ""
     while line := response.readline().decode():
         name, _, value = line.rstrip("\n").partition(": ")
         if name == "event":
-            found = value
-        elif name == "data" and found == kind:
+            event = value
+        elif name == "data" and event == kind:
             return json.loads(value)
     raise AssertionError(f"the stream ended before an event {kind}")

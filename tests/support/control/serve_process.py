@@ -1,4 +1,4 @@
-"""A real `fakebroker serve --control` in a process of its own."""
+"""Starts `fakebroker serve --control` as a process."""
 
 import os
 import subprocess
@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
-PATIENCE_S = 60
-"""How long a test waits for what must come; only something broken makes it wait so long."""
+TIMEOUT_S = 60
+"""Timeout of processes; only reached if something is broken."""
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
-    """A process that serves.
+class ServeProcess:
+    """A running `fakebroker serve`.
 
     Attributes:
         process: The process.
-        bootstrap_servers: Where its brokers are.
-        control: Where its control API is, a URL.
-        log: What it says beside that.
+        bootstrap_servers: The addresses of its brokers.
+        control: The URL of its control API.
+        log: What it writes to stderr.
     """
 
     process: "subprocess.Popen[str]"
@@ -31,8 +31,8 @@ class Serving:
 
 
 @contextmanager
-def serving(*arguments: str, **environment: str) -> Iterator[Serving]:
-    """Let a process serve until the end of the block, with these arguments beside those for free ports."""
+def serve_process(*arguments: str, **environment: str) -> Iterator[ServeProcess]:
+    """Run `fakebroker serve` on free ports with these additional arguments."""
     command = [sys.executable, "-m", "fakebroker", "serve", "--port", "0", "--control", "127.0.0.1:0", *arguments]
     with (
         tempfile.TemporaryFile("a+") as log,
@@ -41,17 +41,18 @@ def serving(*arguments: str, **environment: str) -> Iterator[Serving]:
         ) as process,
     ):
         try:
-            yield Serving(process, _told(process, "bootstrap.servers", log), _told(process, "control", log), log)
+            bootstrap_servers = _read_value(process, "bootstrap.servers", log)
+            yield ServeProcess(process, bootstrap_servers, _read_value(process, "control", log), log)
         finally:
             process.terminate()
-            process.wait(PATIENCE_S)
+            process.wait(TIMEOUT_S)
 
 
-def _told(process: "subprocess.Popen[str]", name: str, log: IO[str]) -> str:
-    """What the next line of the process tells under a name."""
+def _read_value(process: "subprocess.Popen[str]", name: str, log: IO[str]) -> str:
+    """Read the next line of stdout, "<name>=<value>"; return the value."""
     assert process.stdout is not None
     line = process.stdout.readline()
     key, equals, value = line.strip().partition("=")
     log.seek(0)
-    assert (key, equals) == (name, "="), f"{name}=... expected, but {line!r} came; its log is\n{log.read()}"
+    assert (key, equals) == (name, "="), f"expected {name}=..., got {line!r}; stderr:\n{log.read()}"
     return value

@@ -1,4 +1,4 @@
-"""A terminal for tests: a process in a pseudo-terminal, and what a person sees there."""
+"""Runs a process in a pseudo-terminal and emulates its screen."""
 
 import fcntl
 import os
@@ -15,17 +15,17 @@ from typing import Self
 import pyte
 import pytest
 
-PATIENCE_S = 60
-"""How long a test waits for what must be seen; only something broken makes it wait so long."""
+TIMEOUT_S = 60
+"""Timeout of waits; only reached if something is broken."""
 
 
 class Terminal:
-    """Runs a command in a terminal. As a context manager it ends the process at the end.
+    """A process in a terminal. As a context manager, it kills the process at the end.
 
     Args:
-        command: What is run.
-        columns, lines: The size.
-        environment: What else it finds there.
+        command: The command with its arguments.
+        columns, lines: The size of the terminal.
+        environment: Additional environment variables.
     """
 
     def __init__(self, command: list[str], columns: int, lines: int, **environment: str) -> None:
@@ -36,7 +36,7 @@ class Terminal:
         self._size = inner
         self.resize(columns, lines)
         self.modes = termios.tcgetattr(inner)
-        # A shell that exports these, and pytest's worker processes, tell of a size that is not this terminal's.
+        # Some shells and pytest's worker processes export the size of another terminal.
         inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             command,
@@ -60,7 +60,7 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What is seen."""
+        """The lines of the screen, without trailing spaces."""
         return [line.rstrip() for line in self.screen.display]
 
     @property
@@ -68,8 +68,8 @@ class Terminal:
         return "\n".join(self.lines)
 
     @property
-    def is_as_before(self) -> bool:
-        """Whether the terminal is left as it was found: its modes, its first screen, its cursor."""
+    def is_restored(self) -> bool:
+        """Whether the process has restored the terminal: its modes, the normal screen, the cursor."""
         return (
             termios.tcgetattr(self._size) == self.modes
             and self._raw.rfind(b"\x1b[?1049l") > self._raw.rfind(b"\x1b[?1049h")
@@ -83,38 +83,38 @@ class Terminal:
         fcntl.ioctl(self._size, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.screen.resize(lines, columns)
 
-    def wait_until(self, what: str, holds: Callable[[str], bool]) -> str:
-        """Wait until what is seen is as it should be, and give that."""
-        give_up_s = time.monotonic() + PATIENCE_S
+    def wait_until(self, description: str, holds: Callable[[str], bool]) -> str:
+        """Wait until the text of the screen meets a condition; return the text."""
+        deadline_s = time.monotonic() + TIMEOUT_S
         while not holds(self.text):
             if not self._read() and self.process.poll() is not None and not self._read():
                 if holds(self.text):
                     break
-                pytest.fail(f"never seen: {what}; the process has ended, and what is seen is\n{self.text}")
-            if time.monotonic() > give_up_s:
-                pytest.fail(f"never seen: {what}, but\n{self.text}")
+                pytest.fail(f"never seen: {description}; the process has ended, its screen:\n{self.text}")
+            if time.monotonic() > deadline_s:
+                pytest.fail(f"never seen: {description}; the screen:\n{self.text}")
         return self.text
 
-    def see(self, *parts: str) -> str:
-        """Wait until all of this is to be seen."""
+    def wait_for(self, *parts: str) -> str:
+        """Wait until the screen contains all of these texts; return its text."""
         return self.wait_until(f"{parts}", lambda text: all(part in text for part in parts))
 
-    def see_at_the_end(self, part: str) -> str:
-        """Wait until this is what the last line ends with."""
+    def wait_for_end(self, part: str) -> str:
+        """Wait until the last line of the screen ends with a text; return the text of the screen."""
         return self.wait_until(part, lambda text: text.endswith(part))
 
-    def end(self) -> int:
-        """Wait for the end of the process; gives its exit code."""
-        give_up_s = time.monotonic() + PATIENCE_S
+    def exit_code(self) -> int:
+        """Wait until the process exits; return its exit code."""
+        deadline_s = time.monotonic() + TIMEOUT_S
         while self.process.poll() is None:
             self._read()
-            assert time.monotonic() < give_up_s, f"it does not end; what is seen is\n{self.text}"
+            assert time.monotonic() < deadline_s, f"the process does not exit; the screen:\n{self.text}"
         while self._read():
             pass
         return self.process.returncode
 
     def _read(self) -> bool:
-        """Take in what the process has written; gives whether there was something."""
+        """Read output of the process for up to 50 ms; return whether there was any."""
         ready, _, _ = select.select([self._fd], [], [], 0.05)
         if ready:
             written = os.read(self._fd, 65536)

@@ -1,5 +1,5 @@
-// A consumer of kafkajs reads on while fetch lets things go wrong: joins and fetches that fail, a coordinator that moves,
-// a broker that stops. Prints what it has seen, as JSON.
+// Runs a kafkajs consumer through faults and failovers that it triggers over HTTP: failing joins and fetches, a moved
+// coordinator, a stopped broker. Prints the records it read, the hits of the faults and the coordinators as JSON.
 
 import { Kafka, logLevel } from "kafkajs";
 
@@ -9,9 +9,9 @@ const CLUSTER = `${process.env.CONTROL}/v1/clusters/default`;
 async function control(method, path, body) {
   const headers = { "content-type": "application/json" };
   const response = await fetch(CLUSTER + path, { method, headers, body: body && JSON.stringify(body) });
-  const answer = await response.json();
-  if (!response.ok) throw new Error(`${method} ${path}: ${answer.detail}`);
-  return answer;
+  const data = await response.json();
+  if (!response.ok) throw new Error(`${method} ${path}: ${data.detail}`);
+  return data;
 }
 
 const { bootstrap_servers } = await control("GET", "");
@@ -24,9 +24,9 @@ const producer = kafka.producer();
 const consumer = kafka.consumer({ groupId: GROUP, sessionTimeout: 3000, heartbeatInterval: 100, maxWaitTimeInMs: 100 });
 const read = new Set();
 
-/** Let the consumer read and commit ten more records. */
+/** Produce ten records and wait until the consumer has committed them. */
 let sent = 0;
-async function readOn() {
+async function produceAndConsume() {
   const messages = Array.from({ length: 10 }, () => ({ partition: 0, value: `record ${sent++}` }));
   await producer.send({ topic: "orders", messages });
   await control("POST", "/wait/commit", { group_id: GROUP, partition: "orders-0", at_least: sent, timeout_s: 30 });
@@ -43,7 +43,7 @@ await producer.connect();
 await consumer.connect();
 await consumer.subscribe({ topics: ["orders"], fromBeginning: true });
 await consumer.run({ eachMessage: async ({ message }) => read.add(message.value.toString()) });
-await readOn();
+await produceAndConsume();
 await control("POST", "/wait/request", { api: "Heartbeat" });
 const hits = [];
 for (const id of ids) hits.push((await control("GET", `/faults/${id}`)).hits);
@@ -52,14 +52,14 @@ const { coordinator: first } = await control("GET", `/groups/${GROUP}`);
 await control("POST", "/coordinators/move", { group_id: GROUP, to: (first % 3) + 1, load_ms: null });
 await control("POST", "/wait/request", { error: "COORDINATOR_LOAD_IN_PROGRESS" });
 await control("POST", "/coordinators/finish_loading");
-await readOn();
+await produceAndConsume();
 
 const { coordinator: second } = await control("GET", `/groups/${GROUP}`);
 await control("POST", `/brokers/${second}/stop`, {});
-await readOn();
+await produceAndConsume();
 const { coordinator: third } = await control("GET", `/groups/${GROUP}`);
 await control("POST", `/brokers/${second}/start`, {});
-await readOn();
+await produceAndConsume();
 
 await consumer.disconnect();
 await producer.disconnect();

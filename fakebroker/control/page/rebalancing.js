@@ -1,50 +1,50 @@
-// What a person looks for first: which groups are rebalancing, for how long and why; and which have just been.
+// The region "Rebalancing now": groups that are rebalancing, for how long and why, and recent changes of any group.
 
 import { get } from "./api.js";
 import * as brokers from "./brokers.js";
-import { chip, count, find, h, keyed, number, REBALANCING, since, timeOfDay, write } from "./dom.js";
-import { calmly, nowMs, on, overview } from "./live.js";
+import { chip, count, find, h, number, REBALANCING, setText, since, timeOfDay, updateList } from "./dom.js";
+import { nowMs, on, overview, throttled } from "./live.js";
 
 const SHOWN = 5;
 const MARKED = 100;
-const REST_MS = 1000;
-const RECENT = 6;
+const INTERVAL_MS = 1000;
+const SHOWN_CHANGES = 6;
 const RECENT_MS = 60_000;
 
 export function start() {
-  const list = h("ol", { class: "rebalancing" });
-  const recent = h("ol", { class: "recent" });
+  const list = h("ol", { class: "rebalancing", "aria-label": "Groups that are rebalancing" });
+  const recent = h("ol", { class: "recent", "aria-label": "Recent changes" });
   const head = h("h2", {});
   const more = h("p", { class: "more" });
   let known = new Set();
-  const states = new Set(REBALANCING); // Those that groups may be in now; the others need not be asked for.
-  find("#now").append(head, list, more, h("h3", {}, "Just now"), recent);
+  const states = new Set(REBALANCING); // Without those that no group is in, which saves requests.
+  find("#now").append(head, list, more, h("h3", {}, "Recent changes"), recent);
 
-  const load = calmly(async () => {
-    const asked = [...states].map((state) => get("/groups", { state, sort: "busy", limit: MARKED }));
-    const lists = await Promise.all(asked);
+  const load = throttled(async () => {
+    const requests = [...states].map((state) => get("/groups", { state, sort: "busy", limit: MARKED }));
+    const lists = await Promise.all(requests);
     const total = lists.reduce((sum, list) => sum + list.total, 0);
     const marked = lists.flatMap((list) => list.groups);
     const groups = marked.sort((one, other) => one.since_ms - other.since_ms).slice(0, SHOWN);
     find("#now").dataset.rebalancing = total > 0;
-    write(head, total ? `${count(total, "group")} rebalancing` : "No group is rebalancing");
-    keyed(list, groups, ({ group_id }) => group_id, makeCard, updateCard);
+    setText(head, total ? `${count(total, "group")} rebalancing` : "No group is rebalancing");
+    updateList(list, groups, ({ group_id }) => group_id, makeCard, updateCard);
     known = new Set(groups.map(({ group_id }) => group_id));
     more.replaceChildren(...(total > groups.length ? [`and ${number(total - groups.length)} more: `, ...links()] : []));
     document.title = total ? `(${total}) fakebroker` : "fakebroker";
-    brokers.mark(marked.map(({ group_id }) => group_id));
-  }, REST_MS);
+    brokers.markRebalancing(marked.map(({ group_id }) => group_id));
+  }, INTERVAL_MS);
 
   const changes = new Map();
   on("groups", ({ groups }) => {
     for (const { state } of groups) if (REBALANCING.includes(state)) states.add(state);
-    // A coordinator that loads its groups changes the state of none.
+    // Older changes are reported when a coordinator loads its groups.
     for (const group of groups.filter(({ since_ms }) => nowMs() - since_ms < RECENT_MS)) {
       changes.delete(group.group_id);
       changes.set(group.group_id, group);
     }
-    while (changes.size > RECENT) changes.delete(changes.keys().next().value);
-    keyed(recent, [...changes.values()].reverse(), keyOf, makeChange);
+    while (changes.size > SHOWN_CHANGES) changes.delete(changes.keys().next().value);
+    updateList(recent, [...changes.values()].reverse(), keyOf, makeChange);
     if (groups.some(({ group_id, state }) => known.has(group_id) || REBALANCING.includes(state))) load();
   });
   on("overview", ({ groups_by_state }) => {
@@ -60,16 +60,16 @@ export function start() {
   });
 }
 
-/** Where all of them are to be seen. */
+/** Return links to the complete lists, one for each state. */
 function links() {
   const states = REBALANCING.filter((state) => overview?.groups_by_state[state]);
-  const inWords = (state) => `${number(overview.groups_by_state[state])} ${state}`;
-  return states.flatMap((state) => [h("a", { href: `#groups?state=${state}` }, inWords(state)), " "]);
+  const label = (state) => `${number(overview.groups_by_state[state])} ${state}`;
+  return states.flatMap((state) => [h("a", { href: `#groups?state=${state}` }, label(state)), " "]);
 }
 
 function makeCard({ group_id }) {
   const parts = ["state", "time", "why"].map((name) => h("span", { class: name }));
-  return h("li", {}, h("a", { href: linkTo(group_id) }, h("b", {}, shown(group_id)), parts));
+  return h("li", {}, h("a", { href: linkTo(group_id) }, h("b", {}, displayId(group_id)), parts));
 }
 
 function updateCard(card, { state, why, since_ms, members, generation_id }) {
@@ -80,19 +80,19 @@ function updateCard(card, { state, why, since_ms, members, generation_id }) {
     time.dataset.ms = since_ms;
     time.replaceChildren("for ", since(since_ms));
   }
-  write(find(".why", card), why);
+  setText(find(".why", card), why);
   card.title = `generation ${generation_id}, ${count(members, "member")}`;
 }
 
 const keyOf = ({ group_id, state, since_ms, why }) => [group_id, state, since_ms, why];
 
 function makeChange({ group_id, state, why, since_ms }) {
-  const link = h("a", { href: linkTo(group_id) }, shown(group_id));
+  const link = h("a", { href: linkTo(group_id) }, displayId(group_id));
   const reason = h("span", { class: "why" }, why);
   return h("li", {}, h("time", {}, timeOfDay(since_ms)), " ", link, " ", chip(state), " ", reason);
 }
 
 export const linkTo = (groupId) => `#groups/${encodeURIComponent(groupId)}`;
 
-/** A group id to look at; the empty one, which old groups may have, can be seen too. */
-export const shown = (groupId) => (groupId === "" ? "(empty id)" : groupId);
+/** Return a visible text for a group id. Old groups may have the empty id. */
+export const displayId = (groupId) => (groupId === "" ? "(empty id)" : groupId);

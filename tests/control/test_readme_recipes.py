@@ -1,4 +1,4 @@
-"""The recipes over HTTP work as they stand on their page: each block is a test, and prints what stands below it."""
+"""The recipes in scenarios/control/README.md: each code block is run, and prints the text block below it."""
 
 import re
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.control.nodejs import need, packages, run
-from tests.support.control.serve_process import PATIENCE_S, serving
+from tests.support.control.nodejs import node_modules, require_programs, run
+from tests.support.control.serve_process import TIMEOUT_S, serve_process
 
-PAGE = Path(__file__).parents[2] / "scenarios" / "control" / "README.md"
+README = Path(__file__).parents[2] / "scenarios" / "control" / "README.md"
 MAX_LINES = 30
 
 pytestmark = pytest.mark.slow
@@ -18,45 +18,46 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of code on the page.
+    """A code block of the document.
 
     Attributes:
-        recipe: The title that it stands under.
+        recipe: The heading above it.
         language: "js" or "sh".
-        prints: What stands below it; None if nothing does.
+        code: The code.
+        output: The text block below it; None without one.
     """
 
     recipe: str
     language: str
     code: str
-    prints: str | None
+    output: str | None
 
 
-def blocks() -> Iterator[Block]:
+def code_blocks() -> Iterator[Block]:
     fence = re.compile(r"^```(js|sh)\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
-    for part in re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE):
+    for part in re.split(r"^## ", README.read_text(), flags=re.MULTILINE):
         for found in fence.finditer(part):
             yield Block(part.partition("\n")[0], found[1], found[2], found[3])
 
 
-HELPER, *RECIPES = blocks()
+HELPER, *RECIPES = code_blocks()
 
 
 @pytest.mark.parametrize("block", RECIPES, ids=lambda block: f"{block.recipe[:1]}-{block.language}")
-def test_a_block_prints_what_stands_below_it(block: Block, tmp_path: Path) -> None:
-    with serving("--topic", "orders:4", "--config", "group.initial.rebalance.delay.ms=0") as served:
+def test_a_recipe_prints_the_documented_output(block: Block, tmp_path: Path) -> None:
+    with serve_process("--topic", "orders:4", "--config", "group.initial.rebalance.delay.ms=0") as served:
         if block.language == "js":
-            (tmp_path / "node_modules").symlink_to(packages())
+            (tmp_path / "node_modules").symlink_to(node_modules())
             (tmp_path / "control.mjs").write_text(HELPER.code)
             (tmp_path / "recipe.mjs").write_text(block.code)
             command = ["node", "recipe.mjs"]
         else:
-            need("curl", "jq")
+            require_programs("curl", "jq")
             command = ["bash", "-euo", "pipefail", "-c", block.code]
-        assert run(command, tmp_path, PATIENCE_S, CONTROL=served.control) == block.prints
+        assert run(command, tmp_path, TIMEOUT_S, CONTROL=served.control) == block.output
 
 
-def test_there_are_five_in_each_language() -> None:
+def test_there_are_five_short_recipes_in_each_language() -> None:
     recipes = list(dict.fromkeys(block.recipe for block in RECIPES))
     assert [recipe[:3] for recipe in recipes] == ["1. ", "2. ", "3. ", "4. ", "5. "]
     assert [(block.recipe, block.language) for block in RECIPES] == [

@@ -1,4 +1,4 @@
-"""What is answered to what cannot be: which field, its value, and what was expected."""
+"""Error responses (RFC 9457): status, field, value and what was expected."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,13 +8,13 @@ import pytest
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.control.problems import problem_of
 from fakebroker.errors import ConfigError
-from tests.support.control.control_server import BASE, Asking, asking
+from tests.support.control.control_server import BASE, ControlHarness, controlled_cluster
 
 
 @pytest.fixture(scope="module")
-def control() -> Iterator[Asking]:
-    with asking(3, {"orders": 4}, seed=1, clock="manual") as made:
-        yield made
+def control() -> Iterator[ControlHarness]:
+    with controlled_cluster(3, {"orders": 4}, seed=1, clock="manual") as harness:
+        yield harness
 
 
 NAME = "1 to 100 of the characters a-z A-Z 0-9 . _ -, and neither . nor .."
@@ -24,16 +24,17 @@ DURATION = "a number from 0 to 1000000000000 or none"
 SECONDS = "a number from 0 to 1000000000"
 TEXT = "a string or none"
 ACCEPT = "one of normal, slow, half_open, refuse or none"
-IMPOSSIBLE: list[tuple[Any, ...]] = [
+# Method, path, body; status, field, value, what was expected (None: any text).
+INVALID: list[tuple[str, str, Any, int, str, Any, str | None]] = [
     ("GET", "/v1/clusters/nope", None, 404, "cluster", "nope", "one of default"),
     ("GET", f"{BASE}/brokers/9", None, 404, "broker", 9, "one of 1, 2, 3"),
     ("POST", f"{BASE}/brokers/9/stop", {}, 404, "broker", 9, "one of 1, 2, 3"),
     ("GET", f"{BASE}/brokers/x", None, 404, "node_id", "x", "a number"),
-    ("GET", f"{BASE}/groups/g", None, 404, "group", "g", "a group that is there, or was"),
-    ("POST", f"{BASE}/groups/g/evict", {"member": "a"}, 404, "group", "g", "a group that is there"),
-    ("GET", f"{BASE}/faults/7", None, 404, "fault", "7", "none: no fault is in force"),
+    ("GET", f"{BASE}/groups/g", None, 404, "group", "g", "a group that exists or has a history"),
+    ("POST", f"{BASE}/groups/g/evict", {"member": "a"}, 404, "group", "g", "an existing group"),
+    ("GET", f"{BASE}/faults/7", None, 404, "fault", "7", "none: there are no faults"),
     ("GET", f"{BASE}/topics/t", None, 404, "topic", "t", "one of __consumer_offsets, orders"),
-    ("GET", "/nope", None, 404, "path", "/nope", "an address of /openapi.json"),
+    ("GET", "/nope", None, 404, "path", "/nope", "a path of /openapi.json"),
     ("PUT", BASE, None, 405, "method", "PUT", "GET, DELETE"),
     ("POST", f"{BASE}/brokers/1/stop", {"load_ms": "x"}, 422, "load_ms", "x", DURATION),
     ("POST", f"{BASE}/brokers/1/stop", {"load": 1}, 422, "load", 1, None),
@@ -55,7 +56,7 @@ IMPOSSIBLE: list[tuple[Any, ...]] = [
     ("GET", f"{BASE}/groups?state=", None, 422, "state", "", f"one of {', '.join(STATES)} or none"),
     ("PATCH", f"{BASE}/brokers/1", {"accept": "x"}, 422, "accept", "x", ACCEPT),
     ("GET", f"{BASE}/groups/g/timeline?limit=0", None, 422, "limit", 0, "1 to 256"),
-    ("GET", f"{BASE}/journal?seqs=1,x", None, 422, "seqs", "1,x", "1 to 1000 whole numbers with commas"),
+    ("GET", f"{BASE}/journal?seqs=1,x", None, 422, "seqs", "1,x", "1 to 1000 comma-separated integers"),
     ("POST", f"{BASE}/wait/state", {"group_id": "g", "state": "x", "timeout_s": 61}, 422, "timeout_s", 61, "0 to 60"),
     ("GET", f"{BASE}/journal?limit=x", None, 422, "limit", "x", "an integer"),
     ("GET", f"{BASE}/journal?api=x", None, 422, "api", "x", None),
@@ -66,25 +67,22 @@ IMPOSSIBLE: list[tuple[Any, ...]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "field", "value", "expected"),
-    IMPOSSIBLE,
-    ids=[f"{method} {path[:60]}" for method, path, *_ in IMPOSSIBLE],
-)
-def test_what_cannot_be_is_told_with_field_value_and_what_was_expected(
-    control: Asking, method: str, path: str, body: Any, status: int, field: str, value: Any, expected: str | None
+def test_invalid_requests_are_rejected_with_field_value_and_expectation(
+    control: ControlHarness, subtests: pytest.Subtests
 ) -> None:
-    answer = control.ask(method, path, body)
-    assert answer.status == status, answer
-    assert answer.headers["content-type"] == "application/problem+json"
-    problem = answer.json
-    assert (problem["status"], problem["field"], problem["value"]) == (status, field, value)
-    assert problem["expected"] == expected or (expected is None and problem["expected"])
-    assert problem["detail"]
-    assert control.get("/brokers")["brokers"][0]["up"] is True
+    for method, path, body, status, field, value, expected in INVALID:
+        with subtests.test(method=method, path=path[:60], body=body if isinstance(body, dict) else None):
+            response = control.request(method, path, body)
+            assert response.status == status, response
+            assert response.headers["content-type"] == "application/problem+json"
+            problem = response.json
+            assert (problem["status"], problem["field"], problem["value"]) == (status, field, value)
+            assert problem["expected"] == expected or (expected is None and problem["expected"])
+            assert problem["detail"]
+            assert control.get("/brokers")["brokers"][0]["up"] is True
 
 
-def test_an_event_that_cannot_be_changes_nothing(control: Asking) -> None:
+def test_an_invalid_event_changes_nothing(control: ControlHarness) -> None:
     before = control.get("/coordinators")
     control.post("/events", {"do": "move_offsets_partition", "partition": -1, "to": None}, 422)
     control.post("/events", {"do": "advance", "seconds": 1e300}, 422)
@@ -92,14 +90,14 @@ def test_an_event_that_cannot_be_changes_nothing(control: Asking) -> None:
     assert control.post("/clock/advance", {"seconds": 1})["now_ms"] < 1e13
 
 
-def test_an_error_has_its_field_value_and_expectation() -> None:
+def test_a_problem_has_the_attributes_of_the_error() -> None:
     problem = problem_of(ConfigError.of("nth", 0, "an integer >= 1", where="fault"))
     assert (problem.status, problem.field, problem.value, problem.expected) == (422, "nth", 0, "an integer >= 1")
     assert str(problem) == "fault: nth=0: expected an integer >= 1"
-    assert "field" not in problem_of(ConfigError("it cannot be")).body()
+    assert "field" not in problem_of(ConfigError("no field")).body()
 
 
-def test_all_mistakes_of_a_body(control: Asking) -> None:
+def test_all_errors_of_a_body_are_reported_at_once(control: ControlHarness) -> None:
     problem = control.post("/faults", {"api": "Fetch", "nth": 0, "times": -1, "dorp": True}, 422)
     assert (problem["field"], problem["value"]) == ("nth", 0)
     assert [each["field"] for each in problem["errors"]] == ["nth", "times", "dorp"]

@@ -1,4 +1,4 @@
-"""Renders a cluster's state for `fakebroker top` as lines of text. Does not depend on a terminal or HTTP."""
+"""Renders the state of a cluster as lines of text that fit a terminal. Does not depend on a terminal or HTTP."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from rich.console import Group as Lines, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from fakebroker.control.top.observer import Event, Look
+from fakebroker.control.top.observer import ClusterState, Event
 
 if TYPE_CHECKING:
     from fakebroker.control.routes.group_views import GroupRow
@@ -28,7 +28,7 @@ _GOOD, _BAD, _QUIET, _HEAD = "green", "bold red", "bright_black", "reverse"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The size and contents of a picture.
+    """The size and contents of the output.
 
     Attributes:
         width: Columns.
@@ -45,46 +45,46 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A table cut to the available lines; if it has no rows, it shows `nothing`."""
+    """A table that is cut to the available lines; `placeholder` is shown instead of rows if there are none."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Text]]
-    nothing: str
+    placeholder: str
 
 
-def picture(look: Look, frame: Frame) -> Lines:
+def render(state: ClusterState, frame: Frame) -> Lines:
     """Return the lines of a state that fit in a frame."""
-    sections = _sections(look, frame)
-    wanted = [max(len(section.rows), 1) for section in sections]
-    head: list[RenderableType] = [_title(look.overview), _summary(look.overview)]
+    sections = _sections(state, frame)
+    needed = [max(len(section.rows), 1) for section in sections]
+    head: list[RenderableType] = [_title(state.overview), _summary(state.overview)]
     if frame.height is None:
         return Lines(*head, *(_table(section, _SNAPSHOT_ROWS) for section in sections))
-    room = frame.height - len(head) - len(sections) - 1
-    rows = _shared_out(room, wanted)
+    available = frame.height - len(head) - len(sections) - 1
+    rows = _distribute(available, needed)
     tables = (_table(section, count) for section, count in zip(sections, rows, strict=True))
-    footer = Text("\n" * (room - sum(rows)) + frame.footer, _QUIET, no_wrap=True, overflow="ellipsis")
+    footer = Text("\n" * (available - sum(rows)) + frame.footer, _QUIET, no_wrap=True, overflow="ellipsis")
     return Lines(*head, *tables, footer)
 
 
-def _sections(look: Look, frame: Frame) -> list[_Section]:
+def _sections(state: ClusterState, frame: Frame) -> list[_Section]:
     is_wide = frame.width >= _WIDE
-    sections = [_brokers(look.overview["brokers"]), _apis(look.overview["rates"]["by_api"])]
+    sections = [_brokers(state.overview["brokers"]), _apis(state.overview["rates"]["by_api"])]
     if "unstable" in frame.choice:
-        sections.append(_groups("UNSTABLE GROUP", look.unstable, is_wide))
+        sections.append(_groups("UNSTABLE GROUP", state.unstable, is_wide))
     if "busiest" in frame.choice:
-        sections.append(_groups("BUSIEST GROUP", look.busy, is_wide))
-    return [*sections, _events(look.events)]
+        sections.append(_groups("BUSIEST GROUP", state.busy, is_wide))
+    return [*sections, _events(state.events)]
 
 
-def _shared_out(room: int, wanted: Sequence[int]) -> list[int]:
-    """Distribute lines to sections evenly, until each has what it needs or none is left."""
-    given = [0] * len(wanted)
-    while room > 0 and given != list(wanted):
-        for index, want in enumerate(wanted):
-            if given[index] < want and room > 0:
-                given[index] += 1
-                room -= 1
-    return given
+def _distribute(available: int, needed: Sequence[int]) -> list[int]:
+    """Distribute lines to sections one at a time, until each has the lines it needs or none are left."""
+    lines = [0] * len(needed)
+    while available > 0 and lines != list(needed):
+        for index, need in enumerate(needed):
+            if lines[index] < need and available > 0:
+                lines[index] += 1
+                available -= 1
+    return lines
 
 
 def _table(section: _Section, count: int) -> Table:
@@ -92,7 +92,7 @@ def _table(section: _Section, count: int) -> Table:
     for row in section.rows[:count]:
         table.add_row(*row)
     if not section.rows:
-        table.add_row(_text(section.nothing, _QUIET))
+        table.add_row(_text(section.placeholder, _QUIET))
     return table
 
 
@@ -179,7 +179,7 @@ def _groups(title: str, groups: "Sequence[GroupRow]", is_wide: bool) -> _Section
     if is_wide:
         columns += [_number("REBALANCES"), _number("BROKER")]
     rows = [_group(group, is_wide) for group in groups]
-    return _Section([*columns, _column("WHY", ratio=2)], rows, "none")
+    return _Section([*columns, _column("REASON", ratio=2)], rows, "none")
 
 
 def _group(group: "GroupRow", is_wide: bool) -> list[Text]:
@@ -200,10 +200,13 @@ def _group(group: "GroupRow", is_wide: bool) -> list[Text]:
 def _events(events: Sequence[Event]) -> _Section:
     columns = [_column("TIME"), _column("RECENT EVENT", ratio=1)]
     rows = [
-        [_text(_time(event.at_ms), _QUIET), Text.assemble((_plain(event.about), "bold"), f" {_plain(event.what)}")]
+        [
+            _text(_time(event.at_ms), _QUIET),
+            Text.assemble((_plain(event.subject), "bold"), f" {_plain(event.description)}"),
+        ]
         for event in events
     ]
-    return _Section(columns, rows, "nothing yet")
+    return _Section(columns, rows, "no events")
 
 
 # Formatting

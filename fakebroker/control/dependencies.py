@@ -4,10 +4,10 @@ from importlib.util import find_spec
 
 from fakebroker.errors import ConfigError
 
-NEEDED = ("hypercorn", "prometheus_client")
+REQUIRED = ("hypercorn", "prometheus_client")
 
 
-def check_installed(needed: tuple[str, ...] = NEEDED) -> None:
+def check_installed(needed: tuple[str, ...] = REQUIRED) -> None:
     """Raise an error if a dependency of the extra `control` is missing.
 
     Raises:

@@ -1,6 +1,6 @@
-"""All groups of a cluster by name, and their numbers by state and broker; each is cached until it changes.
+"""The groups of a cluster sorted by name, and counts by state and broker. Both are cached until groups change.
 
-With many groups both take long, so they are computed in steps. Groups may change meanwhile.
+With many groups both take long, so they are computed in steps, between which groups may change.
 """
 
 from collections import Counter
@@ -17,18 +17,18 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.history import DEAD
 from fakebroker.server.fake_cluster import FakeCluster
 
-IN_A_STEP = 1_000
-"""Number of groups that are looked at in one step."""
+GROUPS_PER_STEP = 1_000
+"""Number of groups that are processed in one step."""
 
 _BY_NAME = attrgetter("group_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of groups and members.
+    """Counts of groups and members.
 
     Attributes:
-        by_state: Number of groups by state, under Kafka's names, without those of zombie coordinators.
+        by_state: Number of groups by Kafka's name of the state, without those of zombie coordinators.
         members: Number of members in total.
         members_at: Number of members by node id of the broker, including those at zombie coordinators.
     """
@@ -38,7 +38,7 @@ class Counts:
     members_at: Counter[int]
 
 
-class Census:
+class GroupIndex:
     """Lists and counts groups, in the cluster's thread.
 
     Args:
@@ -50,31 +50,32 @@ class Census:
         self._cluster = cluster
         self._meter = meter
         self._groups: Sequence[Group] = ()
-        self._groups_when: object = None
+        self._groups_version: object = None
         self._counts = Counts(Counter(), 0, Counter())
-        self._counts_when: object = None
+        self._counts_version: object = None
 
     def groups(self) -> Steps[Sequence[Group]]:
-        """Return the groups by name, without those of zombie coordinators."""
-        when = self._now(self._meter.removals)
-        if when is None or when != self._groups_when:
+        """Return the groups sorted by name, without those of zombie coordinators."""
+        version = self._version(self._meter.removals)
+        if version is None or version != self._groups_version:
             leaders = self._leaders()
-            found = []
+            sorted_parts = []
             for node_id, groups in self._by_broker().items():
                 for part in _parts(groups):
-                    found.append(sorted([each for each in part if leaders[each.partition] == node_id], key=_BY_NAME))
+                    served = [group for group in part if leaders[group.partition] == node_id]
+                    sorted_parts.append(sorted(served, key=_BY_NAME))
                     yield
-            merged, sorted_groups = merge(*found, key=_BY_NAME), list[Group]()
-            while part := list(islice(merged, IN_A_STEP)):
+            merged, sorted_groups = merge(*sorted_parts, key=_BY_NAME), list[Group]()
+            while part := list(islice(merged, GROUPS_PER_STEP)):
                 sorted_groups += part
                 yield
-            self._groups, self._groups_when = sorted_groups, when
+            self._groups, self._groups_version = sorted_groups, version
         return self._groups
 
     def counts(self) -> Steps[Counts]:
-        """Return the numbers of groups and members."""
-        when = self._now(self._meter.changes)
-        if when is None or when != self._counts_when:
+        """Return the counts of groups and members."""
+        version = self._version(self._meter.changes)
+        if version is None or version != self._counts_version:
             leaders = self._leaders()
             by_state, members, members_at = Counter[str](), 0, Counter[int]()
             for node_id, groups in self._by_broker().items():
@@ -84,17 +85,19 @@ class Census:
                     by_state.update({state.value: count for state, count in Counter([g.state for g in served]).items()})
                     members += sum([len(group.members) for group in served])
                     yield
-            del by_state[DEAD]  # They were removed meanwhile.
-            self._counts, self._counts_when = Counts(by_state, members, members_at), when
+            del by_state[DEAD]  # Groups that were removed between steps.
+            self._counts, self._counts_version = Counts(by_state, members, members_at), version
         return self._counts
 
-    def _now(self, changes: int) -> object:
-        """Return a value that differs from an earlier one if groups may have changed; None if that is not known."""
+    def _version(self, changes: int) -> object:
+        """Return a value that changes whenever groups may have changed; None if the meter is not subscribed.
+
+        The meter counts removed and changed groups, but not every added one; those change the sizes. A coordinator that
+        becomes a zombie changes only the leaders.
+        """
         core = self._cluster.cluster
-        # The meter notices removed and changed groups; added ones may go unnoticed, but then the sizes differ.
         sizes = [len(broker.coordinator.groups()) for broker in core.brokers.values()]
-        # The groups of a coordinator that becomes a zombie do not change.
-        return (core.history, changes, self._leaders(), sizes) if self._meter.hears else None
+        return (core.history, changes, self._leaders(), sizes) if self._meter.is_subscribed else None
 
     def _leaders(self) -> list[int]:
         """Return the leader of each partition of __consumer_offsets, as a node id."""
@@ -106,4 +109,4 @@ class Census:
 
 
 def _parts(groups: Sequence[Group]) -> list[Sequence[Group]]:
-    return [groups[start : start + IN_A_STEP] for start in range(0, len(groups), IN_A_STEP)]
+    return [groups[start : start + GROUPS_PER_STEP] for start in range(0, len(groups), GROUPS_PER_STEP)]

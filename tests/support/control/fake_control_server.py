@@ -1,6 +1,7 @@
-"""A stand-in for the control API with made-up JSON: to have states at will that a cluster has only at times."""
+"""Fakes of the control API for `top`: they return JSON that a test sets, so any state of a cluster can be shown."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +12,13 @@ from urllib.parse import parse_qs, urlsplit
 NOW_MS = 1_790_000_000_000.0
 
 
-class StandIn(ThreadingHTTPServer):
-    """Answers like the control API.
+class FakeControlServer(ThreadingHTTPServer):
+    """An HTTP server with the two responses that `top` needs.
 
     Attributes:
-        overview: What it tells of the cluster.
-        groups: The groups; each order is that in which they are here.
-        orders: In which orders they were asked for.
+        overview: The overview of the cluster.
+        groups: The rows of the groups, returned in this order for any `sort`.
+        sorts: The `sort` parameters of the requests so far.
     """
 
     daemon_threads = True
@@ -26,24 +27,24 @@ class StandIn(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.overview = overview()
-        self.groups = [group(number) for number in range(1, 4)]
-        self.orders: list[str] = []
+        self.groups = [group_row(number) for number in range(1, 4)]
+        self.sorts: list[str] = []
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: StandIn
+    server: FakeControlServer
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         if url.path == "/v1/clusters/default":
-            self._answer(self.server.overview)
+            self._respond(self.server.overview)
         elif url.path == "/v1/clusters/default/groups":
             query = parse_qs(url.query)
-            self.server.orders += query["sort"]
+            self.server.sorts += query["sort"]
             groups = self.server.groups[: int(query["limit"][0])]
-            self._answer({"total": len(self.server.groups), "groups": groups})
+            self._respond({"total": len(self.server.groups), "groups": groups})
 
-    def _answer(self, value: object) -> None:
+    def _respond(self, value: object) -> None:
         body = json.dumps(value).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -52,13 +53,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
+        """Do not write to stderr."""
 
 
 @contextmanager
-def stand_in() -> Iterator[StandIn]:
-    """A stand-in that answers until the end of the block."""
-    with StandIn() as server:
+def fake_control_server() -> Iterator[FakeControlServer]:
+    """Run a fake control server in a thread."""
+    with FakeControlServer() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -68,14 +69,50 @@ def stand_in() -> Iterator[StandIn]:
             thread.join()
 
 
+@contextmanager
+def raw_server(response: bytes) -> Iterator[str]:
+    """Accept one connection, send these bytes after the first read, and close it; yields the URL."""
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(response)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+class FakeTopSource:
+    """The two methods of the control client that `top` calls, without HTTP.
+
+    Attributes:
+        cluster: The overview.
+        rows: The rows of the groups, returned in this order for any `sort`.
+    """
+
+    def __init__(self, rows: list[dict[str, Any]] | None = None, **changes: Any) -> None:
+        self.cluster = overview(**changes)
+        self.rows = [group_row(number) for number in range(1, 4)] if rows is None else rows
+
+    def overview(self) -> dict[str, Any]:
+        return self.cluster
+
+    def group_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]:
+        return self.rows[:limit]
+
+
 def overview(**changes: Any) -> dict[str, Any]:
-    """A cluster of three brokers that has something to do."""
+    """Return the overview of a busy cluster with three brokers, with some keys changed."""
     apis = [("Heartbeat", 2000.0, 0.0, 0.05, 0.12), ("Fetch", 300.0, 0.5, 0.4, 501.2), ("JoinGroup", 2.5, 0.0, 3, 2999)]
     names = ("api", "requests_per_s", "errors_per_s", "p50_ms", "p99_ms")
     return {
         "name": "default",
         "clock": {"now_ms": NOW_MS, "kind": "real"},
-        "brokers": [broker(node_id) for node_id in (1, 2, 3)],
+        "brokers": [broker_row(node_id) for node_id in (1, 2, 3)],
         "groups_by_state": {"Empty": 7, "PreparingRebalance": 1, "CompletingRebalance": 0, "Stable": 1234, "Dead": 0},
         "members": 3456,
         "connections": 24,
@@ -86,7 +123,7 @@ def overview(**changes: Any) -> dict[str, Any]:
     }
 
 
-def broker(node_id: int, **changes: Any) -> dict[str, Any]:
+def broker_row(node_id: int, **changes: Any) -> dict[str, Any]:
     return {
         "node_id": node_id,
         "host": "127.0.0.1",
@@ -100,7 +137,7 @@ def broker(node_id: int, **changes: Any) -> dict[str, Any]:
     }
 
 
-def group(number: int, **changes: Any) -> dict[str, Any]:
+def group_row(number: int, **changes: Any) -> dict[str, Any]:
     return {
         "group_id": f"billing-{number}",
         "state": "Stable",

@@ -1,7 +1,7 @@
-"""Server-sent events: changes of a cluster, several times a second.
+"""Server-sent events: the changes of a cluster, sent to its streams four times a second.
 
-One task per cluster computes and encodes the changes for all its streams. A stream gets all changes after its welcome
-comment; a stream that does not keep up misses some.
+One task per cluster computes and encodes the changes for all streams. A stream gets all changes after the comment that
+opens it, unless its client reads too slowly: events that exceed its buffer are dropped.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 import trio
 
 _PERIOD_S = 0.25
-_OVERVIEW_EVERY = 4
-_COMMENT_EVERY = 60
-_WAITING = 8
-_WELCOME = b": welcome\n\n"
+_OVERVIEW_EVERY = 4  # Periods between overviews.
+_COMMENT_EVERY = 60  # Periods between comments, which reveal closed connections.
+_BUFFER_SIZE = 8
+_OPENING_COMMENT = b": welcome\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The changes that streams need: since a version, of some kinds, and the moments of some groups."""
+class UpdateRequest:
+    """The changes that the streams need: after a version, of some kinds, and the moments of some groups."""
 
     after: str
     kinds: frozenset[str]
@@ -31,7 +31,7 @@ class Update:
     """Changes, encoded as JSON.
 
     Attributes:
-        seen: The version of the cluster that they lead to.
+        seen: The version of the cluster after these changes.
         by_kind: Changes by the kind of event; kinds without changes are omitted.
         by_group: New moments by group id.
     """
@@ -42,7 +42,7 @@ class Update:
 
 
 class Stream:
-    """One subscriber.
+    """One subscriber. Its events are buffered until its client reads them.
 
     Args:
         kinds: The kinds of events to send.
@@ -55,7 +55,7 @@ class Stream:
     def __init__(self, kinds: Sequence[str], group_id: str | None) -> None:
         self.kinds = kinds
         self.group_id = group_id
-        self._sender, self.receiver = trio.open_memory_channel[bytes](_WAITING)
+        self._sender, self.receiver = trio.open_memory_channel[bytes](_BUFFER_SIZE)
 
     def send(self, data: bytes) -> None:
         """Send events, or drop them if the buffer is full."""
@@ -71,14 +71,14 @@ class Feed:
     """Sends the changes of one cluster to its streams.
 
     Args:
-        compute: Returns changes.
-        seen: Version of the cluster after which changes are sent.
+        compute: Returns the changes for a request.
+        seen: The version of the cluster; later changes are sent.
 
     Attributes:
         streams: The streams.
     """
 
-    def __init__(self, compute: Callable[[Wanted], Awaitable[Update]], seen: str) -> None:
+    def __init__(self, compute: Callable[[UpdateRequest], Awaitable[Update]], seen: str) -> None:
         self.streams: list[Stream] = []
         self._compute = compute
         self._seen = seen
@@ -87,18 +87,18 @@ class Feed:
         self._is_idle.set()
 
     async def run(self) -> None:
-        """Send changes as long as there are streams."""
+        """Send changes until there are no streams left."""
         while self.streams:
-            update = await self._next()
+            update = await self._compute_update()
             self._seen = update.seen
             self._send(update)
             self._turn += 1
             await trio.sleep(_PERIOD_S)
 
-    async def _next(self) -> Update:
+    async def _compute_update(self) -> Update:
         self._is_idle = trio.Event()
         try:
-            return await self._compute(self._wanted())
+            return await self._compute(self._update_request())
         finally:
             self._is_idle.set()
 
@@ -108,22 +108,22 @@ class Feed:
             stream.end()
 
     async def events(self, stream: Stream) -> AsyncGenerator[bytes, None]:
-        """Subscribe a stream, and yield its events; the first one is a comment, and all changes after it follow."""
+        """Subscribe a stream and yield its events: a comment, then all changes after it."""
         self.streams.append(stream)
         try:
-            await self._is_idle.wait()  # What is being computed may lack its kinds of events.
-            yield _WELCOME
+            await self._is_idle.wait()  # An update that is being computed may lack its kinds of events.
+            yield _OPENING_COMMENT
             async for data in stream.receiver:
                 yield data
         finally:
             self.streams.remove(stream)
 
-    def _wanted(self) -> Wanted:
+    def _update_request(self) -> UpdateRequest:
         kinds = {kind for each in self.streams for kind in each.kinds}
         if self._turn % _OVERVIEW_EVERY:
             kinds.discard("overview")
         group_ids = sorted({each.group_id for each in self.streams if each.group_id is not None})
-        return Wanted(self._seen, frozenset(kinds), group_ids)
+        return UpdateRequest(self._seen, frozenset(kinds), group_ids)
 
     def _send(self, update: Update) -> None:
         events = {kind: _event(kind, data) for kind, data in update.by_kind.items()}

@@ -1,0 +1,96 @@
+"""The page and its server: tokens, the API documentation, reconnects, hidden pages, several clusters."""
+
+import json
+import urllib.request
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from fakebroker import FakeCluster
+from fakebroker.control.server import ControlServer
+from tests.support.control.browser import HTTP_ERROR, TIMEOUT_MS, low_contrast_texts, open_page, wait_until_live
+
+pytestmark = pytest.mark.slow
+
+GROUP = "payments"
+
+
+def test_the_page_prompts_for_the_token_and_keeps_it(browser: Browser, cluster: FakeCluster) -> None:
+    with (
+        ControlServer(cluster, token="sesame") as server,
+        open_page(browser, server.url + "/", allowed_errors=(HTTP_ERROR,)) as page,
+    ):
+        dialog = page.get_by_role("dialog", name="Token required")
+        dialog.get_by_label("Token").fill("wrong")
+        page.keyboard.press("Enter")
+        expect(dialog).to_contain_text("Invalid token.")
+        dialog.get_by_label("Token").fill("sesame")
+        page.keyboard.press("Enter")
+        wait_until_live(page)
+        page.reload()
+        wait_until_live(page)
+        expect(dialog).to_be_hidden()
+
+
+@pytest.mark.parametrize("token", [None, "sesame"])
+def test_the_api_documentation_lists_every_operation(browser: Browser, cluster: FakeCluster, token: str | None) -> None:
+    with (
+        ControlServer(cluster, token=token) as server,
+        open_page(browser, f"{server.url}/docs", allowed_errors=(HTTP_ERROR,) if token else ()) as page,
+    ):
+        if token is not None:
+            page.get_by_label("Token").fill(token)
+            page.keyboard.press("Enter")
+        headers = {"authorization": f"Bearer {token}"}
+        request = urllib.request.Request(f"{server.url}/openapi.json", headers=headers)
+        with urllib.request.urlopen(request, timeout=TIMEOUT_MS / 1000) as response:
+            paths = json.load(response)["paths"]
+        operations = page.locator("summary")
+        expect(operations).to_have_count(sum(map(len, paths.values())))
+        operations.filter(has_text="/healthz").click()
+        expect(page.get_by_text("200: The brokers' loop runs.")).to_be_visible()
+        operations.filter(has_text="/wait/state").click()
+        expect(page.locator("details[open] pre").filter(has_text='"group_id"').first).to_be_visible()
+        assert low_contrast_texts(page) == []
+
+
+def test_the_page_shows_a_lost_connection_and_reconnects(browser: Browser, cluster: FakeCluster) -> None:
+    # A request that is in flight when the server ends gets status 503.
+    lost = ("Failed to load resource: net::ERR_", f"{HTTP_ERROR} 503")
+    with ControlServer(cluster) as server:
+        context = open_page(browser, server.url + "/", allowed_errors=lost)
+        page = context.__enter__()
+        wait_until_live(page)
+    expect(page.get_by_role("status").filter(has_text="No response from")).to_be_visible()
+    with ControlServer(cluster, port=int(server.url.rpartition(":")[2])):
+        wait_until_live(page)
+        context.__exit__(None, None, None)
+
+
+def test_a_hidden_page_closes_its_event_stream(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with open_page(browser, url) as page:
+        wait_until_live(page)
+        with page.expect_event("requestfailed", lambda request: "/stream?" in request.url):
+            page.evaluate(_SET_VISIBLE, False)
+        cluster.seed_group(GROUP, 1, topics=["orders"])
+        with page.expect_request("**/stream?*"):
+            page.evaluate(_SET_VISIBLE, True)
+        expect(page.locator(".groups").get_by_role("link", name=GROUP)).to_be_visible()
+
+
+_SET_VISIBLE = """isVisible => {
+    Object.defineProperty(document, "hidden", { get: () => !isVisible, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_another_cluster_can_be_selected(browser: Browser, url: str) -> None:
+    body = json.dumps({"name": "other", "brokers": 1}).encode()
+    request = urllib.request.Request(f"{url}v1/clusters", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT_MS / 1000) as response:
+        assert response.status == 201
+    with open_page(browser, url) as page:
+        expect(page.locator("li.broker")).to_have_count(3)
+        page.get_by_label("Cluster", exact=True).select_option("other")
+        expect(page.locator("li.broker")).to_have_count(1)
+        expect(page.get_by_label("Cluster", exact=True)).to_have_value("other")

@@ -1,0 +1,400 @@
+"""The operations of the control API over HTTP: their effects on the cluster and their responses."""
+
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fakebroker import FakeCluster, ListenError
+from fakebroker.cluster.commands import COMMANDS
+from fakebroker.control import dependencies
+from fakebroker.control.routes.operations import OPERATIONS
+from fakebroker.control.server import ControlServer
+from fakebroker.errors import ConfigError
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.server.journal_files import parse_journal
+from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
+from tests.support.wire_client import WireClient, find_coordinator
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[ControlHarness]:
+    with controlled_cluster(3, {"orders": 4}, seed=1, clock="manual") as harness:
+        yield harness
+
+
+@pytest.fixture
+def control(started: ControlHarness) -> ControlHarness:
+    """The cluster of the module after a reset."""
+    started.post("/reset")
+    return started
+
+
+def test_health_is_ok(control: ControlHarness) -> None:
+    assert control.request("GET", "/healthz").json == {"status": "ok"}
+
+
+def test_the_overview_describes_the_cluster(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"members": 2, "topics": ["orders"]}, 201)
+    with WireClient(control.cluster.brokers[0]) as wire:
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        overview = control.get()
+    assert overview["name"] == "default"
+    assert overview["bootstrap_servers"] == control.cluster.bootstrap_servers
+    assert overview["seed"] == 1
+    assert overview["clock"] == {"now_ms": control.cluster.clock.now_ms(), "kind": "manual"}
+    assert (overview["groups_by_state"], overview["members"]) == ({"Stable": 1}, 2)
+    assert (overview["connections"], overview["journal"]) == (1, {"size": 1, "dropped": 0})
+    assert [broker["node_id"] for broker in overview["brokers"]] == [1, 2, 3]
+    assert sum(len(broker["offsets_partitions"]) for broker in overview["brokers"]) == 50
+    assert sum(broker["members"] for broker in overview["brokers"]) == 2
+
+
+def test_brokers_are_stopped_started_upgraded_added_and_removed(control: ControlHarness) -> None:
+    assert control.post("/brokers/1/stop", {"elect": False})["up"] is False
+    assert not control.cluster.brokers[0].up
+    assert control.get("/brokers/1")["up"] is False
+    assert control.post("/brokers/1/start")["up"] is True
+    assert control.post("/brokers/1/restart", {"load_ms": 5})["up"] is True
+    assert control.post("/brokers/1/upgrade", {"as_version": "2.8"})["as_version"] == "2.8"
+    added = control.post("/brokers", {"as_version": "3.0"}, 201)
+    assert (added["node_id"], added["as_version"]) == (4, "3.0")
+    assert control.request("PATCH", f"{BASE}/brokers/4", {"accept": "refuse"}).status == 200
+    assert control.request("DELETE", f"{BASE}/brokers/4").status == 204
+    assert [broker["node_id"] for broker in control.get("/brokers")["brokers"]] == [1, 2, 3]
+
+
+def test_topics_are_created_listed_and_deleted(control: ControlHarness) -> None:
+    assert len(control.post("/topics", {"name": "new", "partitions": 2}, 201)["partitions"]) == 2
+    assert len(control.request("PATCH", f"{BASE}/topics/new", {"partitions": 3}).json["partitions"]) == 3
+    assert [topic["name"] for topic in control.get("/topics")["topics"]] == ["__consumer_offsets", "orders", "new"]
+    assert control.get("/topics/new")["partitions"][2]["log_end_offset"] == 0
+    assert control.request("DELETE", f"{BASE}/topics/new").status == 204
+    assert control.request("GET", f"{BASE}/topics/new").status == 404
+
+
+def test_coordinators_are_moved_and_loaded(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"members": 1, "topics": ["orders"]}, 201)
+    partition = control.cluster.cluster.offsets_partition_of("g").index
+    old = control.get("/groups/g")["coordinator"]
+    to = old % 3 + 1
+    partitions = control.post("/coordinators/move", {"group_id": "g", "to": to, "load_ms": None})["offsets_partitions"]
+    assert (partitions[partition]["leader"], partitions[partition]["is_loading"], partitions[partition]["groups"]) == (
+        to,
+        True,
+        0,
+    )
+    assert "is being loaded" in control.get("/groups/g/explain")["text"]
+    partitions = control.post("/coordinators/finish_loading")["offsets_partitions"]
+    assert (partitions[partition]["is_loading"], partitions[partition]["groups"], partitions[partition]["members"]) == (
+        False,
+        1,
+        1,
+    )
+    for node_id, zombies in ((old, [to]), (6 - old - to, sorted([old, to]))):
+        moved = control.post("/coordinators/move", {"group_id": "g", "to": node_id, "zombie": True})
+        partitions = moved["offsets_partitions"]
+        assert (partitions[partition]["zombies"], partitions[partition]["groups"]) == (zombies, 1)
+        assert not any(row["zombies"] for row in partitions if row["partition"] != partition)
+    partitions = control.post("/coordinators/stop_zombies")["offsets_partitions"]
+    assert partitions[partition]["zombies"] == []
+    control.post("/coordinators/move", {"partition": partition, "to": None})
+    assert control.get("/groups/g")["coordinator"] is None
+
+
+def test_groups_are_listed_searched_and_sorted(control: ControlHarness) -> None:
+    seeds = [{"group_id": f"g{number}", "members": number, "topics": ["orders"]} for number in range(4)]
+    assert control.post("/groups/seed", {"groups": seeds}, 201)["total"] == 4
+    control.post("/groups/g2/force_rebalance")
+    listed = control.get("/groups?sort=unstable&limit=2")
+    assert (listed["total"], [row["group_id"] for row in listed["groups"]]) == (4, ["g2", "g0"])
+    assert listed["groups"][0]["state"] == "PreparingRebalance"
+    assert listed["groups"][0]["why"] == (
+        "a rebalance was forced; 0 of 2 have joined, waiting for consumer-g2-1, consumer-g2-2"
+    )
+    assert [row["group_id"] for row in control.get("/groups?sort=name&offset=3")["groups"]] == ["g3"]
+    assert [row["group_id"] for row in control.get("/groups?search=G1")["groups"]] == ["g1"]
+    assert [row["group_id"] for row in control.get("/groups?state=Empty")["groups"]] == ["g0"]
+    with WireClient(control.cluster.brokers[0]) as wire:
+        wire.ask(HeartbeatRequest(group_id="g1", generation_id=1, member_id="x"), HeartbeatResponse)
+    assert [row["group_id"] for row in control.get("/groups?sort=busy")["groups"]][:2] == ["g1", "g3"]
+
+
+def test_counts_and_lists_of_groups_match_the_cluster_after_every_command(control: ControlHarness) -> None:
+    seeds = [{"group_id": f"g{number}", "members": number, "topics": ["orders"]} for number in range(4)]
+    control.post("/groups/seed", {"groups": seeds}, 201)
+    kept = control.post("/snapshots", status=201)["id"]
+    to = control.get("/groups/g1/coordinator")["node_id"] % 3 + 1
+    for path, body in (
+        ("/groups/g2/force_rebalance", {}),
+        ("/groups/g3/evict", {"member": "consumer-g3-1"}),
+        ("/groups/new/seed", {"offsets": {"orders-0": 1}}),
+        ("/coordinators/move", {"group_id": "g1", "to": to, "zombie": True}),
+        ("/coordinators/move", {"group_id": "g1", "to": to % 3 + 1, "zombie": True, "load_ms": None}),
+        ("/coordinators/finish_loading", {}),
+        ("/coordinators/stop_zombies", {}),
+        ("/coordinators/move", {"group_id": "g1", "to": None}),
+        ("/brokers/1/stop", {}),
+        ("/clock/advance", {"seconds": 700}),
+        (f"/snapshots/{kept}/restore", {}),
+        ("/clock/advance", {"seconds": 700_000}),
+        ("/reset", {}),
+    ):
+        assert control.request("POST", BASE + path, body).status < 300
+        names = sorted({group.group_id for group in control.cluster.groups()})
+        there = [view for name in names if (view := control.cluster.group(name)).state != "Dead"]
+        overview = control.get()
+        assert overview["groups_by_state"] == dict(Counter(view.state for view in there)), path
+        assert overview["members"] == sum(len(view.members) for view in there), path
+        assert sum(broker["members"] for broker in overview["brokers"]) >= overview["members"], path
+        assert [row["group_id"] for row in control.get("/groups")["groups"]] == [view.group_id for view in there], path
+
+
+def test_views_and_deletion_of_one_group(control: ControlHarness) -> None:
+    control.post("/groups/a%2Fb/seed", {"members": ["one", {"client_id": "two"}], "offsets": {"orders-1": 5}}, 201)
+    group = control.get("/groups/a%2Fb")
+    assert [member["client_id"] for member in group["members"]] == ["one", "two"]
+    assert [(row["topic"], row["partition"], row["offset"]) for row in group["offsets"]] == [("orders", 1, 5)]
+    assert group["explanation"] == control.get("/groups/a%2Fb/explain")["text"]
+    control.post("/groups/a%2Fb/evict", {"member": "one"})
+    timeline = control.get("/groups/a%2Fb/timeline")
+    assert [moment["state_to"] for moment in timeline["moments"]] == ["Stable", "PreparingRebalance"]
+    assert (timeline["text"], timeline["svg"]) == (None, None)
+    pictured = control.get("/groups/a%2Fb/timeline?text=true&svg=true&limit=1")
+    assert [moment["state_to"] for moment in pictured["moments"]] == ["PreparingRebalance"]
+    assert pictured["svg"].startswith("<svg")
+    assert "PreparingRebalance" in pictured["text"]
+    assert control.request("DELETE", f"{BASE}/groups/a%2Fb").status == 409
+    control.post("/groups/a%2Fb/evict", {"member": "two"})
+    control.post("/clock/advance", {"seconds": 400})
+    assert control.request("DELETE", f"{BASE}/groups/a%2Fb").status == 204
+    assert control.get("/groups/a%2Fb")["state"] == "Dead"
+
+
+def test_get_operations_do_not_change_the_cluster() -> None:
+    with controlled_cluster(3, {"orders": 4}, clock="manual") as control:
+        control.post("/groups/g/seed", {"members": 2, "topics": ["orders"], "offsets": {"orders-1": 5}}, 201)
+        control.post("/groups/g/evict", {"member": control.get("/groups/g")["members"][0]["member_id"]})
+        fault = control.post("/faults", {"api": "Heartbeat", "drop": True, "nth": 2}, 201)["id"]
+        existing = {"cluster": "default", "node_id": "1", "topic": "orders", "id": fault, "group_id": "g"}
+        missing = existing | {"topic": "none", "group_id": "none"}
+        operations = [
+            (one.method, one.path)
+            for one in OPERATIONS
+            if one.is_read_only and one.is_documented and not one.path.endswith("/stream")
+        ]
+        requests = [(method, path.format_map(names)) for method, path in operations for names in (existing, missing)]
+        assert len(operations) > 15
+        assert {method for method, _ in operations} == {"GET"}
+        before = [control.request(*one) for one in requests]
+        after = [control.request(*one) for one in reversed(requests)][::-1]
+        assert [(one.status, one.body) for one in after] == [(one.status, one.body) for one in before]
+        assert {one.status for one in before} == {200, 404}
+
+
+def test_a_group_is_held_and_released(control: ControlHarness) -> None:
+    control.post("/groups/g/hold", {"state": "PreparingRebalance"})
+    control.post("/groups/g/seed", {"members": 1, "topics": ["orders"]}, 201)
+    control.post("/groups/g/force_rebalance")
+    assert "It is held" in control.get("/groups/g/explain")["text"]
+    control.post("/groups/g/release")
+    assert "It is held" not in control.get("/groups/g/explain")["text"]
+
+
+def test_a_group_id_may_equal_a_segment_of_a_path(control: ControlHarness) -> None:
+    control.post("/groups/seed/seed", {"members": 1, "topics": ["orders"]}, 201)
+    assert control.get("/groups/seed")["group_id"] == "seed"
+
+
+def test_faults_are_added_listed_and_removed(control: ControlHarness) -> None:
+    added = control.post("/faults", {"api": "Heartbeat", "group": "g", "error": "NOT_COORDINATOR"}, 201)
+    with WireClient(control.cluster.brokers[0]) as wire:
+        response = wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
+    assert response.error_code == 16
+    rule = {"api": "Heartbeat", "group": "g", "error": "NOT_COORDINATOR"}
+    assert control.get("/faults") == {"faults": [{"id": added["id"], "rule": rule, "hits": 1}]}
+    other = control.post("/events", {"do": "fail", "api": None, "drop": True})["result"]
+    assert control.request("DELETE", f"{BASE}/faults/{added['id']}").status == 204
+    assert [row["id"] for row in control.get("/faults")["faults"]] == [other["id"]]
+    assert control.request("DELETE", f"{BASE}/faults").status == 204
+    assert control.get("/faults") == {"faults": []}
+
+
+def test_the_clock_is_advanced_and_deadlines_are_listed(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"members": 1, "topics": ["orders"]}, 201)
+    before = control.get("/clock")["now_ms"]
+    assert control.post("/clock/advance", {"seconds": 1.5})["now_ms"] == before + 1500
+    first = control.get("/deadlines")["deadlines"][0]
+    assert (first["kind"], first["group_id"], first["in_s"]) == ("session", "g", 43.5)
+    assert control.post("/clock/advance_to_next_deadline")["deadlines"][0]["kind"] == "session"
+    assert control.get("/groups/g")["members"] == []
+
+
+def test_snapshots_are_taken_restored_and_deleted(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"offsets": {"orders-0": 7}}, 201)
+    kept = control.post("/snapshots", status=201)["id"]
+    assert control.request("DELETE", f"{BASE}/groups/g").status == 204
+    control.post(f"/snapshots/{kept}/restore")
+    assert control.get("/groups/g")["offsets"][0]["offset"] == 7
+    assert control.request("DELETE", f"{BASE}/snapshots/{kept}").status == 204
+    assert control.request("POST", f"{BASE}/snapshots/{kept}/restore").status == 404
+
+
+def test_the_journal_is_filtered_and_downloaded(control: ControlHarness) -> None:
+    with WireClient(control.cluster.brokers[0]) as wire:
+        for number in range(3):
+            wire.ask(HeartbeatRequest(group_id=f"g{number}", generation_id=1, member_id="x"), HeartbeatResponse)
+        wire.ask(find_coordinator("g1"), FindCoordinatorResponse)
+    journal = control.get("/journal?group=g1")
+    assert journal["last"] == 4
+    assert [(row["seq"], row["api"]) for row in journal["requests"]] == [(2, "Heartbeat"), (4, "FindCoordinator")]
+    assert journal["requests"][0]["errors"] == ["UNKNOWN_MEMBER_ID"]
+    assert journal["requests"][0]["request"]["group_id"] == "g1"
+    assert [row["seq"] for row in control.get("/journal?limit=1")["requests"]] == [4]
+    assert [row["seq"] for row in control.get("/journal?after=1&limit=2")["requests"]] == [2, 3]
+    assert [row["seq"] for row in control.get("/journal?seqs=4,9,1,2,2&api=Heartbeat")["requests"]] == [1, 2]
+    assert control.get("/journal?seqs=9") == {"requests": [], "last": 4}
+    assert [row["seq"] for row in control.get("/journal?after=1&limit=2")["requests"]] == [2, 3]
+    lines = control.request("GET", f"{BASE}/journal.jsonl").body.decode().splitlines()
+    assert parse_journal(lines, "the response").count("Heartbeat") == 3
+
+
+def test_waits_return_at_once_or_time_out(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"members": 1, "topics": ["orders"], "offsets": {"orders-0": 3}}, 201)
+    assert control.post("/wait/state", {"group_id": "g", "state": "Stable"})["members"]
+    assert control.post("/wait/generation", {"group_id": "g", "above": 0})["generation_id"] == 1
+    assert control.post("/wait/commit", {"group_id": "g", "partition": "orders-0", "at_least": 3})["offset"] == 3
+    response = control.request("POST", f"{BASE}/wait/state", {"group_id": "g", "state": "Empty", "timeout_s": 0.0})
+    assert response.status == 408
+    assert response.json["detail"].startswith("not reached within 0 s: group g in Empty")
+
+
+def test_waits_end_when_their_condition_becomes_true(control: ControlHarness, subtests: pytest.Subtests) -> None:
+    for kind, condition, expected in (
+        ("state", {"group_id": "g", "state": "Stable", "members": 1}, {"state": "Stable"}),
+        ("generation", {"group_id": "g", "above": 4}, {"generation_id": 5}),
+        ("commit", {"group_id": "g", "partition": "orders-0", "at_least": 7}, {"offset": 7}),
+        ("request", {"api": "FindCoordinator"}, {}),
+    ):
+        with subtests.test(kind=kind):
+            control.post("/reset")
+            result = wait_for(control, kind, condition)
+            assert result.items() >= expected.items()
+            if kind == "request":
+                assert [row["api"] for row in result["requests"]] == ["FindCoordinator"]
+
+
+def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> Any:
+    """Start a wait, then seed the group and send a FindCoordinator; return the response to the wait."""
+    waits = control.cluster.call(lambda: len(control.cluster._server.reactor.watchers))
+    results: list[Any] = []
+    waiter = threading.Thread(
+        target=lambda: results.append(control.post(f"/wait/{kind}", {**condition, "timeout_s": 30})), daemon=True
+    )
+    waiter.start()
+    while control.cluster.call(lambda: len(control.cluster._server.reactor.watchers)) == waits:
+        assert waiter.is_alive()
+    seed = {"members": 1, "topics": ["orders"], "generation": 5, "offsets": {"orders-0": 7}}
+    control.post("/groups/g/seed", seed, 201)
+    with WireClient(control.cluster.brokers[0]) as wire:
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+    waiter.join()
+    return results[0]
+
+
+def test_events_return_the_result_of_their_command(control: ControlHarness) -> None:
+    result = control.post("/events", {"do": "add_broker", "like": {"as_version": "2.8"}})["result"]
+    assert result == {"node_id": 4, "host": "127.0.0.1", "port": control.cluster.brokers[3].port, "up": True}
+    assert control.post("/events", {"do": "hold", "group_id": "g", "state": "PreparingRebalance"}) == {"result": None}
+
+
+def test_group_ids_that_paths_cannot_contain_are_escaped_with_a_tilde(control: ControlHarness) -> None:
+    for group_id, escaped in {"": "", ".": "~2E", "..": "~2E~2E", "~2E": "~7E2E", "x.~": "x.~7E"}.items():
+        control.post(f"/groups/{escaped}/seed", {"offsets": {"orders-0": 1}}, 201)
+        assert control.get(f"/groups/{escaped}")["group_id"] == group_id
+        assert control.get(f"/groups/{escaped}/timeline")["group_id"] == group_id
+        assert control.request("DELETE", f"{BASE}/groups/{escaped}").status == 204
+    assert control.request("GET", f"{BASE}/topics/").status == 404
+    parameters = control.request("GET", "/openapi.json").json["paths"]["/v1/clusters/{cluster}/groups/{group_id}"][
+        "get"
+    ]
+    assert "`~2E~2E`" in parameters["parameters"][1]["description"]
+
+
+def test_the_document_lists_all_events_with_their_arguments(control: ControlHarness) -> None:
+    document = control.request("GET", "/openapi.json").json
+    body = document["paths"]["/v1/clusters/{cluster}/events"]["post"]["requestBody"]["content"]["application/json"]
+    names = [each["$ref"].rpartition("/")[2] for each in body["schema"]["anyOf"]]
+    schemas = {tuple(document["components"]["schemas"][name]["properties"]["do"]["enum"]): name for name in names}
+    assert [command for (command,) in schemas] == list(COMMANDS)
+    assert list(document["components"]["schemas"][schemas["evict",]]["properties"]) == ["do", "group_id", "member"]
+
+
+def test_the_document_describes_the_type_and_the_query_of_a_stream(control: ControlHarness) -> None:
+    stream = control.request("GET", "/openapi.json").json["paths"]["/v1/clusters/{cluster}/stream"]["get"]
+    assert stream["responses"]["200"]["content"] == {"text/event-stream": {"schema": {"type": "string"}}}
+    assert [(each["name"], each["description"], each["schema"]) for each in stream["parameters"][1:]] == [
+        ("kinds", "Kinds of events, comma-separated; all by default.", {"type": "string"}),
+        ("group", "The id of a group whose moments are sent as `timeline` events.", {"type": "string"}),
+    ]
+
+
+def test_text_files_have_their_type_and_charset(control: ControlHarness) -> None:
+    for path, kind in {"/": "html", "/docs": "html", "/page/page.js": "javascript", "/page/style.css": "css"}.items():
+        assert control.request("GET", path).headers["content-type"] == f"text/{kind}; charset=utf-8", path
+
+
+def test_reading_a_disabled_journal_is_an_error() -> None:
+    with controlled_cluster(1, journal="off") as control:
+        response = control.request("GET", f"{BASE}/journal")
+        assert (response.status, response.json["field"], response.json["value"]) == (422, "journal", "off")
+
+
+def test_further_clusters_listen_on_the_host_of_the_first_one() -> None:
+    with FakeCluster(1, host="127.0.0.2", advertised_host="localhost") as cluster, ControlServer(cluster) as server:
+        control = ControlHarness(cluster, server)
+        response = control.request("POST", "/v1/clusters", {"name": "other", "brokers": 1}).json
+        host, _, port = response["bootstrap_servers"].rpartition(":")
+        assert host == "localhost"
+        socket.create_connection(("127.0.0.2", int(port)), TIMEOUT_S).close()
+
+
+def test_clusters_are_created_listed_and_deleted(control: ControlHarness) -> None:
+    options = {"name": "other", "brokers": [{"as_version": "2.8"}], "topics": {"t": 2}, "clock": {"factor": 10}}
+    created = control.request("POST", "/v1/clusters", options)
+    assert (created.status, created.json["clock"]["kind"]) == (201, "scaled")
+    assert created.json["brokers"][0]["as_version"] == "2.8"
+    listed = control.request("GET", "/v1/clusters").json["clusters"]
+    assert [(row["name"], row["brokers"]) for row in listed] == [("default", 3), ("other", 1)]
+    assert control.request("POST", "/v1/clusters/other/groups/g/seed", {"members": 1, "topics": ["t"]}).status == 201
+    assert control.get("/groups")["total"] == 0
+    assert control.request("POST", "/v1/clusters", {"name": "other"}).status == 409
+    assert control.request("DELETE", "/v1/clusters/other").status == 204
+    assert control.request("GET", "/v1/clusters/other").status == 404
+    assert control.request("DELETE", "/v1/clusters/default").status == 409
+
+
+def test_a_port_in_use_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, FakeCluster(1) as cluster:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=rf"^cannot listen on 127.0.0.1:{port}: the port is in use$"):
+            ControlServer(cluster, "127.0.0.1", port)
+
+
+def test_a_missing_package_is_an_error_that_names_the_extra() -> None:
+    with pytest.raises(ConfigError, match=r"^--control needs nonesuch: expected pip install 'fakebroker\[control\]'$"):
+        dependencies.check_installed(("json", "nonesuch"))
+
+
+def test_the_api_documentation_loads_nothing_from_other_servers(control: ControlHarness) -> None:
+    document = control.request("GET", "/openapi.json").json
+    assert document["openapi"] == "3.1.0"
+    assert document["paths"]["/v1/clusters/{cluster}/brokers/{node_id}/stop"]["post"]["operationId"] == "stop_broker"
+    page = control.request("GET", "/docs").body.decode()
+    assert "openapi.json" in page
+    assert "http://" not in page
+    assert "https://" not in page

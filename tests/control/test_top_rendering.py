@@ -1,0 +1,153 @@
+"""The output of `top` and its events: sizes, contents, names from clients, changes between two states."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from fakebroker.control.top.observer import MAX_EVENTS, ClusterState, Observer
+from fakebroker.control.top.rendering import CHOICES, Frame, render
+from tests.support.control.fake_control_server import NOW_MS, FakeTopSource, broker_row, group_row, overview
+
+
+def fetch(rows: list[dict[str, Any]] | None = None, **changes: Any) -> ClusterState:
+    """Return the state of a fake cluster with these rows of groups and changes of the overview."""
+    return Observer(FakeTopSource(rows, **changes)).fetch()
+
+
+def lines_of(state: ClusterState, frame: Frame) -> list[str]:
+    console = Console(width=frame.width, file=io.StringIO(), force_terminal=False)
+    with console.capture() as capture:
+        console.print(render(state, frame))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def events(state: ClusterState) -> list[tuple[float, str, str]]:
+    return [(event.at_ms - NOW_MS, event.subject, event.description) for event in state.events]
+
+
+def test_the_output_fits_terminals_of_any_size(subtests: pytest.Subtests) -> None:
+    brokers = [broker_row(node_id) for node_id in range(1, 20)]
+    state = fetch([group_row(number) for number in range(50)], brokers=brokers)
+    for width, height in ((40, 12), (80, 24), (99, 30), (100, 30), (120, 40), (220, 60)):
+        for choice in CHOICES:
+            with subtests.test(size=(width, height), choice=choice):
+                lines = lines_of(state, Frame(width, height, choice, footer="q quit"))
+                assert len(lines) == height
+                assert max(map(cell_len, lines)) <= width
+                assert lines[-1] == "q quit"
+
+
+def test_80_by_24_shows_brokers_apis_groups_and_events() -> None:
+    text = "\n".join(lines_of(fetch(), Frame(80, 24)))
+    for part in (
+        "default  3 of 3 brokers up  2,302 requests/s",
+        "14:13:20 UTC",
+        "1,242 groups  1 PreparingRebalance  7 Empty  1,234 Stable  3,456 members",
+        "Fetch                                              300       0.5    0.40     501",
+        "3       127.0.0.1:9094           up     4.2                8     403         703",
+        "billing-2         Stable          2        3  SyncGroup of the leader consumer",
+        "14:13:18  billing-2 Stable, generation 2: SyncGroup of the leader consumer-2",
+    ):
+        assert part in text
+
+
+def test_wide_terminals_have_full_states_rebalances_and_coordinators() -> None:
+    lines = lines_of(fetch([group_row(1, state="PreparingRebalance", coordinator=None)]), Frame(120, 40))
+    row = next(line.split() for line in lines if line.startswith("billing-1"))
+    assert row[:6] == ["billing-1", "PreparingRebalance", "1", "3", "2", "none"]
+
+
+def test_stopped_brokers_faults_and_manual_clocks_are_in_the_first_line() -> None:
+    brokers = [broker_row(1), broker_row(2, up=False), broker_row(3)]
+    lines = lines_of(fetch(brokers=brokers, faults=1, clock={"now_ms": NOW_MS, "kind": "manual"}), Frame(80, 24))
+    assert lines[0].startswith("default  2 of 3 brokers up  2,302 requests/s  1 fault ")
+    assert lines[0].endswith("  manual clock 14:13:20 UTC")
+    assert lines[1].startswith("1,242 groups  1 PreparingRebalance")
+    assert "2       127.0.0.1:9093           down" in "\n".join(lines)
+
+
+def test_times_out_of_the_range_of_dates_are_shown_as_dashes(subtests: pytest.Subtests) -> None:
+    for now_ms in (1e300, -1e300, float("nan")):
+        with subtests.test(now_ms=now_ms):
+            state = fetch([group_row(1, since_ms=now_ms)], clock={"now_ms": now_ms, "kind": "manual"})
+            lines = lines_of(state, Frame(80, 24))
+            assert lines[0].endswith("  manual clock --:--:-- UTC")
+            assert any(line.startswith("--:--:--  billing-1") for line in lines)
+
+
+def test_unstable_groups_are_rebalancing_or_have_rebalanced_twice() -> None:
+    calm = [group_row(1, rebalances=1), group_row(2, rebalances=0)]
+    unstable = [group_row(3, rebalances=0, state="CompletingRebalance"), group_row(4, rebalances=2)]
+    assert [row["group_id"] for row in fetch(calm + unstable).unstable] == ["billing-3", "billing-4"]
+
+
+def test_empty_tables_have_placeholders() -> None:
+    state = fetch(
+        [], groups_by_state={}, rates={"requests_per_s": 0, "by_api": []}, brokers=[], members=0, rebalances=0
+    )
+    text = "\n".join(lines_of(state, Frame(80, 24)))
+    for part in ("0 groups  0 members  0 rebalances", "no brokers", "no requests", "none", "no events"):
+        assert part in text
+
+
+def test_without_a_height_each_table_has_at_most_20_rows() -> None:
+    lines = lines_of(fetch([group_row(number) for number in range(50)]), Frame(100))
+    assert sum(line.startswith("billing-") for line in lines) == 20 + 20
+    assert len(lines) == 2 + 5 + 3 + 3 + 20 + 20 + 20
+
+
+def test_control_characters_and_markup_in_names_have_no_effect() -> None:
+    text = "\n".join(lines_of(fetch([group_row(1, group_id="a\x1b[31mb\x9bc\n[bold]日本")]), Frame(120, 40)))
+    assert "a�[31mb�c�[bold]日本" in text
+    assert "\x1b" not in text
+
+
+def test_a_rebalance_is_one_event_with_its_latest_reason() -> None:
+    source = FakeTopSource([group_row(1)])
+    observer = Observer(source)
+    observer.fetch()
+    rebalancing = group_row(1, state="PreparingRebalance", since_ms=NOW_MS + 500, why="1 of 3 has joined")
+    source.rows = [rebalancing]
+    observer.fetch()
+    source.rows = [{**rebalancing, "why": "2 of 3 have joined"}]
+    observer.fetch()
+    source.rows = []
+    assert events(observer.fetch()) == [
+        (500, "billing-1", "PreparingRebalance, generation 1: 2 of 3 have joined"),
+        (-1000, "billing-1", "Stable, generation 1: SyncGroup of the leader consumer-1"),
+    ]
+
+
+def test_changes_of_brokers_and_faults_are_events() -> None:
+    source = FakeTopSource([], brokers=[broker_row(1), broker_row(2), broker_row(3, up=False)])
+    observer = Observer(source)
+    assert events(observer.fetch()) == [(0, "broker 3", "is down")]
+    source.cluster = overview(
+        brokers=[broker_row(1, up=False), broker_row(3), broker_row(4)],
+        faults=2,
+        clock={"now_ms": NOW_MS + 1000, "kind": "real"},
+    )
+    expected = [
+        (1000, "broker 1", "is down"),
+        (1000, "broker 3", "is up"),
+        (1000, "broker 4", "is up"),
+        (1000, "broker 2", "was removed"),
+        (1000, "faults", "2 active"),
+    ]
+    assert events(observer.fetch())[:5] == expected
+    source.cluster = {**source.cluster, "clock": {"now_ms": NOW_MS + 2000, "kind": "real"}}
+    assert events(observer.fetch())[:5] == expected
+
+
+def test_old_events_are_dropped() -> None:
+    source = FakeTopSource([])
+    observer = Observer(source)
+    for step in range(MAX_EVENTS):
+        source.rows = [group_row(0, since_ms=NOW_MS + step), group_row(1, since_ms=NOW_MS + step)]
+        state = observer.fetch()
+    assert len(state.events) == MAX_EVENTS
+    assert state.events[0].at_ms == NOW_MS + MAX_EVENTS - 1
+    assert state.events[-1].at_ms == NOW_MS + MAX_EVENTS // 2
