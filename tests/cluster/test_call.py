@@ -7,7 +7,7 @@ from fakebroker.cluster.faults.error_catalog import kinds_of
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.registry import APIS
 from tests.support.cluster.cluster_harness import ClusterHarness
-from tests.support.strategies import filled
+from tests.support.message_versions import filled
 
 
 def test_calls_have_the_group_and_member_ids_of_all_requests_that_name_some(subtests: pytest.Subtests) -> None:

@@ -477,61 +477,65 @@ def test_corrupted_bytes_of_a_response(h: ClusterHarness) -> None:
 # What is refused
 
 
+INVALID_FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"api": "Heartbeats", "drop": True}, "fault: api='Heartbeats': expected one of Produce, "),
+    ({"api": "Heartbeat", "drop": True, "versions": "5-7"}, "versions='5-7': expected some of Heartbeat 0-4"),
+    ({"api": "Heartbeat", "drop": True, "versions": "new"}, "versions='new': expected versions such as '0-3'"),
+    ({"api": "Heartbeat", "drop": True, "broker": 7}, "broker=7: expected one of 1"),
+    (
+        {"api": "Heartbeat", "error": "OFFSET_OUT_OF_RANGE"},
+        "error='OFFSET_OUT_OF_RANGE': expected an error of Heartbeat, one of UNK",
+    ),
+    ({"api": "Heartbeat", "error": ErrorCode.NONE, "drop": True}, "error='NONE': expected an error of Heartbeat"),
+    (
+        {"api": "Fetch", "error": "FETCH_SESSION_ID_NOT_FOUND", "versions": "4-6"},
+        "expected an error of Fetch, ",
+    ),
+    (
+        {"api": "Metadata", "group": "g", "drop": True},
+        "topic or partition: Metadata has no group",
+    ),
+    ({"api": "ApiVersions", "group": "g", "drop": True}, "group='g': expected none: ApiVersions has no group"),
+    ({"api": "Fetch", "partition": "orders", "drop": True}, "partition='orders': expected a topic and a number"),
+    (
+        {"api": "Fetch", "partition": "o-1", "topic": "o", "drop": True},
+        "topic='o': expected none with partition",
+    ),
+    ({"api": "Heartbeat"}, "fault has no effect: set one of error, delay_s, drop"),
+    ({"api": "Heartbeat", "stale": True}, "api='Heartbeat': expected FindCoordinator or Metadata with stale=True"),
+    ({"api": "Metadata", "stale": True, "drop": True}, "stale=True: expected none with drop"),
+    (
+        {"api": "Heartbeat", "drop": True, "error": "NOT_COORDINATOR"},
+        "expected none with drop: they contradict each other",
+    ),
+    ({"api": "Heartbeat", "silent": True, "delay_s": 1}, "delay_s=1.0: expected none with silent"),
+    ({"api": "Heartbeat", "cut_bytes": 4, "twice": True}, "twice=True: expected none with cut_bytes"),
+    ({"api": "Heartbeat", "drop": True, "nth": 2, "times": 3}, "times=3: expected none with nth"),
+    ({"api": "Heartbeat", "delay_s": 1, "handles": False}, "handles=False: expected error, drop or silent with it"),
+    ({"api": "Heartbeat", "delay_s": (2, 1)}, "delay_s=(2.0, 1.0): expected seconds >= 0, or a range of them"),
+    ({"api": "Heartbeat", "delay_s": -1}, "delay_s=-1"),
+    ({"api": "Heartbeat", "delay_s": (1,)}, "delay_s=[1]: expected a number or a list of 2 or none"),
+    ({"api": "Heartbeat", "drop": True, "times": 0}, "times=0: expected an integer >= 1"),
+    (
+        {"api": "Heartbeat", "drop": True, "probability": 1.5},
+        "probability=1.5: expected a number > 0 and <= 1",
+    ),
+    ({"api": "Heartbeat", "drop": True, "for_s": 0}, "for_s=0"),
+    ({"api": "Heartbeat", "drop": True, "for_s": math.nan}, "for_s=nan"),
+    ({"api": "Heartbeat", "drop": True, "after_s": math.nan}, "after_s=nan"),
+    ({"api": "Heartbeat", "drop": True, "after_s": math.inf}, "after_s=inf"),
+    ({"api": "Heartbeat", "delay_s": math.inf}, "delay_s=inf"),
+    (
+        {"api": "Heartbeat", "throttle_time_ms": 2**31},
+        "expected an integer from 1 to 2147483647 or none",
+    ),
+    ({"api": None, "error": "NOT_COORDINATOR"}, "api=None: expected the API that error="),
+]
+"""The fields of faults that are rejected, and a part of the error."""
+
+
 def test_faults_without_effect_are_rejected(subtests: pytest.Subtests, h: ClusterHarness) -> None:
-    for fields, complaint in [
-        ({"api": "Heartbeats", "drop": True}, "fault: api='Heartbeats': expected one of Produce, "),
-        ({"api": "Heartbeat", "drop": True, "versions": "5-7"}, "versions='5-7': expected some of Heartbeat 0-4"),
-        ({"api": "Heartbeat", "drop": True, "versions": "new"}, "versions='new': expected versions such as '0-3'"),
-        ({"api": "Heartbeat", "drop": True, "broker": 7}, "broker=7: expected one of 1"),
-        (
-            {"api": "Heartbeat", "error": "OFFSET_OUT_OF_RANGE"},
-            "error='OFFSET_OUT_OF_RANGE': expected an error of Heartbeat, one of UNK",
-        ),
-        ({"api": "Heartbeat", "error": ErrorCode.NONE, "drop": True}, "error='NONE': expected an error of Heartbeat"),
-        (
-            {"api": "Fetch", "error": "FETCH_SESSION_ID_NOT_FOUND", "versions": "4-6"},
-            "expected an error of Fetch, ",
-        ),
-        (
-            {"api": "Metadata", "group": "g", "drop": True},
-            "topic or partition: Metadata has no group",
-        ),
-        ({"api": "ApiVersions", "group": "g", "drop": True}, "group='g': expected none: ApiVersions has no group"),
-        ({"api": "Fetch", "partition": "orders", "drop": True}, "partition='orders': expected a topic and a number"),
-        (
-            {"api": "Fetch", "partition": "o-1", "topic": "o", "drop": True},
-            "topic='o': expected none with partition",
-        ),
-        ({"api": "Heartbeat"}, "fault has no effect: set one of error, delay_s, drop"),
-        ({"api": "Heartbeat", "stale": True}, "api='Heartbeat': expected FindCoordinator or Metadata with stale=True"),
-        ({"api": "Metadata", "stale": True, "drop": True}, "stale=True: expected none with drop"),
-        (
-            {"api": "Heartbeat", "drop": True, "error": "NOT_COORDINATOR"},
-            "expected none with drop: they contradict each other",
-        ),
-        ({"api": "Heartbeat", "silent": True, "delay_s": 1}, "delay_s=1.0: expected none with silent"),
-        ({"api": "Heartbeat", "cut_bytes": 4, "twice": True}, "twice=True: expected none with cut_bytes"),
-        ({"api": "Heartbeat", "drop": True, "nth": 2, "times": 3}, "times=3: expected none with nth"),
-        ({"api": "Heartbeat", "delay_s": 1, "handles": False}, "handles=False: expected error, drop or silent with it"),
-        ({"api": "Heartbeat", "delay_s": (2, 1)}, "delay_s=(2.0, 1.0): expected seconds >= 0, or a range of them"),
-        ({"api": "Heartbeat", "delay_s": -1}, "delay_s=-1"),
-        ({"api": "Heartbeat", "delay_s": (1,)}, "delay_s=[1]: expected a number or a list of 2 or none"),
-        ({"api": "Heartbeat", "drop": True, "times": 0}, "times=0: expected an integer >= 1"),
-        (
-            {"api": "Heartbeat", "drop": True, "probability": 1.5},
-            "probability=1.5: expected a number > 0 and <= 1",
-        ),
-        ({"api": "Heartbeat", "drop": True, "for_s": 0}, "for_s=0"),
-        ({"api": "Heartbeat", "drop": True, "for_s": math.nan}, "for_s=nan"),
-        ({"api": "Heartbeat", "drop": True, "after_s": math.nan}, "after_s=nan"),
-        ({"api": "Heartbeat", "drop": True, "after_s": math.inf}, "after_s=inf"),
-        ({"api": "Heartbeat", "delay_s": math.inf}, "delay_s=inf"),
-        (
-            {"api": "Heartbeat", "throttle_time_ms": 2**31},
-            "expected an integer from 1 to 2147483647 or none",
-        ),
-        ({"api": None, "error": "NOT_COORDINATOR"}, "api=None: expected the API that error="),
-    ]:
+    for fields, complaint in INVALID_FAULTS:
         with subtests.test(fields=fields, complaint=complaint):
             with pytest.raises(ConfigError) as caught:
                 h.cluster.faults.add(Fault(**fields), h.now_ms)
