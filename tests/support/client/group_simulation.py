@@ -28,8 +28,8 @@ from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, Offset
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.topic_partition import TopicPartition
 from tests.support.client.member_harness import committed, fetched, refusal
-from tests.support.coordinator import messages as spoken
 from tests.support.coordinator.coordinator_harness import result_of
+from tests.support.coordinator.message_conversion import to_join_group, to_response, to_sync_group
 from tests.support.virtual_time import VirtualTime
 
 START_MS = 1_700_000_000_000.0
@@ -219,9 +219,9 @@ class GroupSimulation(VirtualTime):
         now_ms = self.now_ms
         match request:
             case JoinGroupRequest():
-                self.coordinator.join_group("g", spoken.join(request, link.member.settings.client_id), link, now_ms)
+                self.coordinator.join_group("g", to_join_group(request, link.member.settings.client_id), link, now_ms)
             case SyncGroupRequest():
-                self.coordinator.sync_group("g", spoken.sync(request), link, now_ms)
+                self.coordinator.sync_group("g", to_sync_group(request), link, now_ms)
             case HeartbeatRequest():
                 error = self.coordinator.heartbeat(
                     "g", request.generation_id, request.member_id, request.group_instance_id, now_ms
@@ -246,7 +246,7 @@ class GroupSimulation(VirtualTime):
         for link, result in answers:
             assert isinstance(link, Link)
             assert isinstance(result, JoinResult | SyncResult)
-            self._answer(link, spoken.joined(result) if isinstance(result, JoinResult) else spoken.synced(result))
+            self._answer(link, to_response(result))
             self._serve(link)
 
     def _commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:

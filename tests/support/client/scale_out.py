@@ -24,7 +24,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.replay.simulation.scheduler import ACTION, Scheduler, VirtualClock
-from tests.support.coordinator import messages as spoken
+from tests.support.coordinator.message_conversion import to_join_group, to_response, to_sync_group
 
 MEMBERS, INSTANCES = 100, 40
 HEARTBEAT_INTERVAL_MS, JITTER = 3_000, 0.1
@@ -149,9 +149,9 @@ class World:
         token = _Asked(index, request)
         match request:
             case JoinGroupRequest():
-                self.coordinator.join_group("g", spoken.join(request, "c"), token, self.now_ms)
+                self.coordinator.join_group("g", to_join_group(request, "c"), token, self.now_ms)
             case SyncGroupRequest():
-                self.coordinator.sync_group("g", spoken.sync(request), token, self.now_ms)
+                self.coordinator.sync_group("g", to_sync_group(request), token, self.now_ms)
             case HeartbeatRequest():
                 who = request.generation_id, request.member_id, request.group_instance_id
                 error = self.coordinator.heartbeat("g", *who, self.now_ms)
@@ -167,7 +167,7 @@ class World:
             assert isinstance(token, _Asked)
             index, request = token
             if isinstance(result, JoinResult):
-                self.members[index].answered(request, spoken.joined(result), self.now_ms)
+                self.members[index].answered(request, to_response(result), self.now_ms)
             elif isinstance(result, SyncResult):
                 response = SyncGroupResponse(error_code=result.error, assignment=result.assignment)
                 self.members[index].answered(request, response, self.now_ms)

@@ -27,8 +27,8 @@ from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.script.script import Act, Action, Script
 from tests.support.client.member_harness import committed, fetched, refusal
-from tests.support.coordinator import messages as spoken
 from tests.support.coordinator.coordinator_harness import result_of
+from tests.support.coordinator.message_conversion import to_join_group, to_response, to_sync_group
 from tests.support.virtual_time import VirtualTime
 
 START_MS = 1_700_000_000_000.0
@@ -197,15 +197,15 @@ class Stage(VirtualTime):
         for token, result in answers:
             assert isinstance(token, _Token)
             assert isinstance(result, JoinResult | SyncResult)
-            self._answer(token, spoken.joined(result) if isinstance(result, JoinResult) else spoken.synced(result))
+            self._answer(token, to_response(result))
 
     def _handle(self, node_id: int, token: _Token) -> None:
         coordinator, request, now_ms = self._coordinators[node_id], token.request, self.now_ms
         match request:
             case JoinGroupRequest():
-                coordinator.join_group("g", spoken.join(request, token.seat.actor.script.member), token, now_ms)
+                coordinator.join_group("g", to_join_group(request, token.seat.actor.script.member), token, now_ms)
             case SyncGroupRequest():
-                coordinator.sync_group("g", spoken.sync(request), token, now_ms)
+                coordinator.sync_group("g", to_sync_group(request), token, now_ms)
             case HeartbeatRequest(generation_id=generation_id, member_id=member_id, group_instance_id=instance_id):
                 error = coordinator.heartbeat("g", generation_id, member_id, instance_id, now_ms)
                 self._answer(token, HeartbeatResponse(error_code=error))
