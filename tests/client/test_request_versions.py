@@ -1,4 +1,4 @@
-"""Requests in the shapes of old versions, their answers out of them, and the versions that requests need."""
+"""Conversion of requests and responses between versions, and the versions that requests need."""
 
 from typing import Any
 
@@ -29,137 +29,129 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from fakebroker.protocol.schema import Message, Versions
+from fakebroker.protocol.schema import Versions
 
-FIND = FindCoordinatorRequest(coordinator_keys=["g"])
-LEAVE = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")])
-FETCH = OffsetFetchRequest(
+FIND_COORDINATOR = FindCoordinatorRequest(coordinator_keys=["g"])
+LEAVE_GROUP = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")])
+OFFSET_FETCH = OffsetFetchRequest(
     groups=[
         OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])])
     ],
     require_stable=True,
 )
-FETCH_ALL = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-TOPICS = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+OFFSET_FETCH_ALL = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
 
 
-@pytest.mark.parametrize(
-    ("request_", "version", "shape"),
-    [
-        (FIND, 4, FIND),
-        (FIND, 3, FindCoordinatorRequest(key="g")),
+def test_a_request_is_converted_to_its_version(subtests: pytest.Subtests) -> None:
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+    for request, version, expected in (
+        (FIND_COORDINATOR, 4, FIND_COORDINATOR),
+        (FIND_COORDINATOR, 3, FindCoordinatorRequest(key="g")),
         (FindCoordinatorRequest(key="g"), 3, FindCoordinatorRequest(key="g")),
-        (LEAVE, 3, LEAVE),
-        (LEAVE, 2, LeaveGroupRequest(group_id="g", member_id="m")),
-        (FETCH, 8, FETCH),
-        (FETCH, 7, OffsetFetchRequest(group_id="g", topics=TOPICS, require_stable=True)),
-        (FETCH, 6, OffsetFetchRequest(group_id="g", topics=TOPICS, require_stable=False)),
-        (FETCH_ALL, 2, OffsetFetchRequest(group_id="g", topics=None)),
-    ],
-)
-def test_a_request_takes_the_shape_of_its_version(request_: Message, version: int, shape: Message) -> None:
-    made = in_shape_of(version, request_)
-    assert made == shape
-    assert decode(type(made), encode(made, version), version) == made
+        (LEAVE_GROUP, 3, LEAVE_GROUP),
+        (LEAVE_GROUP, 2, LeaveGroupRequest(group_id="g", member_id="m")),
+        (OFFSET_FETCH, 8, OFFSET_FETCH),
+        (OFFSET_FETCH, 7, OffsetFetchRequest(group_id="g", topics=topics, require_stable=True)),
+        (OFFSET_FETCH, 6, OffsetFetchRequest(group_id="g", topics=topics, require_stable=False)),
+        (OFFSET_FETCH_ALL, 2, OffsetFetchRequest(group_id="g", topics=None)),
+    ):
+        with subtests.test(request=request, version=version):
+            converted = in_shape_of(version, request)
+            assert converted == expected
+            assert decode(type(converted), encode(converted, version), version) == converted
 
 
-def test_a_request_that_kept_its_shape_is_left_alone() -> None:
+def test_a_request_whose_layout_has_not_changed_is_not_copied() -> None:
     heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     assert in_shape_of(0, heartbeat) is heartbeat
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
+def test_several_groups_cannot_be_converted_to_a_version_for_one(subtests: pytest.Subtests) -> None:
+    for request in (
         FindCoordinatorRequest(coordinator_keys=["g", "h"]),
-        LeaveGroupRequest(group_id="g", members=LEAVE.members * 2),
-        OffsetFetchRequest(groups=FETCH.groups * 2),
-    ],
-)
-def test_several_do_not_go_into_a_version_that_takes_one(request_: Message) -> None:
-    with pytest.raises(ProtocolError, match="2 in one request, where this version takes one"):
-        in_shape_of(0, request_)
+        LeaveGroupRequest(group_id="g", members=LEAVE_GROUP.members * 2),
+        OffsetFetchRequest(groups=OFFSET_FETCH.groups * 2),
+    ):
+        with (
+            subtests.test(request=request),
+            pytest.raises(ProtocolError, match="2 in one request, where this version takes one"),
+        ):
+            in_shape_of(0, request)
 
 
-FOUND: dict[str, Any] = {"error_code": 15, "error_message": "gone", "node_id": 3, "host": "h", "port": 9}
-FETCHED: dict[str, Any] = {
+COORDINATOR: dict[str, Any] = {"error_code": 15, "error_message": "gone", "node_id": 3, "host": "h", "port": 9}
+OFFSET: dict[str, Any] = {
     "partition_index": 1,
     "committed_offset": 5,
     "committed_leader_epoch": 2,
     "metadata": "m",
     "error_code": 0,
 }
-NEW_FOUND = FindCoordinatorResponse(throttle_time_ms=7, coordinators=[Coordinator(key="g", **FOUND)])
-NEW_FETCHED = OffsetFetchResponse(
-    throttle_time_ms=7,
-    groups=[
-        OffsetFetchResponseGroup(
-            group_id="g",
-            topics=[OffsetFetchResponseTopics(name="t", partitions=[OffsetFetchResponsePartitions(**FETCHED)])],
-            error_code=16,
-        )
-    ],
-)
 
 
-@pytest.mark.parametrize(
-    ("request_", "told", "newest"),
-    [
-        (FIND, FindCoordinatorResponse(throttle_time_ms=7, **FOUND), NEW_FOUND),
-        (FIND, NEW_FOUND, NEW_FOUND),
-        (
-            FETCH,
-            OffsetFetchResponse(
-                throttle_time_ms=7,
-                topics=[OffsetFetchResponseTopic(name="t", partitions=[OffsetFetchResponsePartition(**FETCHED)])],
+def test_a_response_is_converted_to_the_newest_version(subtests: pytest.Subtests) -> None:
+    coordinators = FindCoordinatorResponse(throttle_time_ms=7, coordinators=[Coordinator(key="g", **COORDINATOR)])
+    offsets = OffsetFetchResponse(
+        throttle_time_ms=7,
+        groups=[
+            OffsetFetchResponseGroup(
+                group_id="g",
+                topics=[OffsetFetchResponseTopics(name="t", partitions=[OffsetFetchResponsePartitions(**OFFSET)])],
                 error_code=16,
-            ),
-            NEW_FETCHED,
-        ),
-        (FETCH, NEW_FETCHED, NEW_FETCHED),
-    ],
-)
-def test_an_answer_is_read_in_the_newest_shape(request_: Message, told: Message, newest: Message) -> None:
-    assert in_newest_shape(request_, told) == newest
+            )
+        ],
+    )
+    old_offsets = OffsetFetchResponse(
+        throttle_time_ms=7,
+        topics=[OffsetFetchResponseTopic(name="t", partitions=[OffsetFetchResponsePartition(**OFFSET)])],
+        error_code=16,
+    )
+    for request, response, expected in (
+        (FIND_COORDINATOR, FindCoordinatorResponse(throttle_time_ms=7, **COORDINATOR), coordinators),
+        (FIND_COORDINATOR, coordinators, coordinators),
+        (OFFSET_FETCH, old_offsets, offsets),
+        (OFFSET_FETCH, offsets, offsets),
+    ):
+        with subtests.test(response=response):
+            assert in_newest_shape(request, response) == expected
 
 
-def test_a_request_in_an_old_shape_is_answered_in_it() -> None:
-    old = FindCoordinatorResponse(**FOUND)
-    assert in_newest_shape(FindCoordinatorRequest(key="g"), old) is old
+def test_the_response_to_a_request_of_an_old_version_is_not_converted() -> None:
+    response = FindCoordinatorResponse(**COORDINATOR)
+    assert in_newest_shape(FindCoordinatorRequest(key="g"), response) is response
 
 
-def topics(partitions: int, replicas: int, *assignments: CreatableReplicaAssignment) -> CreateTopicsRequest:
+def create_topics(partitions: int, replicas: int, *assignments: CreatableReplicaAssignment) -> CreateTopicsRequest:
     topic = CreatableTopic(
         name="t", num_partitions=partitions, replication_factor=replicas, assignments=[*assignments], configs=[]
     )
     return CreateTopicsRequest(topics=[topic])
 
 
-def join(*members: JoinGroupRequestMember) -> JoinGroupRequest:
+def join_group(*members: JoinGroupRequestMember) -> JoinGroupRequest:
     return JoinGroupRequest(group_id="g", session_timeout_ms=1, protocol_type="consumer", join_group_members=[*members])
 
 
-@pytest.mark.parametrize(
-    ("request_", "versions"),
-    [
-        (FIND, None),
+def test_the_content_of_a_request_may_limit_its_versions(subtests: pytest.Subtests) -> None:
+    for request, versions in (
+        (FIND_COORDINATOR, None),
         (FindCoordinatorRequest(coordinator_keys=["t"], key_type=1), Versions(1, 6)),
-        (FETCH, None),
-        (FETCH_ALL, Versions(2, 9)),
+        (OFFSET_FETCH, None),
+        (OFFSET_FETCH_ALL, Versions(2, 9)),
         (ListGroupsRequest(), None),
         (ListGroupsRequest(states_filter=["Empty"]), Versions(4, 5)),
         (ListGroupsRequest(states_filter=["Empty"], types_filter=["classic"]), Versions(5, 5)),
-        (topics(1, 1), None),
-        (topics(-1, 1), Versions(4, 7)),
-        (topics(1, -1), Versions(4, 7)),
-        (topics(-1, -1, CreatableReplicaAssignment(partition_index=0, broker_ids=[1])), None),
-        (join(), None),
-        (join(JoinGroupRequestMember(member_id="", protocols=[])), Versions(10, 10)),
-    ],
-)
-def test_what_is_asked_may_need_versions_of_its_own(request_: Message, versions: Versions | None) -> None:
-    assert versions_needed(request_) == versions
+        (create_topics(1, 1), None),
+        (create_topics(-1, 1), Versions(4, 7)),
+        (create_topics(1, -1), Versions(4, 7)),
+        (create_topics(-1, -1, CreatableReplicaAssignment(partition_index=0, broker_ids=[1])), None),
+        (join_group(), None),
+        (join_group(JoinGroupRequestMember(member_id="", protocols=[])), Versions(10, 10)),
+    ):
+        with subtests.test(request=request):
+            assert versions_needed(request) == versions
 
 
-def test_members_join_in_versions_of_kafka() -> None:
+def test_members_join_in_released_versions() -> None:
+    """Version 10 of JoinGroup belongs to the proposal "batch-join"."""
     assert versions_of(JoinGroupRequest) == Versions(0, 9)

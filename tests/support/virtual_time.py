@@ -69,6 +69,13 @@ class VirtualTime:
             self.after_call()
         self._scheduler.clock.moment_ms = end_ms
 
+    def run_until(self, condition: Callable[[], bool], limit_ms: float = 120_000.0) -> None:
+        """Make scheduled calls until a condition holds, which is evaluated after each; fail after `limit_ms`."""
+        end_ms = self.now_ms + limit_ms
+        while not condition():
+            assert self._scheduler.step(end_ms), f"the condition does not hold after {limit_ms} ms"
+            self.after_call()
+
 
 @dataclass(eq=False)
 class _Exchange(Generic[Q, R]):

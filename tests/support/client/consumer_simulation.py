@@ -6,6 +6,7 @@ different connections arrive in any order.
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -15,12 +16,13 @@ from fakebroker.client.consumer.consumer_settings import ConsumerSettings
 from fakebroker.client.consumer.group_offsets import OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
-from fakebroker.client.errors import CommitFailed, ConsumerError
+from fakebroker.client.errors import CommitFailed, ConsumerError, GroupFailed
 from fakebroker.client.versions import in_shape_of, versions_of
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.coordinator.group.invariants import check
+from fakebroker.errors import ErrorCode
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
@@ -42,7 +44,7 @@ class Application:
 
     Attributes:
         batch: The records of the last poll.
-        commit: The commit that the callback for revoked partitions waits for.
+        commit: The commit that the next poll waits for.
         group_queue: Requests of the group lane that wait for the response to `group_request`.
         stalled_until_ms: The application does not poll until then.
     """
@@ -57,19 +59,42 @@ class Application:
     is_running: bool = True
 
 
+def is_sync_while_loading(error: ConsumerError) -> bool:
+    """Whether the coordinator of a SyncGroup was loading. With brokers since Kafka 4.0 that is fatal in Kafka, too."""
+    return isinstance(error, GroupFailed) and error.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 class ConsumerSimulation(VirtualTime):
     """A cluster and the group "g" of up to `size` consumers that subscribe to all topics.
 
     After each step the coordinators' invariants are checked, and that only offsets of processed records are committed.
+
+    Args:
+        seed: The seed of delays and losses.
+        assignor: The assignor of all consumers.
+        size: The highest number of consumers.
+        topics: Partition counts by topic.
+        accepts_error: Whether a poll may raise an error; the application polls again then.
+        commits_after_poll: The applications process the records of each poll at once, and commit.
 
     Attributes:
         processed: The offsets of each partition whose records an application has processed.
         apps: The running applications by index, None where none runs.
     """
 
-    def __init__(self, seed: int, assignor: str, size: int, topics: dict[str, int]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        assignor: str,
+        size: int,
+        topics: dict[str, int],
+        *,
+        accepts_error: Callable[[ConsumerError], bool] = is_sync_while_loading,
+        commits_after_poll: bool = False,
+    ) -> None:
         super().__init__(seed)
         self.assignor = assignor
+        self._accepts_error, self._commits_after_poll = accepts_error, commits_after_poll
         self.cluster = ClusterHarness(
             topics, brokers=len(_BROKERS), config={"group.initial.rebalance.delay.ms": 0}
         ).cluster
@@ -184,6 +209,16 @@ class ConsumerSimulation(VirtualTime):
         for partition, offset in self.committed().items():
             assert offset <= self._next_unprocessed(partition), (partition, offset, self.processed.get(partition))
 
+    def is_consumed(self) -> bool:
+        """Return whether all records are processed and all offsets committed."""
+        ends = {
+            (topic.name, partition.index): partition.log.log_end_offset
+            for topic in map(self._topic, self.topics())
+            for partition in topic.partitions
+        }
+        processed = all(self._next_unprocessed(partition) == end for partition, end in ends.items())
+        return processed and self.committed() == ends
+
     def committed(self) -> dict[TopicPartition, int]:
         """Return the committed offsets; none while the coordinator is loading."""
         broker = self.cluster.coordinator_of("g")
@@ -220,7 +255,12 @@ class ConsumerSimulation(VirtualTime):
             try:
                 app.batch = app.core.take_records(self.now_ms)
             except ConsumerError as error:
-                raise AssertionError(f"{app.core.settings.client_id}: {error}") from error
+                if not self._accepts_error(error):
+                    raise AssertionError(f"{app.core.settings.client_id}: {error}") from error
+            if self._commits_after_poll:
+                self._process(app)
+                with suppress(CommitFailed):
+                    app.commit = app.core.commit(None, self.now_ms)
 
     def _process(self, app: Application) -> None:
         for record in app.batch:
