@@ -149,7 +149,8 @@ async def test_api_versions_is_repeated_in_a_version_that_the_broker_supports(su
     for expected_version, versions in cases.items():
         with subtests.test(versions=versions):
             ours, theirs = trio.testing.memory_stream_pair()
-            broker, sent = ScriptedBroker(theirs), []
+            broker = ScriptedBroker(theirs)
+            sent: list[int] = []
 
             async def serve(
                 broker: ScriptedBroker = broker,

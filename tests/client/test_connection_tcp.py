@@ -39,19 +39,18 @@ async def test_the_error_of_a_refused_connection_contains_host_and_port() -> Non
     assert caught.value.broker == f"broker 127.0.0.1:{port}"
 
 
-@pytest.mark.parametrize(
-    ("response", "message"),
-    [
+@in_trio_with_sockets
+async def test_a_server_without_a_valid_response_to_api_versions_is_unreachable(subtests: pytest.Subtests) -> None:
+    for response, message in (
         (None, "no connection with versions agreed on after 50 ms"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "frame of 1213486160 bytes, expected 0 to 104857600"),
         (b"", "the broker has closed it"),
-    ],
-    ids=["no response", "not a broker", "closes"],
-)
-@in_trio_with_sockets
-async def test_a_server_without_a_valid_response_to_api_versions_is_unreachable(
-    response: bytes | None, message: str
-) -> None:
+    ):
+        with subtests.test(response=response):
+            await check_unreachable(response, message)
+
+
+async def check_unreachable(response: bytes | None, message: str) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         await stream.receive_some()
         if response is None:

@@ -41,7 +41,7 @@ EVENTS = {
         max_size=12,
     ),
 )
-@settings(max_examples=examples(4, soak=300))
+@settings(max_examples=examples(3, soak=300))
 def test_all_records_are_consumed_once_there_are_no_more_events(
     assignor: str, seed: int, events: list[tuple[int, str, int]]
 ) -> None:

@@ -51,7 +51,7 @@ def consume(simulation: GroupSimulation) -> None:
 @soak
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @given(seed=st.integers(0, 2**32), events=EVENT_LISTS)
-@settings(max_examples=examples(25, soak=2_000))
+@settings(max_examples=examples(15, soak=2_000))
 def test_each_partition_has_one_owner_once_there_are_no_more_events(
     assignor: str, seed: int, events: list[tuple[int, str, int]]
 ) -> None:
@@ -130,7 +130,7 @@ CALLS = (
 
 @soak
 @given(st.data())
-@settings(max_examples=examples(60, soak=5_000))
+@settings(max_examples=examples(40, soak=5_000))
 def test_no_sequence_of_calls_leads_to_an_undefined_transition(data: st.DataObject) -> None:
     """Calls that no driver makes, too: any error for any request, late responses, two responses to one request."""
     assignor = data.draw(st.sampled_from(sorted(ASSIGNORS)))
