@@ -15,7 +15,7 @@ from fakebroker.protocol.schema import Message
 
 
 class SentRequest:
-    """A request that was sent. Its response is read and dropped unless `answer` is called."""
+    """A request that was sent. Its response is ignored unless `answer` is called."""
 
     __slots__ = ("_answer", "_answered", "_lost_because", "_message")
 
@@ -48,13 +48,13 @@ class SentRequest:
         self._answered.set()
 
     def lose(self, why: str) -> None:
-        """Fail: the connection was lost."""
+        """Fail the request, because the connection was lost."""
         self._lost_because = why
         self._answered.set()
 
 
 class Connection(trio.abc.AsyncResource):
-    """A connection for requests of any number of tasks; made by `open`.
+    """A connection that any number of tasks can use; created by `open`.
 
     When it is lost, all its requests, pending and later ones, raise `ConnectionLost` with the reason.
 
@@ -177,7 +177,7 @@ class Connection(trio.abc.AsyncResource):
         self._transport.fail(self._connection, "closed by this client")
         await trio.lowlevel.checkpoint()
 
-    # As the user of the connection
+    # Methods of `ConnectionUser`
 
     def opened(self, connection: StreamConnection) -> None:
         self._opened.set()

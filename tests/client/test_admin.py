@@ -155,11 +155,11 @@ async def test_an_unsupported_api_is_an_error_of_each_group() -> None:
         (failed,) = (await admin.delete_groups(["g"])).errors.values()
         assert failed.error is ErrorCode.UNSUPPORTED_VERSION
         assert "DeleteGroups: broker 127.0.0.1:" in str(failed)
-        assert str(failed).endswith("speaks no version, this client 0-2")
+        assert str(failed).endswith("supports no version, this client 0-2")
         with pytest.raises(GroupError, match=r"^group 'g': OffsetDelete failed with UNSUPPORTED_VERSION"):
             (await admin.delete_group_offsets({"g": [PARTITION]})).all()
     async with cluster_and_admin(as_version="0.10.1") as (_, admin):
-        with pytest.raises(GroupError, match=r"OffsetFetch: .* speaks 0-1, this client 2-9$"):
+        with pytest.raises(GroupError, match=r"OffsetFetch: .* supports 0-1, this client 2-9$"):
             (await admin.list_group_offsets({"g": None})).all()
 
 
@@ -195,8 +195,8 @@ async def test_groups_of_all_brokers_are_listed_by_state_and_type() -> None:
 @in_trio_with_sockets
 async def test_filters_that_a_broker_does_not_support_are_rejected(subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, dict[str, Any], str]] = [
-        ("2.5", {"states": ["Empty"]}, "ListGroups: broker .* speaks 0-3, this client 4-5"),
-        ("3.7", {"types": ["classic"]}, "ListGroups: broker .* speaks 0-4, this client 5-5"),
+        ("2.5", {"states": ["Empty"]}, "ListGroups: broker .* supports 0-3, this client 4-5"),
+        ("3.7", {"types": ["classic"]}, "ListGroups: broker .* supports 0-4, this client 5-5"),
     ]
     for release, filters, message in cases:
         with subtests.test(release=release):
@@ -246,7 +246,7 @@ async def test_coordinators_of_transactional_ids_are_looked_up() -> None:
         rejected = (await admin.find_coordinators(["s"], "share")).errors["s"]
         assert rejected.error is ErrorCode.INVALID_REQUEST
     async with cluster_and_admin(as_version="0.10.2") as (_, admin):
-        with pytest.raises(TransactionError, match=r"UNSUPPORTED_VERSION: .* speaks 0-0, this client 1-6"):
+        with pytest.raises(TransactionError, match=r"UNSUPPORTED_VERSION: .* supports 0-0, this client 1-6"):
             (await admin.find_coordinators(["tx"], "transaction")).all()
 
 
@@ -306,9 +306,7 @@ async def test_calls_need_an_open_client() -> None:
 
 @in_trio_with_sockets
 async def test_unreachable_bootstrap_servers_are_reported_on_opening() -> None:
-    with pytest.raises(
-        BrokerUnreachable, match=r"^none of the brokers 127\.0\.0\.1:1, 127\.0\.0\.1:2 cannot be reached"
-    ):
+    with pytest.raises(BrokerUnreachable, match=r"^brokers 127\.0\.0\.1:1, 127\.0\.0\.1:2 cannot be reached"):
         async with Admin("127.0.0.1:1,127.0.0.1:2"):
             raise AssertionError("entered")
 

@@ -78,7 +78,9 @@ async def test_the_error_of_a_timeout_contains_the_last_error() -> None:
 
 @in_trio_with_sockets
 async def test_a_broker_without_the_proposal_is_an_error() -> None:
-    message = r"^JoinGroup: broker .* speaks 0-9, this client 10-10; adding members needs a broker with the batch-join"
+    message = (
+        r"^JoinGroup: broker .* supports 0-9, this client 10-10; adding members needs a broker with the batch-join"
+    )
     async with cluster_and_admin([Broker()]) as (cluster, admin):
         with pytest.raises(NoBatchJoin, match=message) as caught:
             await admin.add_members_to_group("g", ["x"])

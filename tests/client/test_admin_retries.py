@@ -149,14 +149,14 @@ async def test_the_error_of_a_timeout_contains_the_last_error_of_each_group() ->
         described = await admin.describe_groups([g, h])
         assert described.values_by_key[h].state == "Empty"
         assert str(described.errors[g]) == (
-            f"group '{g}': DescribeGroups failed with REQUEST_TIMED_OUT: not done in 100 ms; "
-            "last seen: DescribeGroups failed with NOT_COORDINATOR"
+            f"group '{g}': DescribeGroups failed with REQUEST_TIMED_OUT: timed out after 100 ms; "
+            "last error: DescribeGroups failed with NOT_COORDINATOR"
         )
         cluster.clear_faults()
         cluster.fail("FindCoordinator", silent=True)
         (failed,) = (await admin.find_coordinators([g])).errors.values()
         assert failed.error is ErrorCode.REQUEST_TIMED_OUT
-        assert str(failed).endswith("not done in 100 ms; there has been no answer")
+        assert str(failed).endswith("timed out after 100 ms; no response")
 
 
 @in_trio_with_sockets
@@ -194,7 +194,9 @@ async def test_a_broker_gets_batches_after_its_upgrade() -> None:
 async def test_without_fall_back_a_broker_without_batches_is_an_error() -> None:
     strict = {"fall_back": False}
     async with cluster_and_admin([Broker(as_version="2.8"), Broker()], admin=strict) as (cluster, admin):
-        message = r"^FindCoordinator: broker .* speaks 0-3, this client 4-6 in one request for many; falling back"
+        message = (
+            r"^FindCoordinator: broker .* supports 0-3, this client 4-6 for several keys per request; fall_back=False"
+        )
         with pytest.raises(NoBatchedFindCoordinators, match=message) as caught:
             await admin.describe_groups(["g", "h"])
         assert isinstance(caught.value, UnsupportedVersion)
@@ -202,7 +204,7 @@ async def test_without_fall_back_a_broker_without_batches_is_an_error() -> None:
         assert list(await admin.describe_groups(["g"])) == ["g"]
     async with cluster_and_admin([Broker(), Broker(as_version="2.8")], admin=strict) as (cluster, admin):
         old: dict[str, None] = dict.fromkeys(groups_of(cluster, 2, 2))
-        with pytest.raises(NoBatchedOffsetFetch, match=r"^OffsetFetch: broker .* speaks 0-7, this client 8-"):
+        with pytest.raises(NoBatchedOffsetFetch, match=r"^OffsetFetch: broker .* supports 0-7, this client 8-"):
             await admin.list_group_offsets(old)
         assert cluster.count("OffsetFetch") == 0
         assert list(await admin.describe_groups(old)) == list(old)

@@ -84,7 +84,7 @@ async def test_a_key_that_is_missing_in_the_response_has_an_error() -> None:
         assert {key: error.error for key, error in failed.items()} == dict.fromkeys(
             ["b", "c"], ErrorCode.UNKNOWN_SERVER_ERROR
         )
-        assert str(failed["c"]).endswith("UNKNOWN_SERVER_ERROR: broker memory:1 does not tell of it")
+        assert str(failed["c"]).endswith("UNKNOWN_SERVER_ERROR: the response of broker memory:1 does not contain it")
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["reads", "does not read"])
@@ -96,7 +96,7 @@ async def test_the_connection_is_closed_after_a_request_timeout(reads: bool) -> 
         (failed,) = (await SENDER.send_batched(FIND_COORDINATORS, ["a"], connection, None)).values()
         assert isinstance(failed, AdminError)
         assert failed.error is ErrorCode.NETWORK_EXCEPTION
-        assert str(failed).endswith("broker memory:1 has not answered in 1000 ms")
+        assert str(failed).endswith("no response from broker memory:1 within 1000 ms")
         assert connection.is_lost
 
 

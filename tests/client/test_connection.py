@@ -98,7 +98,7 @@ async def test_the_highest_common_version_is_used() -> None:
 
 @in_trio
 async def test_a_request_without_a_common_version_is_not_sent(subtests: pytest.Subtests) -> None:
-    cases: dict[str, dict[int, tuple[int, int]]] = {"speaks 5-6": {12: (5, 6)}, "speaks no version": {}}
+    cases: dict[str, dict[int, tuple[int, int]]] = {"supports 5-6": {12: (5, 6)}, "supports no version": {}}
     for broker_versions, versions in cases.items():
         with subtests.test(broker_versions):
             ours, theirs = trio.testing.memory_stream_pair()
@@ -186,7 +186,7 @@ async def test_api_versions_is_repeated_only_once() -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
-        with pytest.raises(BrokerUnreachable, match="ApiVersions was answered UNSUPPORTED_VERSION"):
+        with pytest.raises(BrokerUnreachable, match="ApiVersions failed with UNSUPPORTED_VERSION"):
             await connect(ours, nursery)
 
 
@@ -201,7 +201,7 @@ async def test_a_broker_that_returns_another_error_to_api_versions_is_unreachabl
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
-        with pytest.raises(BrokerUnreachable, match="ApiVersions was answered UNKNOWN_SERVER_ERROR"):
+        with pytest.raises(BrokerUnreachable, match="ApiVersions failed with UNKNOWN_SERVER_ERROR"):
             await connect(ours, nursery)
 
 
@@ -286,9 +286,9 @@ async def test_the_end_of_the_stream_fails_pending_and_later_requests() -> None:
 @in_trio
 async def test_an_invalid_response_closes_the_connection(subtests: pytest.Subtests) -> None:
     for name, response, message in (
-        ("wrong correlation id", b"\0\0\0\x06\0\0\0\x63\0\0", "answer with correlation id 99, expected 2"),
+        ("wrong correlation id", b"\0\0\0\x06\0\0\0\x63\0\0", "response with correlation id 99, expected 2"),
         ("malformed", b"\0\0\0\x05\0\0\0\x02\0", "HeartbeatResponse v4: field .* malformed"),
-        ("empty", b"\0\0\0\x00", "answer with correlation id none, expected 2"),
+        ("empty", b"\0\0\0\x00", "response with correlation id none, expected 2"),
         ("too large", b"\x7f\xff\xff\xff", "frame of 2147483647 bytes, expected 0 to 1000"),
         ("negative size", b"\xff\xff\xff\xff", "frame of -1 bytes, expected 0 to 1000"),
     ):
@@ -312,7 +312,7 @@ async def test_an_unexpected_response_closes_the_connection() -> None:
     async with connected() as (connection, broker, _):
         await broker.stream.send_all(b"\0\0\0\x06\0\0\0\x01\0\0")
         await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(ConnectionLost, match="answer with correlation id 1, expected none"):
+        with pytest.raises(ConnectionLost, match="response with correlation id 1, expected none"):
             await connection.request(heartbeat())
 
 
@@ -320,7 +320,9 @@ async def test_an_unexpected_response_closes_the_connection() -> None:
 async def test_a_request_that_its_version_cannot_encode_leaves_the_connection_open() -> None:
     async with connected() as (connection, broker, nursery):
         group = OffsetFetchRequestGroup(group_id="g", topics=None)
-        with pytest.raises(ProtocolError, match="OffsetFetchRequest: 2 in one request, where this version takes one"):
+        with pytest.raises(
+            ProtocolError, match="OffsetFetchRequest: 2 groups, members or keys, this version supports one"
+        ):
             await connection.request(OffsetFetchRequest(groups=[group, group]))
         with pytest.raises(ProtocolError, match="field group_instance_id cannot be written"):
             await connection.request(

@@ -42,7 +42,7 @@ async def test_the_error_of_a_refused_connection_contains_host_and_port() -> Non
 @in_trio_with_sockets
 async def test_a_server_without_a_valid_response_to_api_versions_is_unreachable(subtests: pytest.Subtests) -> None:
     for response, message in (
-        (None, "no connection with versions agreed on after 50 ms"),
+        (None, "no connection with negotiated versions in 50 ms"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "frame of 1213486160 bytes, expected 0 to 104857600"),
         (b"", "the broker has closed it"),
     ):

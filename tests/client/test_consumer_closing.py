@@ -63,6 +63,8 @@ async def test_a_consumer_cannot_be_opened_twice() -> None:
         reader = consumer(cluster)
         async with reader:
             pass
-        with pytest.raises(trio.ClosedResourceError, match="the consumer has been opened before: make another one"):
+        with pytest.raises(
+            trio.ClosedResourceError, match="the consumer was opened before and cannot be reopened: create another one"
+        ):
             async with reader:
                 raise AssertionError("opened")

@@ -311,7 +311,7 @@ def test_every_state_is_reachable_and_can_end() -> None:
 
 def test_a_transition_that_is_not_in_the_table_is_an_assertion_error() -> None:
     member = Member(MemberSettings(group_id="g", client_id="c", topics=("t",)))
-    with pytest.raises(AssertionError, match="no way from"):
+    with pytest.raises(AssertionError, match="no transition from"):
         member._enter(MemberState.SYNCING)
 
 

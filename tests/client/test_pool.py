@@ -123,7 +123,7 @@ async def test_the_error_of_an_unreachable_cluster_lists_all_addresses() -> None
         with pytest.raises(BrokerUnreachable, match=r"^broker 127\.0\.0\.1:1 cannot be reached: "):
             await pool.any()
         pool.learn(3, "127.0.0.1", 2)
-        with pytest.raises(BrokerUnreachable, match=r"^none of the brokers 127\.0\.0\.1:2, 127\.0\.0\.1:1 cannot be"):
+        with pytest.raises(BrokerUnreachable, match=r"^brokers 127\.0\.0\.1:2, 127\.0\.0\.1:1 cannot be"):
             await pool.any()
-        with pytest.raises(BrokerUnreachable, match=r"^broker 4 cannot be reached: it is not known where it is$"):
+        with pytest.raises(BrokerUnreachable, match=r"^broker 4 cannot be reached: its address is unknown$"):
             await pool.to(4)

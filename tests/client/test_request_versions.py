@@ -74,7 +74,7 @@ def test_several_groups_cannot_be_converted_to_a_version_for_one(subtests: pytes
     ):
         with (
             subtests.test(request=request),
-            pytest.raises(ProtocolError, match="2 in one request, where this version takes one"),
+            pytest.raises(ProtocolError, match="2 groups, members or keys, this version supports one"),
         ):
             in_shape_of(0, request)
 

@@ -152,6 +152,6 @@ def test_adding_members_takes_the_proposal() -> None:
     load = Load(kind="add-members", groups="all", instances=2)
     with (
         FakeCluster(brokers=1) as cluster,
-        pytest.raises(UnsupportedVersion, match=r"^JoinGroup: .* speaks 0-9, .* 10"),
+        pytest.raises(UnsupportedVersion, match=r"^JoinGroup: .* supports 0-9, .* 10"),
     ):
         play(cluster, load)

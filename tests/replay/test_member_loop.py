@@ -147,7 +147,7 @@ def test_older_brokers_are_spoken_to_in_their_versions(release: str, find_versio
 
 
 def test_a_broker_that_lacks_what_members_need_is_told_of() -> None:
-    expected = r"^Heartbeat: broker .* speaks no version, this client 0-4"
+    expected = r"^Heartbeat: broker .* supports no version, this client 0-4"
     with cluster_of(api_versions={"Heartbeat": None}) as cluster, pytest.raises(UnsupportedVersion, match=expected):
         Played().play(cluster.bootstrap_servers, scripts_of(GROUPS, 1))
 

@@ -242,7 +242,7 @@ def test_an_answer_out_of_order_is_no_answer() -> None:
     link, asker = BrokerConnection(("127.0.0.1", 1), Asker()), Asker()
     link.frame(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, "client", asker, None)
     wrong = bytes(response_frame(HeartbeatResponse(throttle_time_ms=0, error_code=0), 4, 7))
-    with pytest.raises(ProtocolError, match=r"^answer with correlation id 7, expected 1$"):
+    with pytest.raises(ProtocolError, match=r"^response with correlation id 7, expected 1$"):
         link.receive(wrong)
     right = bytes(response_frame(HeartbeatResponse(throttle_time_ms=0, error_code=27), 4, 1))
     link.receive(right)

@@ -308,7 +308,7 @@ class Member:
     def _enter(self, state: MemberState) -> None:
         """Change the state; nothing else does. Cancels the timers of the previous state."""
         if state not in TRANSITIONS[self.state]:
-            raise AssertionError(f"member {self.member_id!r}: no way from {self.state} to {state}")
+            raise AssertionError(f"member {self.member_id!r}: no transition from {self.state} to {state}")
         self.state = state
         self._timers.cancel_except(*(Timer.HEARTBEAT, Timer.SESSION) if state in _IN_SESSION else ())
 
@@ -323,7 +323,7 @@ class Member:
         self._stop()
 
     def _fail_on_response(self, api: str, error: ErrorCode, now_ms: float) -> None:
-        self._fail(error, f"{api} for group {self.settings.group_id!r} was answered {error.name}", now_ms)
+        self._fail(error, f"{api} for group {self.settings.group_id!r} failed with {error.name}", now_ms)
 
     def _send(self, request: GroupRequest, scheduled_ms: float) -> None:
         self._in_flight.add(request, self.identity)
