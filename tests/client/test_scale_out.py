@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents.test_readme import table
 from tests.support.client.scale_out import INSTANCES, JOIN_MODES, Cost, JoinMode, measure
-from tests.test_readme import table
 
 DOCUMENT = Path(__file__).parent.parent.parent / "scenarios" / "proposals" / "batch-join.md"
 
