@@ -1,8 +1,10 @@
 """How a group member reacts to each error in a response, and which of several errors counts."""
 
+from collections.abc import Callable
+
 import pytest
 
-from fakebroker.client.member.effects import CommitRejected, Discover, Fatal, Revoked, Send
+from fakebroker.client.member.effects import CommitRejected, Discover, Fatal, GroupRequest, Revoked, Send
 from fakebroker.client.member.reactions import REACTIONS, Reaction, error_in, reaction_to
 from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
@@ -51,14 +53,96 @@ def assert_rediscovers(harness: MemberHarness) -> None:
     assert harness.only(Discover).scheduled_ms == harness.now_ms
 
 
-# JoinGroup
+# Members with a request in flight
 
 
 def joining() -> tuple[MemberHarness, JoinGroupRequest]:
-    """Return a member with a member id, and its JoinGroup."""
+    """Return a member that has a member id, and its JoinGroup."""
     harness = MemberHarness()
     harness.respond_error(harness.start_joining(), E.MEMBER_ID_REQUIRED)
     return harness, harness.sent(JoinGroupRequest)
+
+
+def syncing() -> tuple[MemberHarness, SyncGroupRequest]:
+    harness = MemberHarness()
+    return harness, harness.follow(harness.start_joining(), generation_id=5)
+
+
+def heartbeating() -> tuple[MemberHarness, HeartbeatRequest]:
+    """Return a member that does not commit before it joins, and its heartbeat."""
+    harness = MemberHarness(commit_interval_ms=0).enter(P0)
+    return harness, harness.sent_heartbeat()
+
+
+def committing() -> tuple[MemberHarness, OffsetCommitRequest]:
+    harness = MemberHarness().enter(P0)
+    harness.member.positions[P0] = 42
+    harness.advance(COMMIT_MS)
+    return harness, harness.sent(OffsetCommitRequest)
+
+
+def fetching_offsets() -> tuple[MemberHarness, OffsetFetchRequest]:
+    harness = MemberHarness()
+    fetch = harness.assign(harness.follow(harness.start_joining()), P0)
+    assert fetch is not None
+    return harness, fetch
+
+
+# Errors of several APIs
+
+
+def test_requests_are_repeated_at_the_new_coordinator(subtests: pytest.Subtests) -> None:
+    """A SyncGroup is not: the member joins again."""
+    moved = (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR)
+    cases: dict[Callable[[], tuple[MemberHarness, GroupRequest]], tuple[ErrorCode, ...]] = {
+        joining: moved,
+        heartbeating: moved,
+        committing: (*moved, E.REQUEST_TIMED_OUT),
+        fetching_offsets: moved,
+    }
+    for new_member, errors in cases.items():
+        for error in errors:
+            with subtests.test(new_member.__name__, error=error):
+                harness, request = new_member()
+                harness.respond_error(request, error)
+                assert_rediscovers(harness)
+                harness.discovered()
+                assert harness.sent(type(request)) == request
+
+
+def test_errors_that_rejoining_does_not_resolve_are_fatal(subtests: pytest.Subtests) -> None:
+    """For SyncGroup also COORDINATOR_LOAD_IN_PROGRESS, which Kafka's consumer handles in all other responses."""
+    not_allowed = (E.GROUP_AUTHORIZATION_FAILED, E.FENCED_INSTANCE_ID)
+    invalid = (
+        E.INCONSISTENT_GROUP_PROTOCOL,
+        E.INVALID_GROUP_ID,
+        E.INVALID_SESSION_TIMEOUT,
+        E.GROUP_MAX_SIZE_REACHED,
+        E.UNKNOWN_SERVER_ERROR,
+    )
+    cases: dict[Callable[[], tuple[MemberHarness, GroupRequest]], tuple[ErrorCode, ...]] = {
+        joining: (*not_allowed, *invalid, E.UNSUPPORTED_VERSION),
+        syncing: (*not_allowed, *invalid, E.COORDINATOR_LOAD_IN_PROGRESS),
+        heartbeating: not_allowed,
+        committing: not_allowed,
+        fetching_offsets: (E.UNKNOWN_MEMBER_ID, E.GROUP_AUTHORIZATION_FAILED, E.UNKNOWN_SERVER_ERROR),
+    }
+    for new_member, errors in cases.items():
+        for error in errors:
+            with subtests.test(new_member.__name__, error=error):
+                harness, request = new_member()
+                harness.respond_error(request, error)
+                assert_fatal(harness, error)
+
+
+def test_errors_of_single_partitions_in_offset_fetch_are_fatal() -> None:
+    for error in (E.UNKNOWN_TOPIC_OR_PARTITION, E.TOPIC_AUTHORIZATION_FAILED):
+        harness, fetch = fetching_offsets()
+        harness.respond(fetch, offset_fetch_response({P0: -1}, error))
+        assert_fatal(harness, error)
+
+
+# JoinGroup
 
 
 def test_join_group_is_retried_after_a_back_off_while_the_coordinator_is_loading() -> None:
@@ -69,16 +153,6 @@ def test_join_group_is_retried_after_a_back_off_while_the_coordinator_is_loading
     harness.advance(100)
     retry = harness.only(Send)
     assert (retry.request, retry.scheduled_ms) == (join, sent_ms + 100)
-
-
-def test_join_group_is_sent_to_the_new_coordinator(subtests: pytest.Subtests) -> None:
-    for error in (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR):
-        with subtests.test(error=error):
-            harness, join = joining()
-            harness.respond_error(join, error)
-            assert_rediscovers(harness)
-            harness.discovered()
-            assert harness.sent(JoinGroupRequest) == join
 
 
 def test_an_unknown_member_joins_again_at_once_without_its_member_id() -> None:
@@ -103,29 +177,7 @@ def test_a_member_joins_with_the_member_id_that_the_coordinator_requires() -> No
     assert (harness.member.member_id, harness.member.generation_id) == ("given", -1)
 
 
-def test_other_errors_of_join_group_are_fatal(subtests: pytest.Subtests) -> None:
-    for error in (
-        E.INCONSISTENT_GROUP_PROTOCOL,
-        E.INVALID_GROUP_ID,
-        E.INVALID_SESSION_TIMEOUT,
-        E.GROUP_AUTHORIZATION_FAILED,
-        E.GROUP_MAX_SIZE_REACHED,
-        E.FENCED_INSTANCE_ID,
-        E.UNSUPPORTED_VERSION,
-        E.UNKNOWN_SERVER_ERROR,
-    ):
-        with subtests.test(error=error):
-            harness, join = joining()
-            harness.respond_error(join, error)
-            assert_fatal(harness, error)
-
-
 # SyncGroup
-
-
-def syncing() -> tuple[MemberHarness, SyncGroupRequest]:
-    harness = MemberHarness()
-    return harness, harness.follow(harness.start_joining(), generation_id=5)
 
 
 def test_a_member_joins_again_at_the_new_coordinator_after_sync_group(subtests: pytest.Subtests) -> None:
@@ -151,43 +203,17 @@ def test_sync_group_of_an_earlier_generation_leads_to_another_join(subtests: pyt
             assert harness.member.generation_id == generation_id
 
 
-def test_other_errors_of_sync_group_are_fatal(subtests: pytest.Subtests) -> None:
-    """COORDINATOR_LOAD_IN_PROGRESS is one of them: Kafka's consumer handles it in all responses but this."""
-    for error in (
-        E.COORDINATOR_LOAD_IN_PROGRESS,
-        E.INCONSISTENT_GROUP_PROTOCOL,
-        E.INVALID_GROUP_ID,
-        E.INVALID_SESSION_TIMEOUT,
-        E.GROUP_AUTHORIZATION_FAILED,
-        E.GROUP_MAX_SIZE_REACHED,
-        E.FENCED_INSTANCE_ID,
-        E.UNKNOWN_SERVER_ERROR,
-    ):
-        with subtests.test(error=error):
-            harness, sync = syncing()
-            harness.respond_error(sync, error)
-            assert_fatal(harness, error)
-
-
 # Heartbeat
 
 
-def heartbeating() -> tuple[MemberHarness, HeartbeatRequest]:
-    """Return a member that does not commit before it joins, and its heartbeat."""
-    harness = MemberHarness(commit_interval_ms=0).enter(P0)
-    return harness, harness.sent_heartbeat()
-
-
-def test_heartbeats_continue_at_the_new_coordinator_in_the_same_generation(subtests: pytest.Subtests) -> None:
-    for error in (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR):
-        with subtests.test(error=error):
-            harness, heartbeat = heartbeating()
-            harness.respond_error(heartbeat, error)
-            assert_rediscovers(harness)
-            assert harness.member.assigned == (P0,)
-            harness.discovered()
-            assert harness.sent(HeartbeatRequest) == heartbeat
-            assert harness.state() is MemberState.PART_OF_GROUP
+def test_a_member_keeps_its_partitions_and_generation_when_its_coordinator_changes() -> None:
+    harness, heartbeat = heartbeating()
+    harness.respond_error(heartbeat, E.NOT_COORDINATOR)
+    assert_rediscovers(harness)
+    assert harness.member.assigned == (P0,)
+    harness.discovered()
+    assert harness.sent(HeartbeatRequest) == heartbeat
+    assert harness.state() is MemberState.PART_OF_GROUP
 
 
 def test_a_member_whose_heartbeat_is_of_an_ended_generation_loses_its_partitions_and_joins(
@@ -226,14 +252,6 @@ def test_a_member_that_is_joining_or_syncing_ignores_that_a_rebalance_is_in_prog
     assert (harness.effects(), harness.state()) == ([], MemberState.SYNCING)
 
 
-def test_a_fenced_or_unauthorized_heartbeat_is_fatal(subtests: pytest.Subtests) -> None:
-    for error in (E.GROUP_AUTHORIZATION_FAILED, E.FENCED_INSTANCE_ID):
-        with subtests.test(error=error):
-            harness, heartbeat = heartbeating()
-            harness.respond_error(heartbeat, error)
-            assert_fatal(harness, error)
-
-
 def test_errors_of_heartbeats_of_an_earlier_generation_are_ignored(subtests: pytest.Subtests) -> None:
     for error in (E.ILLEGAL_GENERATION, E.UNKNOWN_MEMBER_ID, E.FENCED_INSTANCE_ID):
         with subtests.test(error=error):
@@ -258,13 +276,6 @@ def test_after_other_errors_a_heartbeat_is_repeated_after_a_back_off(subtests: p
 # OffsetCommit
 
 
-def committing() -> tuple[MemberHarness, OffsetCommitRequest]:
-    harness = MemberHarness().enter(P0)
-    harness.member.positions[P0] = 42
-    harness.advance(COMMIT_MS)
-    return harness, harness.sent(OffsetCommitRequest)
-
-
 def test_a_commit_is_retried_while_the_coordinator_is_loading_or_does_not_know_the_topic(
     subtests: pytest.Subtests,
 ) -> None:
@@ -274,16 +285,6 @@ def test_a_commit_is_retried_while_the_coordinator_is_loading_or_does_not_know_t
             harness.respond_error(commit, error)
             assert harness.effects() == []
             harness.advance(100)
-            assert harness.sent(OffsetCommitRequest) == commit
-
-
-def test_a_commit_is_repeated_at_the_new_coordinator(subtests: pytest.Subtests) -> None:
-    for error in (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.REQUEST_TIMED_OUT):
-        with subtests.test(error=error):
-            harness, commit = committing()
-            harness.respond_error(commit, error)
-            assert_rediscovers(harness)
-            harness.discovered()
             assert harness.sent(OffsetCommitRequest) == commit
 
 
@@ -309,14 +310,6 @@ def test_a_commit_during_a_rebalance_is_rejected_and_the_member_rejoins() -> Non
     assert isinstance(last_commit, Send)
     harness.respond_error(last_commit.request, E.REBALANCE_IN_PROGRESS)
     assert harness.sent(JoinGroupRequest).member_id == "m"
-
-
-def test_a_fenced_or_unauthorized_commit_is_fatal(subtests: pytest.Subtests) -> None:
-    for error in (E.GROUP_AUTHORIZATION_FAILED, E.FENCED_INSTANCE_ID):
-        with subtests.test(error=error):
-            harness, commit = committing()
-            harness.respond_error(commit, error)
-            assert_fatal(harness, error)
 
 
 def test_errors_of_commits_of_an_earlier_generation_are_only_reported(subtests: pytest.Subtests) -> None:
@@ -352,13 +345,6 @@ def test_other_errors_of_commits_are_only_reported(subtests: pytest.Subtests) ->
 # OffsetFetch
 
 
-def fetching_offsets() -> tuple[MemberHarness, OffsetFetchRequest]:
-    harness = MemberHarness()
-    fetch = harness.assign(harness.follow(harness.start_joining()), P0)
-    assert fetch is not None
-    return harness, fetch
-
-
 def test_offsets_are_fetched_again_after_a_back_off_while_loading_or_unstable(subtests: pytest.Subtests) -> None:
     for error in (E.COORDINATOR_LOAD_IN_PROGRESS, E.UNSTABLE_OFFSET_COMMIT):
         with subtests.test(error=error):
@@ -374,29 +360,6 @@ def test_offsets_are_fetched_again_after_a_back_off_while_a_partition_is_unstabl
     harness.respond(fetch, offset_fetch_response({P0: -1}, E.UNSTABLE_OFFSET_COMMIT))
     harness.advance(100)
     assert harness.sent(OffsetFetchRequest) == fetch
-
-
-def test_offsets_are_fetched_from_the_new_coordinator(subtests: pytest.Subtests) -> None:
-    for error in (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR):
-        with subtests.test(error=error):
-            harness, fetch = fetching_offsets()
-            harness.respond_error(fetch, error)
-            assert_rediscovers(harness)
-            harness.discovered()
-            assert harness.sent(OffsetFetchRequest) == fetch
-
-
-def test_other_errors_of_offset_fetch_are_fatal(subtests: pytest.Subtests) -> None:
-    for error in (E.UNKNOWN_MEMBER_ID, E.GROUP_AUTHORIZATION_FAILED, E.UNKNOWN_SERVER_ERROR):
-        with subtests.test("of the group", error=error):
-            harness, fetch = fetching_offsets()
-            harness.respond_error(fetch, error)
-            assert_fatal(harness, error)
-    for error in (E.UNKNOWN_TOPIC_OR_PARTITION, E.TOPIC_AUTHORIZATION_FAILED):
-        with subtests.test("of a partition", error=error):
-            harness, fetch = fetching_offsets()
-            harness.respond(fetch, offset_fetch_response({P0: -1}, error))
-            assert_fatal(harness, error)
 
 
 # FindCoordinator
