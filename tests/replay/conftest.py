@@ -29,3 +29,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def replays_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replays in this process use the tests' session. The reports of a Java of their own take 30 s of CPU."""
     monkeypatch.setattr("fakebroker.replay.runner.spark_session", lambda *_: nullcontext(spark))
+
+
+@pytest.fixture
+def frequent_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let member loops report every few milliseconds: they end at the first report after their last member."""
+    monkeypatch.setattr("fakebroker.replay.members.member_loop._REPORT_EVERY_MS", 5.0)
+    monkeypatch.setattr("fakebroker.replay.members.member_loop._REPORT_EVERY_MS_PER_MEMBER", 0.05)

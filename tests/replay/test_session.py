@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from fakebroker.errors import FakebrokerError
+from fakebroker.replay import run_directory
 from fakebroker.replay.run_directory import write_results
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.spark.session import address_for, cause_of, is_local, spark_errors
@@ -64,7 +65,8 @@ def test_what_other_tasks_have_written_stays_when_one_fails(spark: SparkSession,
     assert len(kept) in (20, 30)
 
 
-def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_directory, "page", lambda summary: "")  # it takes seconds to draw
     (tmp_path / "summary.json").symlink_to("/dev/full")
     with pytest.raises(FakebrokerError) as caught:
         write_results(tmp_path, summary_of(made_up_summary(1)))
