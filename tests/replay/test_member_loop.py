@@ -176,8 +176,8 @@ def test_lanes_share_connections_and_rebalances_reuse_theirs() -> None:
     groups = [f"group-{number}" for number in range(20)]
     scripts = scripts_of(groups, 3, step_ms=1_000, heartbeat_ms=100)
     player = LoopPlayer()
-    for joined in (20, 40):  # one more member of each group
-        player.when(lambda joined=joined: player.joined == joined, lambda: player.skip(1))
+    player.when(lambda: player.joined == 20, lambda: player.skip(1))  # to the second members
+    player.when(lambda: player.joined == 40, lambda: player.skip(1))
     player.when(lambda: player.joined == 60, lambda: player.skip(LEAVE_S))
     with cluster_of(brokers=1) as cluster:
         player.play(cluster.bootstrap_servers, scripts, LoopSettings(lanes=2))
@@ -191,12 +191,12 @@ def test_all_groups_of_a_lane_may_rebalance_at_the_same_time() -> None:
     """The late members of all groups join at once: the pending JoinGroups do not delay the heartbeats of the lane."""
     groups = [f"group-{number}" for number in range(50)]
     scripts = [
-        script(group, f"{group}-{index}", Act(0, "start"), heartbeat_ms=300) for group in groups for index in range(5)
+        script(group, f"{group}-{index}", Act(0, "start"), heartbeat_ms=300) for group in groups for index in range(3)
     ]
     scripts += [script(group, f"{group}-late", Act(3_000, "start"), heartbeat_ms=300) for group in groups]
     player = LoopPlayer()
-    player.when(lambda: player.joined == 250, lambda: player.skip(3))
-    player.when(lambda: player.joined == 300, lambda: player.loop.stop())
+    player.when(lambda: player.joined == 150, lambda: player.skip(3))
+    player.when(lambda: player.joined == 200, lambda: player.loop.stop())
     with cluster_of() as cluster:
         player.play(cluster.bootstrap_servers, scripts, LoopSettings(lanes=1, duration_s=100))
     assert {event.error for event in player.requests()} <= {0, 27, 79, None}  # None: pending at the end
@@ -205,7 +205,7 @@ def test_all_groups_of_a_lane_may_rebalance_at_the_same_time() -> None:
 def test_a_closed_loop_sends_each_heartbeat_when_the_last_one_is_answered() -> None:
     scripts = [script(group, f"{group}-0", Act(0, "start"), heartbeat_ms=1_000) for group in GROUPS]
     player = LoopPlayer()
-    player.when(lambda: player.joined == 3, lambda: player.skip(1))  # to the first heartbeats
+    player.when(lambda: player.joined == 3, lambda: player.skip(2))  # to the first heartbeats
     player.when(lambda: len(player.of("Heartbeat")) > 3 * 20, lambda: player.loop.stop())
     with cluster_of() as cluster:
         player.play(cluster.bootstrap_servers, scripts, LoopSettings(closed_loop=True))

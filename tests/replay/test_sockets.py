@@ -1,9 +1,7 @@
 """The socket transport: responses, losses and timeouts are reported to the users of a connection."""
 
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,16 +11,15 @@ from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.client.versions import NegotiatedVersions
 from fakebroker.errors import FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import response_frame
-from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.schema import Message, Versions
 from fakebroker.replay.members import coordinator_lookup
 from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.member_loop import MemberLoop
 from fakebroker.replay.members.sockets import SocketTransport
 from fakebroker.server.fake_cluster import FakeCluster
+from tests.support.replay.listener import answer_api_versions, listener
 
 TIMEOUT_S = 20.0
 
@@ -53,28 +50,6 @@ def poll_until(transport: SocketTransport, is_met: Callable[[], object]) -> None
 def version_of(request: Message, connection: BrokerConnection) -> int:
     assert connection.versions is not None
     return connection.versions.version_of(request)
-
-
-@contextmanager
-def listening(serve: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Listen on a port; `serve` gets each connection in turn. Yields the address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def accept() -> None:
-            while True:
-                try:
-                    peer, _ = listener.accept()
-                except OSError:
-                    return
-                with peer:
-                    peer.settimeout(TIMEOUT_S)
-                    serve(peer)
-
-        thread = threading.Thread(target=accept)
-        thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
 
 
 def connect_loop(bootstrap: str) -> None:
@@ -186,24 +161,16 @@ def test_a_listener_of_another_protocol_is_reported(answer: bytes, expected: str
         peer.recv(4096)
         peer.sendall(answer)
 
-    with listening(serve) as bootstrap, pytest.raises(BrokerUnreachable) as caught:
+    with listener(serve) as bootstrap, pytest.raises(BrokerUnreachable) as caught:
         connect_loop(bootstrap)
     assert "nobody speaks Kafka's protocol in the clear (a listener for TLS or another service?)" in str(caught.value)
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def answer_api_versions(peer: socket.socket) -> None:
-    asked = peer.recv(4096)
-    known = [ApiVersion(api_key=api.key, min_version=api.versions.first, max_version=api.versions.last) for api in APIS]
-    versions = ApiVersionsResponse(error_code=0, api_keys=known)
-    peer.sendall(response_frame(versions, int.from_bytes(asked[6:8], "big"), int.from_bytes(asked[8:12], "big")))
-    peer.recv(4096)
-
-
 def test_a_broker_that_requires_authentication_is_reported() -> None:
     expected = r"wants authentication \(SASL\): the broker has closed the connection$"
-    with listening(answer_api_versions) as bootstrap, pytest.raises(BrokerUnreachable, match=expected):
+    with listener(answer_api_versions) as bootstrap, pytest.raises(BrokerUnreachable, match=expected):
         connect_loop(bootstrap)
 
 
@@ -214,7 +181,7 @@ def test_a_broker_that_answers_only_api_versions_times_out(monkeypatch: pytest.M
         answer_api_versions(peer)
         peer.recv(4096)
 
-    with listening(serve) as bootstrap, pytest.raises(BrokerUnreachable, match=r"no answer after 20 ms$"):
+    with listener(serve) as bootstrap, pytest.raises(BrokerUnreachable, match=r"no answer after 20 ms$"):
         connect_loop(bootstrap)
 
 
