@@ -119,5 +119,5 @@ def test_who_gives_up_waiting_lets_the_next_ones_in() -> None:
 
 
 def test_a_group_that_can_never_rebalance_is_reported() -> None:
-    with pytest.raises(FakebrokerError, match=r"^group 'large' has 5 members, which join over a connection each: "):
+    with pytest.raises(FakebrokerError, match=r"^group 'large' has 5 members: with lanes, expected at most 4, "):
         shared_by(FakeTransport(), 4, small=1, large=5)

@@ -224,7 +224,7 @@ class Simulation:
         """Return the virtual time."""
         return self.clock.moment_ms
 
-    def settled(self, driver: MemberDriver) -> None:
+    def schedule_tick(self, driver: MemberDriver) -> None:
         """Schedule the next action of a member, unless it is idle until then."""
         if driver.member.is_done:
             self._done.add(driver.number)
