@@ -28,8 +28,8 @@ INVALID: list[tuple[Table, str]] = [
     ({"do": "create_topic", "name": "orders"}, "orders"),
     ({"do": "delay_sync", "group_id": "g", "member": "m", "seconds": -5}, "seconds=-5: expected a number >= 0"),
     ({"do": "release", "group_id": "g"}, "event[0].group_id='g': expected a group that is held, but there is none"),
-    ({"do": "advance", "seconds": 5}, "do='advance': expected an event that a replay allows"),
-    ({"do": "advance_to_next_deadline"}, "do='advance_to_next_deadline': expected an event that a replay"),
+    ({"do": "advance", "seconds": 5}, "do='advance': expected another event: the clock of a replay cannot be advanced"),
+    ({"do": "advance_to_next_deadline"}, "do='advance_to_next_deadline': expected another event: "),
 ]
 
 VALID: list[Table] = [
@@ -47,10 +47,10 @@ VALID: list[Table] = [
 OVER_TCP_ONLY: list[tuple[Table, str]] = [
     (
         {"do": "set_broker", "node_id": 1, "accept": "refuse"},
-        r"do='set_broker': expected an event that does not need sockets",
+        r"do='set_broker': expected another event: a replay in memory has no sockets",
     ),
-    ({"do": "reset"}, r"do='reset': expected an event that does not need sockets"),
-    ({"do": "fail", "api": "Heartbeat", "cut_bytes": 4}, r"cut_bytes=4: expected none: a replay in memory"),
+    ({"do": "reset"}, r"do='reset': expected another event: a replay in memory has no sockets"),
+    ({"do": "fail", "api": "Heartbeat", "cut_bytes": 4}, r"cut_bytes=4: expected no value: a replay in memory"),
 ]
 
 

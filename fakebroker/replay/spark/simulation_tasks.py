@@ -19,7 +19,7 @@ from fakebroker.cluster.configs.settings import Config
 from fakebroker.replay.members.events import DDL
 from fakebroker.replay.script.generator import by_offsets_partition
 from fakebroker.replay.script.script import Script, script_of
-from fakebroker.replay.simulation.rehearsal import OF_GROUPS
+from fakebroker.replay.simulation.rehearsal import GROUP_EVENTS
 from fakebroker.replay.simulation.simulation import Simulation, SimulationSettings
 from fakebroker.replay.spark.progress import Sender, Tally
 from fakebroker.replay.spark.tcp_tasks import TaskPlan
@@ -107,7 +107,7 @@ def _unseen(event: Mapping[str, Any], is_complete: bool) -> Outcome:
     """Return the outcome of an event that was about no group of the replay."""
     if not is_complete:
         return OVER
-    return f"group_id={event['group_id']!r}: expected a group of the replay" if event["do"] in OF_GROUPS else None
+    return f"group_id={event['group_id']!r}: expected a group of the replay" if event["do"] in GROUP_EVENTS else None
 
 
 def _simulator(
