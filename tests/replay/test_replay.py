@@ -137,7 +137,7 @@ def test_a_task_that_cannot_play_says_why(spark: SparkSession, tmp_path: Path) -
     with pytest.raises(FakebrokerError) as caught:
         play_on(spark, small_run("127.0.0.1:1", tmp_path, lanes=3), Console(file=io.StringIO()))
     told = str(caught.value)
-    assert told.startswith(f"the replay broke off (see {tmp_path / 'spark.log'}): ")
+    assert told.startswith(f"the replay failed (see {tmp_path / 'spark.log'}): ")
     assert "broker 127.0.0.1:1 cannot be reached: " in told
     head = json.loads((tmp_path / "head.json").read_text())
     assert (head["complete"], head["seed"], head["lanes"]) == (False, 11, 3)

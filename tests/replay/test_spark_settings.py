@@ -72,7 +72,7 @@ def test_many_rows_are_repartitioned_and_few_are_not(spark: SparkSession, monkey
         assert (few, spark.conf.get(PARTITIONS)) == (True, "1")
     monkeypatch.setattr(query_settings, "_FEW_ROWS", 9)
     assert settings_for_count(spark, 10) == {PARTITIONS: "4"}
-    monkeypatch.setattr(query_settings, "_ROWS_A_PARTITION", 2)
+    monkeypatch.setattr(query_settings, "_ROWS_PER_PARTITION", 2)
     assert settings_for_count(spark, 10) == {PARTITIONS: "5"}
     with suited_to(spark.range(10)) as few:
         assert (few, spark.conf.get(PARTITIONS)) == (False, "5")
