@@ -11,6 +11,8 @@ from fakebroker.replay.script.script import Script
 from fakebroker.replay.spark.progress import Tally
 from fakebroker.replay.workload.loads import Load
 
+_TIMEOUT_S = 60.0
+
 LoadAndGroups = tuple[Load, Mapping[str, Sequence[str]]]
 """A load, and its groups with the instances to add to each."""
 
@@ -18,8 +20,8 @@ LoadAndGroups = tuple[Load, Mapping[str, Sequence[str]]]
 class LoopPlayer:
     """Plays one `MemberLoop`.
 
-    Steps registered with `when` and calls of `skip` make a test independent of the machine's speed: scripts have their
-    next action at a distant time, and the test skips to it as soon as it has seen what it waits for.
+    With `when` and `skip` a test waits for conditions instead of times: actions of its scripts are a minute apart, and
+    it skips to the next one as soon as a condition is met.
 
     Attributes:
         loop: The loop that is played.
@@ -36,6 +38,7 @@ class LoopPlayer:
         self._steps: list[tuple[Callable[[], object], Callable[[], object]]] = []
         self._skipped_s = 0.0  # Real seconds.
         self._speed = 1.0
+        self._deadline_s = 0.0
 
     def play(
         self,
@@ -45,14 +48,19 @@ class LoopPlayer:
         *,
         loads: Sequence[LoadAndGroups] = (),
     ) -> "LoopPlayer":
-        """Play to the end, and return this player."""
+        """Play to the end, and return this player.
+
+        Raises:
+            AssertionError: The condition of a step was not met in a minute.
+        """
         settings = settings or LoopSettings()
         self._scripts, self._speed = scripts, settings.speed
         self.loop = MemberLoop(scripts, addresses(bootstrap), self._take, self._report, settings, loads)
         self.loop._clock.wire.follow(lambda: time.monotonic() + self._skipped_s)
+        self._deadline_s = time.monotonic() + _TIMEOUT_S
         self.loop.connect()
         self.loop.play(time.time())
-        assert not self._steps, "a condition was never met"
+        assert not self._steps, f"{len(self._steps)} steps are left, whose conditions were not met"
         return self
 
     def when(self, is_met: Callable[[], object], step: Callable[[], object]) -> None:
@@ -101,6 +109,8 @@ class LoopPlayer:
     def _report(self, tally: Tally) -> None:
         self.tallies.append(replace(tally))
         self._run_step()
+        if time.monotonic() > self._deadline_s:
+            self.loop.stop()
 
     def _run_step(self) -> None:
         if self._steps and self._steps[0][0]():
