@@ -30,7 +30,7 @@ check = ["answered"]
 """
 
 CHECKS_BEFORE_FULL = 12
-"""Checks of the disk space while events are written, before the disk seems full."""
+"""Number of checks while events are written, after which the disk seems full."""
 
 
 @pytest.mark.slow

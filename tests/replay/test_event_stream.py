@@ -1,4 +1,4 @@
-"""The event stream: batches are passed on while members play, and all events are, even after an error."""
+"""The event stream passes on batches while members play, and all events, even if the players fail."""
 
 import threading
 from collections.abc import Callable

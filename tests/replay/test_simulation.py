@@ -1,4 +1,4 @@
-"""Simulations: the events that they record, with and without fast-forwarded heartbeats, and compared with TCP."""
+"""Simulations: the recorded events, fast-forwarded heartbeats, and a comparison with a replay over TCP."""
 
 import dataclasses
 from typing import Any
@@ -28,7 +28,7 @@ from tests.support.soak import examples, soak
 
 LEAVE = Act(20_000.0, "leave")
 AT_BROKER_1 = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:2]
-"""Groups of offsets partition 0, which is first led by broker 1."""
+"""Two groups in offsets partition 0, which broker 1 leads at first."""
 
 PAIR = [
     script("g", 0, Act(0.0, "start"), LEAVE),
@@ -168,7 +168,7 @@ def test_loads_are_simulated() -> None:
 
 
 def test_requests_of_a_load_to_a_removed_broker_are_lost_and_the_load_continues() -> None:
-    """Look-ups of the members have removed the broker from the nodes while the load has requests planned for it."""
+    """Members' look-ups have removed the broker from the known nodes while the load still has requests for it."""
     load = Load(kind="fetch-offsets", rate_per_s=500, at_s=3.0, for_s=10.0)  # 10/s in each of 50 offsets partitions
     groups = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:4]
     members = [script(group, 0, Act(0.0, "start"), LEAVE, heartbeat_interval_ms=300) for group in groups]
@@ -277,7 +277,7 @@ def test_fast_forwarded_heartbeats_give_the_same_events_and_state(
 
 
 def test_a_commit_at_the_end_of_the_replay_has_no_response() -> None:
-    acts = Act(0.0, "start"), Act(1_000.0, "pause", 3_000.0)  # So that its commits are due at full seconds.
+    acts = Act(0.0, "start"), Act(1_000.0, "pause", 3_000.0)  # so that its commits are due at full seconds
     member = script("g", 0, *acts, heartbeat_interval_ms=250, commit_interval_ms=1_000)
     fast, slow = (
         play_in_memory([member], two_broker_settings(duration_s=14.0), is_fast=is_fast)[1] for is_fast in (True, False)
@@ -317,7 +317,7 @@ def _history_of(rows: list[Row], group: str) -> list[Any]:
 @pytest.mark.slow
 def test_groups_have_the_same_history_over_tcp() -> None:
     members = [
-        # Between the two leaves the second member has to rejoin: 4 s are 800 ms of real time.
+        # The second member has to rejoin before it leaves: 4 s are 800 ms of real time.
         script("g", 0, Act(0.0, "start"), LEAVE),
         script("g", 1, Act(3_000.0, "start"), LEAVE._replace(at_ms=24_000.0)),
         script("crash", 0, Act(0.0, "start"), LEAVE),
