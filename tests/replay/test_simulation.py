@@ -115,6 +115,23 @@ def test_members_recover_from_events(subtests: pytest.Subtests) -> None:
                 assert all(row["latency_us"] is not None for row in leaves)
 
 
+def test_faults_drop_and_throttle_connections() -> None:
+    member = script("g", 0, Act(0.0, "start"), LEAVE)
+
+    def play_with(**fault: Any) -> list[Row]:
+        event = {"at_s": 10, "do": "fail", "api": "Heartbeat", "times": 1, **fault}
+        return play_in_memory([member], two_broker_settings(events=(event,)))[1]
+
+    dropped = play_with(drop=True)
+    (lost,) = [row for row in dropped if row["lost"]]
+    assert (lost["api"], lost["until_us"] - lost["sent_us"]) == ("Heartbeat", 500)
+    assert next(row["api"] for row in dropped if row["sent_us"] > lost["until_us"]) == "FindCoordinator"
+
+    throttled = play_with(throttle_time_ms=3_500)
+    assert max(row["latency_us"] for row in rows_of(throttled, "OffsetCommit")) == 3_499_500  # sent 1 ms after it
+    assert not any(row["lost"] for row in throttled)
+
+
 def test_committed_offsets_survive_a_failover() -> None:
     alone = script(AT_BROKER_1[0], 0, Act(0.0, "start"), Act(8_000.0, "leave"), Act(12_000.0, "start"), LEAVE)
     _, rows = play_in_memory([alone], two_broker_settings(events=({"at_s": 10, "do": "stop_broker", "node_id": 1},)))
@@ -315,7 +332,7 @@ def _history_of(rows: list[Row], group: str) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_groups_have_the_same_history_over_tcp() -> None:
+def test_groups_have_the_same_history_over_tcp(subtests: pytest.Subtests) -> None:
     members = [
         # The second member has to rejoin before it leaves: 4 s are 800 ms of real time.
         script("g", 0, Act(0.0, "start"), LEAVE),
@@ -334,7 +351,8 @@ def test_groups_have_the_same_history_over_tcp() -> None:
     _, in_memory = play_in_memory(members, two_broker_settings())
     over_tcp = _play_over_tcp(members, speed=5.0)
     for group in dict.fromkeys(member.group for member in members):
-        assert _history_of(over_tcp, group) == _history_of(in_memory, group), group
+        with subtests.test(group=group):
+            assert _history_of(over_tcp, group) == _history_of(in_memory, group)
 
 
 # In Spark
