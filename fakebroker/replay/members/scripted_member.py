@@ -1,7 +1,8 @@
 """A group member that follows a script, as a state machine: it requests what to send and records events.
 
-Does not depend on sockets or clocks: all `now_ms` are milliseconds since the Unix epoch. The client's `Member` decides
-what to send and when. Only during the actions `slow` and `zombie` the scripted member sends requests in its place.
+Does not depend on sockets or clocks: all `now_ms` are milliseconds since the Unix epoch. The `Member` of
+`fakebroker.client`, called the client's member here, decides what to send and when. Only during the actions "slow" and
+"zombie" the scripted member sends requests in its place.
 """
 
 import math
@@ -82,7 +83,7 @@ class ScriptedMember:
 
     Attributes:
         script: The script.
-        member: The client's member.
+        member: The client's member: the state machine that joins the group, sends heartbeats and commits.
         node_id: Node id of the last known coordinator, -1 before there is one.
         address: Host and port of that coordinator.
     """
@@ -135,7 +136,8 @@ class ScriptedMember:
         self._start_ms, self._record, self._closed_loop = start_ms, record, closed_loop
         self._consumption = Consumption(script.consume_per_s) if script.consume_per_s else None
         self._mode = Mode.NORMAL
-        self._acts_done, self._has_coordinator = 0, False
+        self._acts_done = 0
+        self._has_coordinator = False  # When `member` loses its coordinator, the connection is closed.
         self._restarts_on_resume = False  # It left at the poll limit, and rejoins when it polls again.
         self._queue: list[Send] = []
         self._own_queue: list[Send] = []  # Requests in place of the client's member, sent first.
@@ -294,7 +296,7 @@ class ScriptedMember:
             now_ms: The time.
             commits: Whether to commit before; the heartbeat thread leaves at the poll limit without a commit.
         """
-        self._has_coordinator = False  # Keeps the connection for the LeaveGroup: the member forgets its coordinator.
+        self._has_coordinator = False  # `member` loses its coordinator now, but the LeaveGroup needs the connection.
         self.member.leave(now_ms)
         if not commits:
             self.member.effects = [

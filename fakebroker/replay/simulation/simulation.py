@@ -131,7 +131,7 @@ class Simulation:
         self._schedule_all()
 
     def _set_up_lookups(self, scripts: Sequence[Script]) -> None:
-        numbers = count(len(self.drivers))
+        numbers = count(len(self.drivers))  # behind those of the members' connections
         transport = VirtualTransport(
             self.network, self.scheduler, lambda user: next(numbers), after_call=self.process_lookups
         )

@@ -46,9 +46,9 @@ class Pace:
 
 
 @contextmanager
-def status_line(console: Console, what: str) -> Iterator[None]:
+def status_line(console: Console, text: str) -> Iterator[None]:
     """Print a line about the work in the context; in a terminal, show a spinner meanwhile."""
-    console.print(what)
+    console.print(text)
     with console.status(""):
         yield
 
