@@ -119,5 +119,5 @@ def test_a_waiting_group_without_members_does_not_block_the_next_one() -> None:
 
 
 def test_a_group_above_the_limit_is_rejected() -> None:
-    with pytest.raises(FakebrokerError, match=r"^group 'large' has 5 members: with lanes, expected at most 4, "):
+    with pytest.raises(FakebrokerError, match=r"^group 'large' has 5 members: with --lanes, expected at most 4, "):
         shared_by(FakeTransport(), 4, small=1, large=5)

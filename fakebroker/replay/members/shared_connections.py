@@ -56,7 +56,7 @@ class SharedConnections:
         largest = max(group_sizes, key=lambda group: group_sizes[group], default="")
         if group_sizes.get(largest, 0) > max_rebalance_connections:
             raise FakebrokerError(
-                f"group {largest!r} has {group_sizes[largest]:,} members: with lanes, expected at most "
+                f"group {largest!r} has {group_sizes[largest]:,} members: with --lanes, expected at most "
                 f"{max_rebalance_connections:,}, because each member joins over a separate connection"
             )
         self._transport, self._count, self._group_sizes = transport, count, group_sizes

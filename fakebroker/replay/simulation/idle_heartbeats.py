@@ -152,7 +152,7 @@ class IdleHeartbeats:
         """Let an idle member commit if it can stay idle; return whether it did."""
         scripted, network = driver.member, self._network
         connection, answered_ms = driver.connection, due_ms + _ROUND_TRIP_MS
-        if not network.is_alone_until(connection, due_ms, answered_ms) or self._is_heartbeat_near(driver, due_ms):
+        if not network.can_handle_at_once(connection, due_ms, answered_ms) or self._is_heartbeat_near(driver, due_ms):
             return False
         request = scripted.commit_while_idle(due_ms, answered_ms)
         if request is None:

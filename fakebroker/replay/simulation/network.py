@@ -32,7 +32,7 @@ _PRIVATE_APIS = (
     *("Heartbeat", "OffsetCommit", "OffsetFetch", "FindCoordinator"),
     *("Metadata", "DescribeGroups", "ListGroups"),
 )
-"""Requests without an effect on other members of the group."""
+"""Private requests: they have no effect on other members of the group."""
 
 _NEWEST: dict[type[Message], int] = {
     kind: min(api.versions.last, LAST_VERSION_WITH_TOPIC_NAMES.get(api.request, api.versions.last))
@@ -138,7 +138,7 @@ class Network:
         before_change: Called with the groups of a request that may affect other members, before it is handled.
         keeps_order: Whether all requests are handled in their exact order. Needed if a failover drops the end of the
             log, which holds the records in the order of handling.
-        shortcuts_until_ms: Until when private requests may be handled at once (see `is_alone_until`); -inf for never.
+        shortcuts_until_ms: Until when private requests may be handled at once (see `can_handle_at_once`); -inf for never.
 
     Attributes:
         any_broker: The broker of connections that are not open yet.
@@ -245,7 +245,7 @@ class Network:
             self._respond(call, now_ms)
         self.send_responses(now_ms)
 
-    def is_alone_until(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:
+    def can_handle_at_once(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:
         """Return whether a private request of the member that acts now can be handled at once.
 
         True if no scheduled call until the response may affect this member.

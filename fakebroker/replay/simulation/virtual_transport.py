@@ -54,7 +54,7 @@ class VirtualTransport:
         if connection.known_response is not None:
             response, connection.known_response = connection.known_response, None
             network.send_response(call, response, now_ms + LATENCY_MS)
-        elif type(request) is OffsetCommitRequest and network.is_alone_until(
+        elif type(request) is OffsetCommitRequest and network.can_handle_at_once(
             connection, now_ms, now_ms + 2 * LATENCY_MS
         ):
             network.send_response(call, network.handle_at_once(call, now_ms + LATENCY_MS), now_ms + LATENCY_MS)
