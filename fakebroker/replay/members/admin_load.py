@@ -106,9 +106,9 @@ class AdminLoad:
         self._coordinators: dict[str, int] = {}  # Node ids by group.
         self._pending_lookups = 0
         self._connections: dict[int, TransportConnection] = {}
-        self._held: dict[TransportConnection, list[_GroupsRequest]] = {}  # Until the connection is open.
+        self._held: dict[TransportConnection, list[_GroupsRequest]] = {}  # Sent when the connection is open.
         self._pending: dict[TransportConnection, deque[_GroupsRequest]] = {}
-        self._unanswered = 0
+        self._unanswered = 0  # Requests that are held or pending.
 
     def next_deadline(self) -> float:
         """Return when to call `process`, in milliseconds since the Unix epoch; infinite for never."""
@@ -137,7 +137,7 @@ class AdminLoad:
         return self._due_ms == math.inf
 
     def _end(self) -> None:
-        """Send no more requests."""
+        """Stop sending requests."""
         self._due_ms = math.inf
         self._planned.clear()
         self.is_done = not self._unanswered
@@ -247,7 +247,7 @@ class AdminLoad:
         message = self._message(request.groups)
         assert connection.versions is not None
         request.version = connection.versions.version_of(message)
-        if len(request.groups) > 1 and not is_batched(type(message), request.version):
+        if len(request.groups) > 1 and not is_batched(type(message), request.version):  # one group per request
             first, *others = request.groups
             request.groups = (first,)
             self._planned.extendleft(_GroupsRequest(request.node_id, (group,)) for group in reversed(others))

@@ -73,6 +73,9 @@ class MemberLoop:
         settings: Options.
         loads: The loads of this task, with their groups as `groups_of` returns them.
 
+    Attributes:
+        transport, lookup, shared, now_ms: See `DriverContext`.
+
     Raises:
         FakebrokerError: The limit of open files is too low for the connections.
     """

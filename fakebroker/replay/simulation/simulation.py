@@ -88,8 +88,11 @@ class Simulation:
         is_fast: Whether to count the heartbeats of idle members instead of simulating each. The result is the same.
 
     Attributes:
-        recorder: Records events.
         outcomes: Outcomes of the events that affect the partition, by their index in `settings.events`.
+        clock, scheduler, network, virtual_cluster: The virtual time, network and cluster.
+        drivers: The members' drivers, ordered by number.
+        recorder: Records events.
+        transport, lookup, shared: See `DriverContext`; `shared` is None.
     """
 
     def __init__(
