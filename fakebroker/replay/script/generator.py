@@ -39,7 +39,7 @@ def by_offsets_partition(scripts: DataFrame, offsets_partitions: int, tasks: int
         tasks: Number of Spark partitions.
 
     Returns:
-        The rows with another column `offsets_partition int`, sorted by it, then by group and member.
+        The rows with another column `offsets_partition int`. Each Spark partition is sorted by it, group and member.
     """
     partition = f.udf(lambda group: partition_for(group, offsets_partitions), "int", useArrow=True)
     return (

@@ -138,7 +138,7 @@ class Network:
         before_change: Called with the groups of a request that may affect other members, before it is handled.
         keeps_order: Whether all requests are handled in their exact order. Needed if a failover drops the end of the
             log, which holds the records in the order of handling.
-        shortcuts_until_ms: Until when private requests may be handled at once (see `can_handle_at_once`); -inf for never.
+        shortcuts_until_ms: Until when `can_handle_at_once` may return True; -inf for never.
 
     Attributes:
         any_broker: The broker of connections that are not open yet.
