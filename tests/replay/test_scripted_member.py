@@ -1,4 +1,4 @@
-"""One scripted member, driven by hand: each action, and each kind of event."""
+"""Scripted members: each action of a script, and the events of their requests."""
 
 import math
 from collections.abc import Iterator
@@ -139,7 +139,7 @@ class Stage:
 START_ACT = Act(0.0, "start")
 
 
-def test_each_kind_of_request_is_an_event_with_what_is_known_of_it() -> None:
+def test_events_have_the_fields_of_each_request_and_response() -> None:
     stage = Stage(START_ACT, Act(3_000.0, "leave"))
     stage.errors[JoinGroupRequest] = [ErrorCode.MEMBER_ID_REQUIRED]
     stage.run(4_000)
@@ -158,7 +158,7 @@ def test_each_kind_of_request_is_an_event_with_what_is_known_of_it() -> None:
     assert not any(event.lost for event in stage.events)
 
 
-def test_an_action_is_an_event_of_its_own_kind() -> None:
+def test_actions_are_recorded_as_acts() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "leave"), instance_id="i")
     stage.run(3_000)
     start, leave = stage.of("start", "leave")
@@ -167,7 +167,7 @@ def test_an_action_is_an_event_of_its_own_kind() -> None:
     assert leave.instance_id == "i"
 
 
-def test_commits_say_how_far_it_has_come() -> None:
+def test_committed_offsets_advance_at_the_rate() -> None:
     stage = Stage(START_ACT, Act(6_000.0, "leave"))
     stage.run(7_000)
     first, second, last = stage.of("OffsetCommit")
@@ -179,7 +179,7 @@ def test_commits_say_how_far_it_has_come() -> None:
     assert [offset for _, offset in last.offsets] == pytest.approx([40 + 600] * 2, abs=1)
 
 
-def test_a_refused_commit_acknowledges_nothing() -> None:
+def test_a_rejected_commit_has_no_offsets() -> None:
     stage = Stage(START_ACT)
     stage.errors[OffsetCommitRequest] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     stage.run(2_600)
@@ -187,7 +187,7 @@ def test_a_refused_commit_acknowledges_nothing() -> None:
     assert (event.error, event.offsets) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
 
 
-def test_leaving_commits_says_good_bye_and_hangs_up() -> None:
+def test_leave_commits_leaves_the_group_and_disconnects() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "leave"))
     stage.run(1_600)
     assert [event.api for event in stage.events[-3:]] == ["leave", "OffsetCommit", "LeaveGroup"]
@@ -195,14 +195,14 @@ def test_leaving_commits_says_good_bye_and_hangs_up() -> None:
     assert stage.scripted.next_deadline() == math.inf
 
 
-def test_a_static_member_leaves_without_a_word() -> None:
+def test_a_static_member_leaves_without_leave_group() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "leave"), instance_id="i")
     stage.run(1_600)
     assert not stage.of("LeaveGroup")
     assert stage.scripted.is_done
 
 
-def test_an_answer_to_the_good_bye_is_waited_for_a_while() -> None:
+def test_the_response_to_leave_group_is_awaited_until_the_leave_timeout() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "leave"))
     stage.mute = (LeaveGroupRequest,)
     stage.run(1_500 + LEAVE_TIMEOUT_MS - 1)
@@ -212,7 +212,7 @@ def test_an_answer_to_the_good_bye_is_waited_for_a_while() -> None:
     assert (stage.events[-1].api, stage.events[-1].lost, stage.disconnects) == ("LeaveGroup", True, 1)
 
 
-def test_a_crash_ends_all_at_once() -> None:
+def test_a_crash_drops_the_pending_request_and_disconnects() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "crash"))
     stage.mute = (HeartbeatRequest,)
     stage.run(1_600)
@@ -221,7 +221,7 @@ def test_a_crash_ends_all_at_once() -> None:
     assert (stage.scripted.is_done, stage.disconnects) == (True, 1)
 
 
-def test_a_member_that_comes_back_knows_nothing_of_the_one_before() -> None:
+def test_a_restarted_member_joins_without_its_old_member_id() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "crash"), Act(2_500.0, "start"))
     stage.run(3_000)
     assert stage.scripted.is_joined
@@ -229,13 +229,13 @@ def test_a_member_that_comes_back_knows_nothing_of_the_one_before() -> None:
     assert stage.times_s("JoinGroup") == [0.0, 2.5]
 
 
-def test_a_second_start_is_nothing() -> None:
+def test_a_start_of_a_running_member_has_no_effect() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "start"))
     stage.run(2_000)
     assert len(stage.of("JoinGroup")) == 1
 
 
-def test_a_pause_is_silence_and_late_news() -> None:
+def test_a_paused_member_sends_nothing_and_processes_responses_late() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "pause", 3_000.0))
     stage.mute = (HeartbeatRequest,)
     stage.run(1_600)
@@ -248,14 +248,14 @@ def test_a_pause_is_silence_and_late_news() -> None:
     assert stage.scripted.is_joined
 
 
-def test_nothing_is_consumed_during_a_pause() -> None:
+def test_positions_do_not_advance_during_a_pause() -> None:
     stage = Stage(START_ACT, Act(1_000.0, "pause", 3_000.0), Act(5_000.0, "leave"))
     stage.run(6_000)
     last = stage.of("OffsetCommit")[-1]
     assert [offset for _, offset in last.offsets or []] == pytest.approx([40 + 200] * 2, abs=1)
 
 
-def test_a_paused_member_looks_late_for_what_it_lost() -> None:
+def test_a_paused_member_notices_a_lost_connection_late() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "pause", 3_000.0))
     stage.run(1_600)
     stage.scripted.connection_lost(START + 1_700)
@@ -267,7 +267,7 @@ def test_a_paused_member_looks_late_for_what_it_lost() -> None:
 
 
 @pytest.mark.parametrize("commit_interval_ms", [0, 2_500])
-def test_a_slow_member_sends_heartbeats_and_does_not_join(commit_interval_ms: int) -> None:
+def test_a_slow_member_sends_heartbeats_but_does_not_rejoin(commit_interval_ms: int) -> None:
     stage = Stage(START_ACT, Act(1_500.0, "slow", 5_000.0), commit_interval_ms=commit_interval_ms)
     stage.errors[HeartbeatRequest] = [ErrorCode.NONE, *[ErrorCode.REBALANCE_IN_PROGRESS] * 4]
     stage.run(6_400)
@@ -279,14 +279,14 @@ def test_a_slow_member_sends_heartbeats_and_does_not_join(commit_interval_ms: in
     assert stage.scripted.is_joined
 
 
-def test_a_slow_member_that_nobody_needs_commits_once_behind_it() -> None:
+def test_a_slow_member_commits_once_when_it_polls_again() -> None:
     stage = Stage(START_ACT, Act(1_000.0, "slow", 7_900.0))
     stage.run(9_000)
     assert stage.times_s("OffsetCommit") == [8.9]
     assert len(stage.of("Heartbeat")) == 8
 
 
-def test_past_the_rebalance_timeout_a_slow_member_leaves_until_then() -> None:
+def test_a_slow_member_leaves_at_the_rebalance_timeout_and_rejoins() -> None:
     stage = Stage(START_ACT, Act(1_000.0, "slow", 10_000.0))
     stage.run(10_900)
     assert stage.times_s("LeaveGroup") == [9.0]
@@ -297,7 +297,7 @@ def test_past_the_rebalance_timeout_a_slow_member_leaves_until_then() -> None:
     assert stage.scripted.is_joined
 
 
-def test_a_zombie_goes_on_as_who_it_was() -> None:
+def test_a_zombie_sends_heartbeats_and_commits_with_its_old_member_id() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "zombie", 3_000.0))
     stage.run(2_000)
     stage.errors = {kind: [ErrorCode.UNKNOWN_MEMBER_ID] * 9 for kind in (HeartbeatRequest, OffsetCommitRequest)}
@@ -312,7 +312,7 @@ def test_a_zombie_goes_on_as_who_it_was() -> None:
     assert stage.scripted.is_joined
 
 
-def test_a_zombie_tells_its_member_of_a_lost_connection_in_the_end() -> None:
+def test_a_zombie_reconnects_when_it_ends() -> None:
     stage = Stage(START_ACT, Act(1_500.0, "zombie", 3_000.0))
     stage.run(8_600)
     stage.scripted.connection_lost(START + 8_700)
@@ -323,7 +323,7 @@ def test_a_zombie_tells_its_member_of_a_lost_connection_in_the_end() -> None:
     assert stage.times_s("Heartbeat")[-1] >= 11.5
 
 
-def test_a_lost_connection_is_told_and_mended() -> None:
+def test_a_lost_connection_is_recorded_and_the_member_reconnects() -> None:
     stage = Stage(START_ACT)
     stage.mute = (HeartbeatRequest,)
     stage.run(1_100)
@@ -337,7 +337,7 @@ def test_a_lost_connection_is_told_and_mended() -> None:
     assert stage.times_s("Heartbeat") == [1.0, 1.3]
 
 
-def test_a_connection_that_could_not_be_made_has_no_version() -> None:
+def test_a_request_without_a_connection_has_no_version() -> None:
     stage = Stage(START_ACT)
     stage.scripted.tick(START)
     assert stage.scripted.take_discovery() == START
@@ -348,7 +348,7 @@ def test_a_connection_that_could_not_be_made_has_no_version() -> None:
     assert (event.version, event.lost, event.sent_us) == (-1, True, (START + 5) * 1000)
 
 
-def test_a_moved_coordinator_is_looked_for_over_another_connection() -> None:
+def test_a_member_reconnects_to_a_moved_coordinator() -> None:
     stage = Stage(START_ACT)
     stage.errors[HeartbeatRequest] = [ErrorCode.NOT_COORDINATOR]
     stage.run(1_500)
@@ -357,7 +357,7 @@ def test_a_moved_coordinator_is_looked_for_over_another_connection() -> None:
     assert (stage.scripted.node_id, stage.scripted.address, stage.scripted.is_joined) == (1, ("b1", 9092), True)
 
 
-def test_a_failed_discovery_is_tried_again() -> None:
+def test_a_failed_look_up_is_repeated() -> None:
     stage = Stage(START_ACT)
     stage.scripted.tick(START)
     assert stage.scripted.take_discovery() == START
@@ -367,7 +367,7 @@ def test_a_failed_discovery_is_tried_again() -> None:
     assert stage.scripted.is_joined
 
 
-def test_a_member_that_is_refused_for_good_hangs_up() -> None:
+def test_a_member_disconnects_after_a_fatal_error() -> None:
     stage = Stage(START_ACT, Act(3_000.0, "leave"))
     stage.errors[JoinGroupRequest] = [ErrorCode.GROUP_MAX_SIZE_REACHED]
     stage.run(1_000)
@@ -376,7 +376,7 @@ def test_a_member_that_is_refused_for_good_hangs_up() -> None:
     assert stage.scripted.is_done
 
 
-def test_in_a_closed_loop_each_heartbeat_follows_the_answer_to_the_last() -> None:
+def test_a_closed_loop_sends_each_heartbeat_when_the_last_one_is_answered() -> None:
     stage = Stage(START_ACT, closed_loop=True)
     stage.run(0)
     stage.now_ms = stage.scripted.member.next_heartbeat_ms
@@ -389,7 +389,7 @@ def test_in_a_closed_loop_each_heartbeat_follows_the_answer_to_the_last() -> Non
     assert [event.latency_us for event in stage.of("Heartbeat")] == [2_000] * 20
 
 
-def test_an_answer_that_is_owed_at_the_end_is_not_lost() -> None:
+def test_a_pending_request_at_the_end_is_not_lost() -> None:
     stage = Stage(START_ACT)
     stage.mute = (HeartbeatRequest,)
     stage.run(1_100)
