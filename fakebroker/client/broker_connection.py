@@ -7,7 +7,7 @@ import struct
 
 from fakebroker.client.errors import error_code
 from fakebroker.client.transport import Address, ConnectionUser
-from fakebroker.client.versions import NegotiatedVersions, in_shape_of
+from fakebroker.client.versions import NegotiatedVersions, convert_request
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES, FrameBuffer, read_response, request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -40,7 +40,8 @@ class FrameCache:
         if version == self._version and (request is self._request or request == self._request):
             _CORRELATION_ID.pack_into(self._frame, _CORRELATION_ID_OFFSET, correlation_id)
         else:
-            self._frame = bytearray(request_frame(in_shape_of(version, request), version, correlation_id, client_id))
+            converted = convert_request(request, version)
+            self._frame = bytearray(request_frame(converted, version, correlation_id, client_id))
             self._request, self._version = request, version
         return self._frame
 
@@ -151,7 +152,7 @@ class BrokerConnection:
         if cache is not None:
             frame = cache.frame(request, version, number, client_id)
         else:
-            frame = request_frame(in_shape_of(version, request), version, number, client_id)
+            frame = request_frame(convert_request(request, version), version, number, client_id)
         self._pending.append((number, _RESPONSES[type(request)], version, user))
         return frame
 

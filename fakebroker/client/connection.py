@@ -9,7 +9,7 @@ import trio
 from fakebroker.client.errors import BrokerUnreachable, ConnectionLost
 from fakebroker.client.stream_transport import OpenStream, StreamConnection, StreamTransport
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS
-from fakebroker.client.versions import NegotiatedVersions, in_newest_shape
+from fakebroker.client.versions import NegotiatedVersions, convert_response
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from fakebroker.protocol.schema import Message
 
@@ -40,7 +40,7 @@ class SentRequest:
             await self._answered.wait()
         if self._answer is None:
             raise ConnectionLost(self._lost_because)
-        return in_newest_shape(self._message, self._answer)
+        return convert_response(self._message, self._answer)
 
     def deliver(self, answer: Message) -> None:
         """Set the response."""

@@ -6,7 +6,7 @@ clocks.
 
 from collections.abc import Iterable, Sequence
 
-from fakebroker.client.versions import in_newest_shape, is_batched
+from fakebroker.client.versions import convert_response, is_batched
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.schema import Message
@@ -35,7 +35,7 @@ def find_coordinators(keys: Iterable[str], key_type: str = "group") -> FindCoord
 
 def coordinators_in(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> list[Coordinator]:
     """Return the coordinator or error of each key in a response of any version."""
-    found: list[Coordinator] = in_newest_shape(request, response).coordinators
+    found: list[Coordinator] = convert_response(request, response).coordinators
     return found
 
 

@@ -136,12 +136,12 @@ def _counts(topic: CreatableTopic) -> tuple[int, ...]:
     return () if topic.assignments else (topic.num_partitions, topic.replication_factor)
 
 
-def in_shape_of(version: int, request: Message) -> Message:
+def convert_request(request: Message, version: int) -> Message:
     """Convert a request to the layout of a version; returns the request itself if they are the same.
 
     Args:
+        request: The request in the layout of the newest version, with lists of groups, members or keys.
         version: The version in which it will be sent.
-        request: In the layout of the newest version, with lists of groups, members or keys.
 
     Raises:
         ProtocolError: The version supports one group, member or key per request, and there are more.
@@ -159,7 +159,7 @@ def in_shape_of(version: int, request: Message) -> Message:
     return request
 
 
-def in_newest_shape(request: Message, response: Message) -> Any:
+def convert_response(request: Message, response: Message) -> Any:
     """Convert a response to the layout of the newest version; returns the response itself if they are the same.
 
     Args:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.client.versions import in_newest_shape, in_shape_of, versions_needed, versions_of
+from fakebroker.client.versions import convert_request, convert_response, versions_needed, versions_of
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.create_topics import (
@@ -56,14 +56,14 @@ def test_a_request_is_converted_to_its_version(subtests: pytest.Subtests) -> Non
         (OFFSET_FETCH_ALL, 2, OffsetFetchRequest(group_id="g", topics=None)),
     ):
         with subtests.test(request=request, version=version):
-            converted = in_shape_of(version, request)
+            converted = convert_request(request, version)
             assert converted == expected
             assert decode(type(converted), encode(converted, version), version) == converted
 
 
 def test_a_request_whose_layout_has_not_changed_is_not_copied() -> None:
     heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-    assert in_shape_of(0, heartbeat) is heartbeat
+    assert convert_request(heartbeat, 0) is heartbeat
 
 
 def test_several_groups_cannot_be_converted_to_a_version_for_one(subtests: pytest.Subtests) -> None:
@@ -76,7 +76,7 @@ def test_several_groups_cannot_be_converted_to_a_version_for_one(subtests: pytes
             subtests.test(request=request),
             pytest.raises(ProtocolError, match="2 groups, members or keys, this version supports one"),
         ):
-            in_shape_of(0, request)
+            convert_request(request, 0)
 
 
 COORDINATOR: dict[str, Any] = {"error_code": 15, "error_message": "gone", "node_id": 3, "host": "h", "port": 9}
@@ -113,12 +113,12 @@ def test_a_response_is_converted_to_the_newest_version(subtests: pytest.Subtests
         (OFFSET_FETCH, offsets, offsets),
     ):
         with subtests.test(response=response):
-            assert in_newest_shape(request, response) == expected
+            assert convert_response(request, response) == expected
 
 
 def test_the_response_to_a_request_of_an_old_version_is_not_converted() -> None:
     response = FindCoordinatorResponse(**COORDINATOR)
-    assert in_newest_shape(FindCoordinatorRequest(key="g"), response) is response
+    assert convert_response(FindCoordinatorRequest(key="g"), response) is response
 
 
 def create_topics(partitions: int, replicas: int, *assignments: CreatableReplicaAssignment) -> CreateTopicsRequest:

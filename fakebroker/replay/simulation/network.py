@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from fakebroker.client.transport import Address, ConnectionUser
-from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, NegotiatedVersions, in_shape_of
+from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, NegotiatedVersions, convert_request
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
@@ -332,5 +332,5 @@ def received(message: M, version: int) -> M:
     kind = type(message)
     if version >= _NEWEST[kind]:
         return message
-    shaped = in_shape_of(version, message)
-    return decode(kind, encode(shaped, version), version)
+    converted = convert_request(message, version)
+    return decode(kind, encode(converted, version), version)

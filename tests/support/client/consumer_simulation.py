@@ -17,7 +17,7 @@ from fakebroker.client.consumer.group_offsets import OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import CommitFailed, ConsumerError, GroupFailed
-from fakebroker.client.versions import in_shape_of, versions_of
+from fakebroker.client.versions import convert_request, versions_of
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.topics import Partition, Topic
@@ -335,7 +335,7 @@ class ConsumerSimulation(VirtualTime):
     def _handle(self, peer: Peer, client_id: str, outbound: OutboundRequest, respond: Respond) -> None:
         """Handle a request in the newest version, with messages as they are after encoding and decoding."""
         version = versions_of(type(outbound.request)).last
-        request = carried(in_shape_of(version, outbound.request), version)
+        request = carried(convert_request(outbound.request, version), version)
         call = Call(peer, api_of(request), version, next(self._correlation_ids), client_id, request, 0)
         self._respond_by_call[call] = respond
         if self.cluster.handle(call, self.now_ms):
