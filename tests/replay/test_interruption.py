@@ -68,21 +68,22 @@ def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("line", "stage", "is_kept"),
+    ("line", "process", "is_kept"),
     [
         ("Starting Spark\n", "fakebroker serve", False),
         ("Playing 20 members for 120 s\n", "pyspark.daemon", True),
     ],
+    ids=["while Spark starts", "while members play"],
 )
 def test_ctrl_c_ends_all_processes(
-    replaying: subprocess.Popen[str], tmp_path: Path, line: str, stage: str, is_kept: bool
+    replaying: subprocess.Popen[str], tmp_path: Path, line: str, process: str, is_kept: bool
 ) -> None:
     """As in a terminal, the whole process group gets the signal. Events recorded until then are kept."""
     assert replaying.stdout is not None
     assert line in iter(replaying.stdout.readline, "")
     started: dict[int, str] = {}
     deadline_s = time.monotonic() + _TIMEOUT_S
-    while not any(stage in command for command in started.values()):
+    while not any(process in command for command in started.values()):
         assert replaying.poll() is None, replaying.communicate()
         assert time.monotonic() < deadline_s, started
         started |= processes_under(replaying.pid)

@@ -42,11 +42,11 @@ PARTITIONS = (("orders", 0), ("orders", 1))
 
 
 class Stage:
-    """An actor whose broker answers everything well after a millisecond, unless it is told otherwise.
+    """A scripted member with a broker that answers each request without an error after a millisecond.
 
     Attributes:
-        errors: What the next requests of a kind are answered instead.
-        mute: Kinds that are not answered.
+        errors: Errors in the responses to the next requests of a type.
+        mute: Types of requests that get no response.
     """
 
     def __init__(self, *acts: Act, closed_loop: bool = False, **changes: Any) -> None:
@@ -61,7 +61,7 @@ class Stage:
         self.now_ms = START
 
     def run(self, until_ms: float) -> None:
-        """Let time go by until so long after the start."""
+        """Advance the time to `until_ms` after the start."""
         self.follow()
         while (due_ms := self.scripted.next_deadline()) <= START + until_ms:
             self.now_ms = max(self.now_ms, due_ms)
@@ -70,7 +70,7 @@ class Stage:
         self.now_ms = max(self.now_ms, START + until_ms)
 
     def follow(self) -> None:
-        """Carry out what the actor wants, as far as it says that it wants something."""
+        """Do what the member requests, as a driver does."""
         while self.scripted.has_work:
             self.disconnects += self.scripted.take_disconnect()
             if self.scripted.take_discovery() is not None:
@@ -94,27 +94,26 @@ class Stage:
             case SyncGroupRequest():
                 return SyncGroupResponse(error_code=error, assignment=b"" if error else encode_assignment(PARTITIONS))
             case OffsetCommitRequest():
-                asked = request.topics[0].partitions
-                told = [
+                committed = [
                     OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
-                    for each in asked
+                    for each in request.topics[0].partitions
                 ]
-                return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=told)])
+                return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=committed)])
             case OffsetFetchRequest():
-                found = [
+                fetched = [
                     OffsetFetchResponsePartitions(partition_index=index, committed_offset=40, metadata="", error_code=0)
                     for _, index in PARTITIONS
                 ]
-                topics = [OffsetFetchResponseTopics(name="orders", partitions=found)]
+                topics = [OffsetFetchResponseTopics(name="orders", partitions=fetched)]
                 return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)])
             case LeaveGroupRequest():
                 return LeaveGroupResponse(error_code=error)
         return HeartbeatResponse(error_code=error)
 
     def _errors(self, kind: type[GroupRequest]) -> Iterator[ErrorCode]:
-        left = self.errors.get(kind, [])
-        if left:
-            yield left.pop(0)
+        errors = self.errors.get(kind, [])
+        if errors:
+            yield errors.pop(0)
 
     def _joined(self, request: JoinGroupRequest, error: ErrorCode) -> JoinGroupResponse:
         self.generation += error is ErrorCode.NONE
@@ -132,7 +131,7 @@ class Stage:
         return [event for event in self.events if event.api in apis]
 
     def times_s(self, api: str) -> list[float]:
-        """When requests were sent, from the start, in whole tenths."""
+        """Return when requests were sent: seconds from the start, rounded to tenths."""
         return [round(event.sent_us / 1e6 - START / 1e3, 1) for event in self.of(api)]
 
 

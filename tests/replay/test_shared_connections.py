@@ -14,7 +14,7 @@ BROKER, OTHER = ("a", 1), ("b", 2)
 
 
 class FakeTransport:
-    """A transport whose connections are open at once."""
+    """A transport without sockets, whose connections are open from the start."""
 
     def __init__(self) -> None:
         self.made: list[SocketConnection] = []
