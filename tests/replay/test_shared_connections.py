@@ -30,7 +30,9 @@ class FakeTransport:
         connection.is_closed = connection.is_closed or not connection.users
 
 
-class Member:
+class FakeMember:
+    """A user of shared connections that counts its admissions."""
+
     def __init__(self, group: str, number: int) -> None:
         self.group, self.number, self.admissions = group, number, 0
 
@@ -51,7 +53,7 @@ def shared_by(transport: FakeTransport, limit: int, **sizes: int) -> SharedConne
 def test_members_share_the_given_number_of_connections_to_a_broker() -> None:
     transport = FakeTransport()
     shared = shared_by(transport, 10, g=4)
-    members = [Member("g", number) for number in range(4)]
+    members = [FakeMember("g", number) for number in range(4)]
     connections = [shared.shared(BROKER, member) for member in members]
     assert connections[0] is connections[2]
     assert connections[1] is connections[3]
@@ -61,7 +63,7 @@ def test_members_share_the_given_number_of_connections_to_a_broker() -> None:
 
 
 def test_a_lost_shared_connection_is_replaced() -> None:
-    shared, member = shared_by(FakeTransport(), 10, g=1), Member("g", 0)
+    shared, member = shared_by(FakeTransport(), 10, g=1), FakeMember("g", 0)
     first = shared.shared(BROKER, member)
     first.is_closed = True
     assert shared.shared(BROKER, member) is not first
@@ -69,7 +71,7 @@ def test_a_lost_shared_connection_is_replaced() -> None:
 
 def test_separate_connections_are_reused_by_later_rebalances() -> None:
     transport = FakeTransport()
-    shared, one, two = shared_by(transport, 10, one=1, two=1), Member("one", 0), Member("two", 1)
+    shared, one, two = shared_by(transport, 10, one=1, two=1), FakeMember("one", 0), FakeMember("two", 1)
     connection = shared.begin_rebalance(BROKER, one)
     assert connection is not None
     shared.end_rebalance(connection, one)
@@ -81,7 +83,7 @@ def test_separate_connections_are_reused_by_later_rebalances() -> None:
 
 
 def test_a_lost_idle_connection_is_not_reused() -> None:
-    shared, one = shared_by(FakeTransport(), 10, one=1), Member("one", 0)
+    shared, one = shared_by(FakeTransport(), 10, one=1), FakeMember("one", 0)
     connection = shared.begin_rebalance(BROKER, one)
     assert connection is not None
     shared.end_rebalance(connection, one)
@@ -93,8 +95,8 @@ def test_a_lost_idle_connection_is_not_reused() -> None:
 
 def test_a_group_waits_until_it_can_reserve_a_connection_for_each_member() -> None:
     shared = shared_by(FakeTransport(), 4, one=2, two=3, three=1)
-    one, two, three = Member("one", 0), Member("two", 1), Member("three", 2)
-    connections = [shared.begin_rebalance(BROKER, member) for member in (one, Member("one", 3))]
+    one, two, three = FakeMember("one", 0), FakeMember("two", 1), FakeMember("three", 2)
+    connections = [shared.begin_rebalance(BROKER, member) for member in (one, FakeMember("one", 3))]
     assert None not in connections
     assert shared.begin_rebalance(BROKER, two) is None
     assert shared.begin_rebalance(BROKER, three) is None  # enough connections are free, but another group waits already
@@ -110,8 +112,8 @@ def test_a_group_waits_until_it_can_reserve_a_connection_for_each_member() -> No
 
 def test_a_waiting_group_without_members_does_not_block_the_next_one() -> None:
     shared = shared_by(FakeTransport(), 3, one=2, two=3, three=1)
-    two, three = Member("two", 1), Member("three", 2)
-    assert shared.begin_rebalance(BROKER, Member("one", 0)) is not None
+    two, three = FakeMember("two", 1), FakeMember("three", 2)
+    assert shared.begin_rebalance(BROKER, FakeMember("one", 0)) is not None
     assert shared.begin_rebalance(BROKER, two) is None
     assert shared.begin_rebalance(BROKER, three) is None
     shared.stop_waiting(two)
