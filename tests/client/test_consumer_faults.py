@@ -66,7 +66,7 @@ REQUEST_TIMEOUT_MS = 60
 SETTINGS = {"request_timeout_ms": REQUEST_TIMEOUT_MS, "heartbeat_interval_ms": 20, "session_timeout_ms": 1_000}
 
 
-class Application:
+class RetryingApplication:
     """An application that reads and commits, and continues after errors."""
 
     def __init__(self, cluster: FakeCluster, reader: Consumer) -> None:
@@ -106,7 +106,7 @@ async def check_recovery(api: str, fault: dict[str, Any]) -> None:
     # After these the request is not repeated, so that a second one would be long in coming.
     times = 1 if {"delay_s", "twice", "throttle_time_ms"} & fault.keys() else 2
     async with new_cluster() as cluster, consumer(cluster, **SETTINGS) as reader:
-        application = Application(cluster, reader)
+        application = RetryingApplication(cluster, reader)
         application.produce()
         handle = cluster.fail(api, times=times, **fault)
         reader.subscribe(["orders"])
@@ -150,7 +150,7 @@ def test_a_consumer_recovers_from_each_fault_in_each_api(fault: dict[str, Any], 
 @in_trio_with_sockets
 async def test_a_consumer_recovers_from_a_stale_leader() -> None:
     async with new_cluster() as cluster, consumer(cluster) as reader:
-        application = Application(cluster, reader)
+        application = RetryingApplication(cluster, reader)
         reader.subscribe(["orders"])
         application.produce()
         await application.poll_until(application.is_done)
@@ -164,7 +164,7 @@ async def test_a_consumer_recovers_from_a_stale_leader() -> None:
 @in_trio_with_sockets
 async def test_a_consumer_recovers_from_a_stale_coordinator() -> None:
     async with new_cluster() as cluster, consumer(cluster) as reader:
-        application = Application(cluster, reader)
+        application = RetryingApplication(cluster, reader)
         reader.subscribe(["orders"])
         for _ in range(2):
             application.produce()
@@ -191,7 +191,7 @@ async def test_a_consumer_closes_after_any_fault_in_leave_group(subtests: pytest
 
 async def check_recovery_from_conditions(node_id: int, conditions: dict[str, Any]) -> None:
     async with new_cluster() as cluster, consumer(cluster, request_timeout_ms=REQUEST_TIMEOUT_MS) as reader:
-        application = Application(cluster, reader)
+        application = RetryingApplication(cluster, reader)
         reader.subscribe(["orders"])
         application.produce()
         await application.poll_until(application.is_done)

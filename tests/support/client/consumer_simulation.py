@@ -29,8 +29,7 @@ from fakebroker.topic_partition import TopicPartition
 from tests.support.cluster.cluster_harness import ClusterHarness, batch, carried
 from tests.support.virtual_time import SimulatedConnection, VirtualTime
 
-Connection = SimulatedConnection[OutboundRequest, Message]
-Respond = Callable[[Message], None]
+ClientConnection = SimulatedConnection[OutboundRequest, Message]
 
 MAX_POLL_INTERVAL_MS = 8_000
 POLL_INTERVAL_MS = 400.0
@@ -54,7 +53,7 @@ class Application:
     commit: OffsetOperation | None = None
     group_queue: deque[OutboundRequest] = field(default_factory=deque)
     group_request: OutboundRequest | None = None
-    connections: dict[tuple[int, Lane], Connection] = field(default_factory=dict)
+    connections: dict[tuple[int, Lane], ClientConnection] = field(default_factory=dict)
     stalled_until_ms: float = 0.0
     is_running: bool = True
 
@@ -103,7 +102,7 @@ class ConsumerSimulation(VirtualTime):
         self._first_unprocessed: dict[TopicPartition, int] = {}
         self._connection_ids = count(1)
         self._correlation_ids = count(1)
-        self._respond_by_call: dict[Call, Respond] = {}
+        self._respond_by_call: dict[Call, Callable[[Message], None]] = {}
 
     # Events
 
@@ -332,7 +331,9 @@ class ConsumerSimulation(VirtualTime):
 
     # Brokers
 
-    def _handle(self, peer: Peer, client_id: str, outbound: OutboundRequest, respond: Respond) -> None:
+    def _handle(
+        self, peer: Peer, client_id: str, outbound: OutboundRequest, respond: Callable[[Message], None]
+    ) -> None:
         """Handle a request in the newest version, with messages as they are after encoding and decoding."""
         version = versions_of(type(outbound.request)).last
         request = carried(convert_request(outbound.request, version), version)
