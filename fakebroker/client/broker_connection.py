@@ -1,14 +1,13 @@
 """One client connection as bytes: negotiates versions, encodes requests, and passes responses to their users.
 
-Transports that have sockets or streams send what it returns, and feed it what they receive. Does not depend on either,
-nor on the meaning of requests.
+Does not depend on sockets or streams: transports send the bytes that it returns, and pass it the bytes they receive.
 """
 
 import struct
 
 from fakebroker.client.errors import error_code
 from fakebroker.client.transport import Address, ConnectionUser
-from fakebroker.client.versions import NegotiatedVersions, in_shape_of
+from fakebroker.client.versions import NegotiatedVersions, convert_request
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES, FrameBuffer, read_response, request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -41,7 +40,8 @@ class FrameCache:
         if version == self._version and (request is self._request or request == self._request):
             _CORRELATION_ID.pack_into(self._frame, _CORRELATION_ID_OFFSET, correlation_id)
         else:
-            self._frame = bytearray(request_frame(in_shape_of(version, request), version, correlation_id, client_id))
+            converted = convert_request(request, version)
+            self._frame = bytearray(request_frame(converted, version, correlation_id, client_id))
             self._request, self._version = request, version
         return self._frame
 
@@ -52,7 +52,7 @@ class BrokerConnection:
     Args:
         address: Host and port of the broker.
         user: The first user.
-        is_shared: Whether there will be more.
+        is_shared: Whether more users will be added.
         max_frame_bytes: Maximum size of a response.
 
     Attributes:
@@ -60,9 +60,9 @@ class BrokerConnection:
         users: Notified when the connection opens or is lost.
         versions: None until versions are negotiated.
         is_negotiating: Whether an ApiVersions request is pending.
-        is_closed: Whether the connection is over.
-        is_shared: Whether requests of several users are to be written together.
-        unsent: Bytes that are still to be sent.
+        is_closed: Whether the connection is closed.
+        is_shared: Whether requests of several users should be written together.
+        unsent: Bytes to send.
     """
 
     __slots__ = (
@@ -104,19 +104,19 @@ class BrokerConnection:
     # Version negotiation
 
     def request_versions(self, client_id: str, version: int = ApiVersionsRequest.VERSIONS.last) -> bytes:
-        """Return the ApiVersions request that begins a connection."""
+        """Return the frame of the ApiVersions request, the first one on a connection."""
         self._requested_version = version
         request = ApiVersionsRequest(client_software_name="fakebroker", client_software_version="unknown")
         self._correlation_id += 1
         return request_frame(request, version, self._correlation_id, client_id)
 
     def receive_versions(self, data: bytes, client_id: str) -> bytes:
-        """Process bytes of the response, after which `versions` is set.
+        """Process bytes of the response to ApiVersions; sets `versions` when the response is complete.
 
-        A broker that does not know the request's version answers in version 0 (KIP-511).
+        A broker that does not support the request's version answers in version 0 (KIP-511).
 
         Returns:
-            The request in another version, if the broker wants that; else nothing.
+            The frame of another ApiVersions request, if it has to be repeated in an older version; otherwise no bytes.
 
         Raises:
             ProtocolError: The response is malformed, or has an error.
@@ -132,7 +132,7 @@ class BrokerConnection:
                     client_id, max(0, min(known.get(ApiVersionsRequest.API_KEY, 0), version - 1))
                 )
             if response.error_code:
-                raise ProtocolError(f"ApiVersions was answered {error_code(response.error_code).name}")
+                raise ProtocolError(f"ApiVersions failed with {error_code(response.error_code).name}")
             supported = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
             self.versions = NegotiatedVersions(supported, "broker {}:{}".format(*self.address))
         return b""
@@ -142,25 +142,25 @@ class BrokerConnection:
     def frame(
         self, request: Message, version: int, client_id: str, user: ConnectionUser, cache: FrameCache | None
     ) -> bytes | bytearray:
-        """Return the frame of a request, whose response goes to this user.
+        """Return the frame of a request; `user` receives the response.
 
         Raises:
-            ProtocolError: The version cannot carry the request.
+            ProtocolError: The version cannot represent the request.
         """
         self._correlation_id = number = (self._correlation_id + 1) & 0x7FFFFFFF
         frame: bytes | bytearray
         if cache is not None:
             frame = cache.frame(request, version, number, client_id)
         else:
-            frame = request_frame(in_shape_of(version, request), version, number, client_id)
+            frame = request_frame(convert_request(request, version), version, number, client_id)
         self._pending.append((number, _RESPONSES[type(request)], version, user))
         return frame
 
     def receive(self, data: bytes) -> None:
-        """Pass the responses in bytes to the users that sent their requests, unless they have released the connection.
+        """Decode received bytes, and pass each response to the user that sent its request, unless it was removed.
 
         Raises:
-            ProtocolError: The bytes are malformed, or a response is not that to the oldest request.
+            ProtocolError: The bytes are malformed, or a response does not belong to the oldest pending request.
         """
         for frame in self._frames.feed(data):
             pending = self._pending
@@ -174,10 +174,10 @@ class BrokerConnection:
     def _check_correlation_id(self, frame: bytes, expected: int | None) -> None:
         number = _CORRELATION_ID.unpack_from(frame)[0] if len(frame) >= _CORRELATION_ID.size else "none"
         if number != expected:
-            raise ProtocolError(f"answer with correlation id {number}, expected {expected or 'none'}")
+            raise ProtocolError(f"response with correlation id {number}, expected {expected or 'none'}")
 
     def forget(self, user: ConnectionUser) -> None:
-        """Remove a user: the responses to its pending requests are dropped."""
+        """Remove a user; responses to its pending requests are ignored."""
         self.users.pop(user, None)
         if self._pending:
             self._pending = [
@@ -186,7 +186,7 @@ class BrokerConnection:
             ]
 
     def has_pending(self) -> bool:
-        """Return whether any request is not answered yet."""
+        """Return whether any response is pending."""
         return bool(self._pending)
 
 

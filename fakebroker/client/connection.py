@@ -9,13 +9,13 @@ import trio
 from fakebroker.client.errors import BrokerUnreachable, ConnectionLost
 from fakebroker.client.stream_transport import OpenStream, StreamConnection, StreamTransport
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS
-from fakebroker.client.versions import NegotiatedVersions, in_newest_shape
+from fakebroker.client.versions import NegotiatedVersions, convert_response
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from fakebroker.protocol.schema import Message
 
 
 class SentRequest:
-    """A request that was sent. Its response is read and dropped unless `answer` is called."""
+    """A request that was sent. Its response is ignored unless `answer` is called."""
 
     __slots__ = ("_answer", "_answered", "_lost_because", "_message")
 
@@ -40,7 +40,7 @@ class SentRequest:
             await self._answered.wait()
         if self._answer is None:
             raise ConnectionLost(self._lost_because)
-        return in_newest_shape(self._message, self._answer)
+        return convert_response(self._message, self._answer)
 
     def deliver(self, answer: Message) -> None:
         """Set the response."""
@@ -48,13 +48,13 @@ class SentRequest:
         self._answered.set()
 
     def lose(self, why: str) -> None:
-        """Fail: the connection was lost."""
+        """Fail the request, because the connection was lost."""
         self._lost_because = why
         self._answered.set()
 
 
 class Connection(trio.abc.AsyncResource):
-    """A connection for requests of any number of tasks; made by `open`.
+    """A connection that any number of tasks can use; created by `open`.
 
     When it is lost, all its requests, pending and later ones, raise `ConnectionLost` with the reason.
 
@@ -177,7 +177,7 @@ class Connection(trio.abc.AsyncResource):
         self._transport.fail(self._connection, "closed by this client")
         await trio.lowlevel.checkpoint()
 
-    # As the user of the connection
+    # Methods of `ConnectionUser`
 
     def opened(self, connection: StreamConnection) -> None:
         self._opened.set()

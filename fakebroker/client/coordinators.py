@@ -1,12 +1,12 @@
-"""Look-ups of coordinators: requests about keys, responses of any version, and the errors of moved coordinators.
+"""Look-ups of coordinators: building requests, reading responses of any version, and errors that lead to a retry.
 
-The group member, the consumer, the admin client and replays look up coordinators with this. When to ask again is up to
-them: each has its own back-off. Does not depend on sockets or clocks.
+Shared by the consumer, the admin client and replays, which have their own back-offs. Does not depend on sockets or
+clocks.
 """
 
 from collections.abc import Iterable, Sequence
 
-from fakebroker.client.versions import in_newest_shape, is_batched
+from fakebroker.client.versions import convert_response, is_batched
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.schema import Message
@@ -25,7 +25,7 @@ COORDINATOR_BUSY = (
 """Errors after which a request is sent again to the same coordinator."""
 
 RETRIABLE_ERRORS = (*COORDINATOR_BUSY, *COORDINATOR_MOVED, ErrorCode.NETWORK_EXCEPTION)
-"""Errors after which a request is sent again, unless to the same coordinator to the one that is found then."""
+"""Errors after which a request is sent again, to the same coordinator or after another look-up."""
 
 
 def find_coordinators(keys: Iterable[str], key_type: str = "group") -> FindCoordinatorRequest:
@@ -34,12 +34,12 @@ def find_coordinators(keys: Iterable[str], key_type: str = "group") -> FindCoord
 
 
 def coordinators_in(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> list[Coordinator]:
-    """Return the coordinator or error of each key that a response has, whatever its version."""
-    found: list[Coordinator] = in_newest_shape(request, response).coordinators
+    """Return the coordinator or error of each key in a response of any version."""
+    found: list[Coordinator] = convert_response(request, response).coordinators
     return found
 
 
 def batches(request: type[Message], version: int, keys: Sequence[str], max_keys: int) -> list[Sequence[str]]:
-    """Divide keys into requests: one key in each before the first version about several (KIP-699, KIP-709)."""
+    """Divide keys into requests: `max_keys` in each, or one if the version supports only one (KIP-699, KIP-709)."""
     size = max_keys if is_batched(request, version) else 1
     return [keys[start : start + size] for start in range(0, len(keys), size)]

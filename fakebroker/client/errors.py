@@ -40,7 +40,7 @@ class BrokerUnreachable(FakebrokerError):
     def of_all(cls, reasons: "Sequence[BrokerUnreachable]") -> "BrokerUnreachable":
         """Combine the errors of several brokers into one."""
         brokers = ", ".join(each.broker.removeprefix("broker ") for each in reasons)
-        return cls(f"none of the brokers {brokers}", "; ".join(dict.fromkeys(each.why for each in reasons)))
+        return cls(f"brokers {brokers}", "; ".join(dict.fromkeys(each.why for each in reasons)))
 
 
 class ConnectionLost(FakebrokerError):
@@ -48,16 +48,16 @@ class ConnectionLost(FakebrokerError):
 
 
 class UnsupportedVersion(FakebrokerError):
-    """The broker lacks the API, or a version of it that this client supports and that has the feature requested.
+    """The broker does not support the API in a version that this client supports and the request needs.
 
     Attributes:
-        hint: The end of the message.
+        hint: Appended to the message.
     """
 
     hint: ClassVar[str] = ""
 
     def __init__(self, api: str, theirs: Versions | None, ours: Versions, broker: str = "the broker") -> None:
-        super().__init__(f"{api}: {broker} speaks {theirs or 'no version'}, this client {ours}{self.hint}")
+        super().__init__(f"{api}: {broker} supports {theirs or 'no version'}, this client {ours}{self.hint}")
         self.api, self.theirs, self.ours, self.broker = api, theirs, ours, broker
 
 
@@ -98,7 +98,7 @@ class OffsetOutOfRange(ConsumerError):
         self.partition, self.offset = partition, offset
         super().__init__(
             f"partition {format_partitions([partition])}: offset {offset} is out of range and auto_offset_reset is "
-            "None, expected an offset that the log has"
+            "None, expected an offset in the log"
         )
 
 
@@ -127,8 +127,8 @@ class CommitFailed(ConsumerError):
 
 _ADVICE = {
     ErrorCode.REBALANCE_IN_PROGRESS: "; the group is rebalancing, the next poll joins it",
-    ErrorCode.ILLEGAL_GENERATION: "; the group has rebalanced, and the partitions may be another's",
-    ErrorCode.UNKNOWN_MEMBER_ID: "; the group goes on without this consumer, the next poll joins it",
+    ErrorCode.ILLEGAL_GENERATION: "; the group has rebalanced, and other members may own the partitions",
+    ErrorCode.UNKNOWN_MEMBER_ID: "; the group has removed this consumer, the next poll joins again",
 }
 
 
@@ -248,7 +248,7 @@ class BrokerError(AdminError):
 class NoBatchedFindCoordinators(UnsupportedVersion):
     """The broker looks up one coordinator per request (before KIP-699), and `fall_back` is False."""
 
-    hint = " in one request for many; falling back to one a request is forbidden"
+    hint = " for several keys per request; fall_back=False forbids one request per key"
 
 
 class NoBatchedOffsetFetch(UnsupportedVersion):

@@ -71,7 +71,7 @@ class BrokerPool:
             BrokerUnreachable: The broker cannot be reached, or its address is unknown.
         """
         if node_id not in self._known:
-            raise BrokerUnreachable(f"broker {node_id}", "it is not known where it is")
+            raise BrokerUnreachable(f"broker {node_id}", "its address is unknown")
         return await self._connected(self._known[node_id], lane)
 
     def learn(self, node_id: int, host: str, port: int) -> None:

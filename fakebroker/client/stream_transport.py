@@ -21,8 +21,8 @@ class StreamConnection(BrokerConnection):
     """A connection of `StreamTransport`.
 
     Attributes:
-        scope: Cancelled when the connection is closed; its deadline is that of connecting, until that is done.
-        has_unsent: Set when there are bytes to be sent, or no more will be.
+        scope: Cancelled when the connection is closed. Its deadline is that of connecting.
+        has_unsent: Set when there are bytes to send, and when the connection is closed.
     """
 
     __slots__ = ("has_unsent", "scope")
@@ -36,7 +36,7 @@ class StreamConnection(BrokerConnection):
 class StreamTransport:
     """Connections over trio's streams; a `Transport`.
 
-    Errors close a connection. Nothing is raised from its tasks.
+    Errors close the connection; its tasks raise nothing.
 
     Args:
         client_id: `client.id` of ApiVersions requests.
@@ -60,7 +60,7 @@ class StreamTransport:
         self._open_stream = open_stream
 
     def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> StreamConnection:
-        """Begin to make a connection; the user is notified when it is open, or lost."""
+        """Start to connect; the user is notified when the connection is open, or lost."""
         deadline_s = trio.current_time() + self._connect_timeout_ms / 1000
         connection = StreamConnection(address, user, self._max_frame_bytes, deadline_s)
         self._nursery.start_soon(self._run, connection)
@@ -75,7 +75,7 @@ class StreamTransport:
         user: ConnectionUser,
         cache: Any = None,
     ) -> None:
-        """Send a request over an open connection, if it is not lost meanwhile; see `Transport.send`."""
+        """Send a request; ignored if the connection has been lost. See `Transport.send`."""
         if not connection.is_closed:
             self._write(connection, connection.frame(request, version, client_id, user, cache))
 
@@ -87,7 +87,7 @@ class StreamTransport:
                 user.lost(connection, why)
 
     def release(self, connection: StreamConnection, user: ConnectionUser) -> None:
-        """Remove a user of a connection, with its pending requests. Without users the connection is closed."""
+        """Remove a user and its pending requests from a connection. A connection without users is closed."""
         connection.forget(user)
         if not connection.users:
             self._close(connection)
@@ -98,7 +98,7 @@ class StreamTransport:
 
     async def _run(self, connection: StreamConnection) -> None:
         """Connect, negotiate versions, then read."""
-        why = f"no connection with versions agreed on after {self._connect_timeout_ms:g} ms"
+        why = f"no connection with negotiated versions in {self._connect_timeout_ms:g} ms"
         try:
             with connection.scope:
                 stream = await self._open_stream(*connection.address)
@@ -118,7 +118,7 @@ class StreamTransport:
             self.fail(connection, why)
 
     async def _receive(self, connection: StreamConnection, stream: trio.abc.Stream) -> str:
-        """Read until the connection is over; return why."""
+        """Read until the connection ends; return the reason."""
         self._write(connection, connection.request_versions(self._client_id))
         try:
             while data := bytes(await stream.receive_some(_CHUNK_BYTES)):
@@ -133,7 +133,7 @@ class StreamTransport:
         except ProtocolError as error:
             return str(error)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            return f"it broke: {error!r}"
+            return f"connection error: {error!r}"
         return "the broker has closed it"
 
     async def _send_unsent(self, connection: StreamConnection, stream: trio.abc.Stream) -> None:

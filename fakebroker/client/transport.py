@@ -1,8 +1,8 @@
 """The interface of transports: connections to brokers, and requests over them. Does not depend on sockets or clocks.
 
-There are three: trio's streams (`stream_transport.py`), nonblocking sockets behind a poller, and virtual time (both in
-`fakebroker.replay`). A transport enforces the deadline of connecting; deadlines of requests are up to users, which call
-`Transport.fail` when one has passed.
+There are three implementations: trio's streams (`stream_transport.py`), nonblocking sockets and virtual time (both in
+`fakebroker.replay`). A transport enforces the connect timeout. Its users enforce request timeouts by calling
+`Transport.fail`.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class TransportConnection(Protocol):
         address: Host and port of the broker.
         users: Notified when the connection opens or is lost.
         versions: None until the connection is open.
-        is_closed: Whether the connection is over. Its users may not be notified yet.
+        is_closed: Whether the connection is closed. Its users may not have been notified yet.
     """
 
     address: Address
@@ -59,7 +59,7 @@ class ConnectionUser(Protocol):
     """Sends requests over a connection and receives their responses."""
 
     def opened(self, connection: Any) -> None:
-        """Requests can be sent from now on."""
+        """The connection is open: requests can be sent."""
 
     def answered(self, connection: Any, response: Any) -> None:
         """The oldest pending request of this user was answered; `response` may be shared and must not be changed."""
@@ -72,33 +72,33 @@ class Transport(Protocol):
     """Makes connections and sends requests over them."""
 
     def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> TransportConnection:
-        """Begin to make a connection; the user is notified when it is open, or lost.
+        """Start to connect; the user is notified when the connection is open, or lost.
 
         Args:
             address: Host and port.
             user: The first user.
-            is_shared: Whether there will be more, whose requests are to be written together.
+            is_shared: Whether more users will be added, whose requests should be written together.
         """
 
     def send(
         self, connection: Any, request: Message, version: int, client_id: str, user: ConnectionUser, cache: Any = None
     ) -> None:
-        """Send a request over an open connection, if it is not lost meanwhile.
+        """Send a request; ignored if the connection has been lost.
 
         Args:
-            connection: The connection.
-            request: In its newest shape.
-            version: As the negotiated versions say.
-            client_id: `client.id` of the request.
+            connection: An open connection.
+            request: The request in the layout of its newest version.
+            version: The version to send, from the connection's negotiated versions.
+            client_id: `client.id` in the request.
             user: Receives the response.
             cache: A `FrameCache` for a request that is sent repeatedly.
 
         Raises:
-            ProtocolError: The version cannot carry the request; nothing was sent.
+            ProtocolError: The version cannot represent the request; nothing was sent.
         """
 
     def fail(self, connection: Any, why: str) -> None:
-        """Close a connection as lost, such as after a deadline; its users are notified."""
+        """Close a connection, for example after a request timeout; its users are notified of the loss."""
 
     def release(self, connection: Any, user: ConnectionUser) -> None:
-        """Remove a user of a connection, with its pending requests. Without users the connection is closed."""
+        """Remove a user and its pending requests from a connection. A connection without users is closed."""

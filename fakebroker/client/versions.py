@@ -1,4 +1,4 @@
-"""Versions of requests, and conversion of messages whose layout differs between versions.
+"""Versions of requests, and conversion of messages whose layout has changed between versions.
 
 Callers use the layout of the newest version. Fields that were only added or removed are handled by the codec.
 """
@@ -40,7 +40,7 @@ LAST_VERSION_WITH_TOPIC_NAMES: dict[type[Message], int] = {
 """Later versions identify topics by id (KIP-516, KIP-848), which this client does not support."""
 
 FIRST_BATCHED_VERSION: dict[type[Message], int] = {FindCoordinatorRequest: 4, OffsetFetchRequest: 8}
-"""The first version about several keys or groups per request (KIP-699, KIP-709)."""
+"""The first version with several keys or groups per request (KIP-699, KIP-709)."""
 
 LAST_VERSION_WITH_ONE_MEMBER = 9
 """Kafka's latest version of JoinGroup; version 10, for several members, exists only in the batch-join proposal."""
@@ -50,7 +50,7 @@ _DEFAULT = -1
 
 
 def versions_of(request: type[Message]) -> Versions:
-    """Return the versions that this client supports for requests without special needs."""
+    """Return the versions of a request that this client supports, if no field of it needs a certain version."""
     api = api_of(request)
     if request is JoinGroupRequest:
         return Versions(api.versions.first, LAST_VERSION_WITH_ONE_MEMBER)
@@ -59,12 +59,12 @@ def versions_of(request: type[Message]) -> Versions:
 
 
 def is_batched(request: type[Message], version: int) -> bool:
-    """Return whether a version of a request may be about several keys or groups."""
+    """Return whether a version of a request can contain several keys or groups."""
     return version >= FIRST_BATCHED_VERSION.get(request, 0)
 
 
 def versions_needed(request: Message) -> Versions | None:
-    """Return the versions that support what a request needs; None if all do."""
+    """Return the versions that support all fields set in a request; None if all versions do."""
     if type(request) is HeartbeatRequest:
         return None  # The most frequent request by far.
     match request:
@@ -75,7 +75,7 @@ def versions_needed(request: Message) -> Versions | None:
             first = 5
         case ListGroupsRequest() if request.states_filter:  # KIP-518
             first = 4
-        case FindCoordinatorRequest() if request.key_type:  # a transaction's
+        case FindCoordinatorRequest() if request.key_type:  # a type other than groups
             first = 1
         case OffsetFetchRequest() if any(group.topics is None for group in request.groups):
             first = 2
@@ -107,19 +107,19 @@ class NegotiatedVersions:
                 self._versions[api.request] = min(ours.last, reported.last)
 
     def version_for(self, request: type[Message]) -> int:
-        """Return the version of requests of a class without special needs.
+        """Return the version of a request class, for requests whose fields do not need a certain version.
 
         Raises:
-            UnsupportedVersion: Both sides have none in common.
+            UnsupportedVersion: There is no common version.
         """
         version = self._versions.get(request)
         return self._highest_of(request, versions_of(request)) if version is None else version
 
     def version_of(self, request: Message) -> int:
-        """Return the version of one request, whose fields may need a version of their own.
+        """Return the version of one request, whose fields may need a certain version.
 
         Raises:
-            UnsupportedVersion: Both sides have none in common.
+            UnsupportedVersion: There is no common version.
         """
         needed = versions_needed(request)
         return self.version_for(type(request)) if needed is None else self._highest_of(type(request), needed)
@@ -136,12 +136,12 @@ def _counts(topic: CreatableTopic) -> tuple[int, ...]:
     return () if topic.assignments else (topic.num_partitions, topic.replication_factor)
 
 
-def in_shape_of(version: int, request: Message) -> Message:
+def convert_request(request: Message, version: int) -> Message:
     """Convert a request to the layout of a version; returns the request itself if they are the same.
 
     Args:
+        request: The request in the layout of the newest version, with lists of groups, members or keys.
         version: The version in which it will be sent.
-        request: In the layout of the newest version, with lists of groups, members or keys.
 
     Raises:
         ProtocolError: The version supports one group, member or key per request, and there are more.
@@ -159,11 +159,11 @@ def in_shape_of(version: int, request: Message) -> Message:
     return request
 
 
-def in_newest_shape(request: Message, response: Message) -> Any:
+def convert_response(request: Message, response: Message) -> Any:
     """Convert a response to the layout of the newest version; returns the response itself if they are the same.
 
     Args:
-        request: Its request. If that has an old layout, the response is not converted.
+        request: Its request. If the request has an old layout, the response is not converted.
         response: The response, in the layout of its version.
     """
     match request, response:
@@ -220,5 +220,7 @@ def _fetch_of_one_group(version: int, request: OffsetFetchRequest) -> OffsetFetc
 
 def _only(request: Message, items: list[T]) -> T:
     if len(items) != 1:
-        raise ProtocolError(f"{type(request).__name__}: {len(items)} in one request, where this version takes one")
+        raise ProtocolError(
+            f"{type(request).__name__}: {len(items)} groups, members or keys, this version supports one"
+        )
     return items[0]

@@ -1,4 +1,4 @@
-"""How the admin client asks: many groups in one request where it can, and again where it must; from the journal."""
+"""The requests that the admin client sends: batches, retries and look-ups of coordinators."""
 
 from typing import Any
 
@@ -9,23 +9,23 @@ from fakebroker.client.admin.batched_requests import MAX_KEYS_PER_REQUEST
 from fakebroker.client.errors import AdminError, NoBatchedFindCoordinators, NoBatchedOffsetFetch, UnsupportedVersion
 from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ErrorCode
-from tests.support.client.admin_harness import CLIENT_ID, PARTITION, administered, groups_of, talk
+from tests.support.client.admin_harness import CLIENT_ID, PARTITION, cluster_and_admin, groups_of, sent_requests
 from tests.support.trio_runner import in_trio_with_sockets
 
-CONVERSATION = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
+APIS = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
 
 
 @in_trio_with_sockets
-async def test_an_old_coordinator_that_loads_is_asked_again_one_by_one() -> None:
-    """The conversation of scenarios/transcripts/admin-old-cluster-while-loading.txt (KAFKA-13043)."""
-    async with administered(2, as_version="2.8") as (cluster, admin):
+async def test_an_old_coordinator_that_is_loading_gets_one_request_per_group_again() -> None:
+    """The requests of scenarios/transcripts/admin-old-cluster-while-loading.txt (KAFKA-13043)."""
+    async with cluster_and_admin(2, as_version="2.8") as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
         cluster.seed_group(g, offsets={"orders-0": 5})
         cluster.fail("OffsetFetch", error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
         listed = (await admin.list_group_offsets({g: [PARTITION], h: [PARTITION]})).all()
         assert listed[g][PARTITION] is not None
         assert listed[h][PARTITION] is None
-        assert talk(cluster, *CONVERSATION) == [
+        assert sent_requests(cluster, *APIS) == [
             f"1 FindCoordinator v3 {g}",
             f"1 FindCoordinator v3 {h}",
             f"2 OffsetFetch v7 {g}",
@@ -36,12 +36,12 @@ async def test_an_old_coordinator_that_loads_is_asked_again_one_by_one() -> None
 
 
 @in_trio_with_sockets
-async def test_a_new_coordinator_that_loads_is_asked_again_for_those_that_load() -> None:
-    async with administered(2) as (cluster, admin):
+async def test_only_groups_that_are_loading_are_requested_again() -> None:
+    async with cluster_and_admin(2) as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
         cluster.fail("OffsetFetch", group=g, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
         assert (await admin.list_group_offsets({g: None, h: None})).all() == {g: {}, h: {}}
-        assert talk(cluster, *CONVERSATION) == [
+        assert sent_requests(cluster, *APIS) == [
             f"1 FindCoordinator v6 {g} {h}",
             f"2 OffsetFetch v9 {g} {h}",
             f"2 OffsetFetch v9 {g}",
@@ -50,19 +50,19 @@ async def test_a_new_coordinator_that_loads_is_asked_again_for_those_that_load()
 
 
 @in_trio_with_sockets
-async def test_a_coordinator_that_really_loads_is_waited_for() -> None:
-    async with administered(2, clock="manual") as (cluster, admin):
+async def test_a_request_is_repeated_until_the_coordinator_has_loaded() -> None:
+    async with cluster_and_admin(2, clock="manual") as (cluster, admin):
         (g,) = groups_of(cluster, 1, 1)
         cluster.seed_group(g, offsets={"orders-0": 5})
         cluster.move_coordinator(g, 2, load_ms=None)
         first = cluster.fail("OffsetFetch", throttle_time_ms=1, times=1)
         async with trio.open_nursery() as nursery:
 
-            async def ask() -> None:
+            async def list_offsets() -> None:
                 offsets = (await admin.list_group_offsets({g: [PARTITION]})).all()[g]
                 assert offsets[PARTITION] is not None
 
-            nursery.start_soon(ask)
+            nursery.start_soon(list_offsets)
             while not first.hits:
                 await trio.lowlevel.checkpoint()
             cluster.finish_loading()
@@ -73,13 +73,13 @@ async def test_a_coordinator_that_really_loads_is_waited_for() -> None:
 
 
 @in_trio_with_sockets
-async def test_a_coordinator_that_has_moved_is_looked_up_again_for_its_groups_alone() -> None:
-    async with administered(2) as (cluster, admin):
+async def test_only_groups_that_have_moved_are_looked_up_again() -> None:
+    async with cluster_and_admin(2) as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
         cluster.fail("FindCoordinator", stale=True, times=1)
         cluster.move_coordinator(g, 1)
-        assert sorted((await admin.describe_groups([g, h])).errors) == [g, h]  # neither is there
-        assert talk(cluster, *CONVERSATION) == [
+        assert sorted((await admin.describe_groups([g, h])).errors) == [g, h]  # neither exists
+        assert sent_requests(cluster, *APIS) == [
             f"1 FindCoordinator v6 {g} {h}",
             f"2 DescribeGroups v6 {g} {h}",
             f"1 FindCoordinator v6 {g}",
@@ -89,13 +89,13 @@ async def test_a_coordinator_that_has_moved_is_looked_up_again_for_its_groups_al
 
 @in_trio_with_sockets
 async def test_a_coordinator_that_is_down_is_looked_up_again() -> None:
-    async with administered(2) as (cluster, admin):
+    async with cluster_and_admin(2) as (cluster, admin):
         (g,) = groups_of(cluster, 2, 1)
         cluster.seed_group(g, offsets={"orders-0": 5})
         cluster.fail("FindCoordinator", stale=True, times=1)
         cluster.stop_broker(2)
         assert (await admin.describe_groups([g])).all()[g].coordinator.node_id == 1
-        assert talk(cluster, *CONVERSATION) == [
+        assert sent_requests(cluster, *APIS) == [
             f"1 FindCoordinator v6 {g}",
             f"1 FindCoordinator v6 {g}",
             f"1 DescribeGroups v6 {g}",
@@ -104,13 +104,13 @@ async def test_a_coordinator_that_is_down_is_looked_up_again() -> None:
 
 @pytest.mark.parametrize("error", ["COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"])
 @in_trio_with_sockets
-async def test_a_coordinator_that_is_not_there_yet_is_looked_up_again(error: str) -> None:
-    async with administered(2) as (cluster, admin):
+async def test_a_coordinator_that_is_not_available_is_looked_up_again(error: str) -> None:
+    async with cluster_and_admin(2) as (cluster, admin):
         (g,), (h,) = groups_of(cluster, 1, 1), groups_of(cluster, 2, 1)
         cluster.fail("FindCoordinator", group=g, error=error, times=2)
         found = (await admin.find_coordinators([g, h])).all()
         assert {group: node.node_id for group, node in found.items()} == {g: 1, h: 2}
-        assert talk(cluster, "FindCoordinator") == [
+        assert sent_requests(cluster, "FindCoordinator") == [
             f"1 FindCoordinator v6 {g} {h}",
             f"1 FindCoordinator v6 {g}",
             f"1 FindCoordinator v6 {g}",
@@ -119,20 +119,20 @@ async def test_a_coordinator_that_is_not_there_yet_is_looked_up_again(error: str
 
 @pytest.mark.parametrize("api", ["FindCoordinator", "DescribeGroups"])
 @in_trio_with_sockets
-async def test_a_connection_that_is_lost_is_asked_again(api: str) -> None:
-    async with administered(2) as (cluster, admin):
+async def test_a_request_is_repeated_after_a_lost_connection(api: str) -> None:
+    async with cluster_and_admin(2) as (cluster, admin):
         (g,) = groups_of(cluster, 2, 1)
         cluster.seed_group(g, offsets={"orders-0": 5})
-        lost = cluster.fail(api, drop=True, times=1)
+        fault = cluster.fail(api, drop=True, times=1)
         assert (await admin.describe_groups([g])).all()[g].state == "Empty"
-        assert lost.hits == 1
+        assert fault.hits == 1
         cluster.rolling_restart()
         assert (await admin.describe_groups([g])).all()[g].state == "Empty"
 
 
 @in_trio_with_sockets
-async def test_a_broker_that_does_not_answer_is_given_up() -> None:
-    async with administered(2, admin={"request_timeout_ms": 50}) as (cluster, admin):
+async def test_a_request_is_repeated_after_a_request_timeout() -> None:
+    async with cluster_and_admin(2, admin={"request_timeout_ms": 50}) as (cluster, admin):
         (g,) = groups_of(cluster, 2, 1)
         for api in ("FindCoordinator", "DescribeGroups", "Metadata"):
             cluster.fail(api, silent=True, times=1)
@@ -141,33 +141,33 @@ async def test_a_broker_that_does_not_answer_is_given_up() -> None:
 
 
 @in_trio_with_sockets
-async def test_when_time_is_up_each_group_left_tells_what_was_seen_last() -> None:
-    async with administered(2, admin={"default_api_timeout_ms": 100}) as (cluster, admin):
+async def test_the_error_of_a_timeout_contains_the_last_error_of_each_group() -> None:
+    async with cluster_and_admin(2, admin={"default_api_timeout_ms": 100}) as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
         cluster.seed_group(h, offsets={"orders-0": 5})
         cluster.fail("DescribeGroups", group=g, error="NOT_COORDINATOR")
         described = await admin.describe_groups([g, h])
         assert described.values_by_key[h].state == "Empty"
         assert str(described.errors[g]) == (
-            f"group '{g}': DescribeGroups failed with REQUEST_TIMED_OUT: not done in 100 ms; "
-            "last seen: DescribeGroups failed with NOT_COORDINATOR"
+            f"group '{g}': DescribeGroups failed with REQUEST_TIMED_OUT: timed out after 100 ms; "
+            "last error: DescribeGroups failed with NOT_COORDINATOR"
         )
         cluster.clear_faults()
         cluster.fail("FindCoordinator", silent=True)
         (failed,) = (await admin.find_coordinators([g])).errors.values()
         assert failed.error is ErrorCode.REQUEST_TIMED_OUT
-        assert str(failed).endswith("not done in 100 ms; there has been no answer")
+        assert str(failed).endswith("timed out after 100 ms; no response")
 
 
 @in_trio_with_sockets
-async def test_each_broker_of_a_mixed_cluster_is_asked_as_it_can_be_asked() -> None:
-    async with administered([Broker(), Broker(as_version="2.8"), Broker(as_version="3.0")]) as (cluster, admin):
+async def test_each_broker_of_a_mixed_cluster_gets_requests_of_its_version() -> None:
+    async with cluster_and_admin([Broker(), Broker(as_version="2.8"), Broker(as_version="3.0")]) as (cluster, admin):
         first, old, new = (groups_of(cluster, node_id, 2) for node_id in (1, 2, 3))
         cluster.fail("OffsetFetch", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
         (await admin.list_group_offsets(dict.fromkeys(first + old + new))).all()
-        said = talk(cluster, *CONVERSATION)
-        assert said[0] == f"1 FindCoordinator v6 {' '.join(first + old + new)}"
-        assert sorted(said[1:]) == sorted(
+        sent = sent_requests(cluster, *APIS)
+        assert sent[0] == f"1 FindCoordinator v6 {' '.join(first + old + new)}"
+        assert sorted(sent[1:]) == sorted(
             [
                 f"1 OffsetFetch v9 {' '.join(first)}",
                 *(f"2 OffsetFetch v7 {group}" for group in old + old),
@@ -177,42 +177,46 @@ async def test_each_broker_of_a_mixed_cluster_is_asked_as_it_can_be_asked() -> N
 
 
 @in_trio_with_sockets
-async def test_a_broker_that_is_upgraded_gets_one_request_from_then_on() -> None:
-    async with administered(1, as_version="2.8") as (cluster, admin):
+async def test_a_broker_gets_batches_after_its_upgrade() -> None:
+    async with cluster_and_admin(1, as_version="2.8") as (cluster, admin):
         groups = ["a", "b", "c"]
         assert (await admin.list_group_offsets(dict.fromkeys(groups))).all() == {group: {} for group in groups}
-        assert len(talk(cluster, *CONVERSATION)) == 6
+        assert len(sent_requests(cluster, *APIS)) == 6
         cluster.upgrade_broker(1, "3.9")
         assert (await admin.list_group_offsets(dict.fromkeys(groups))).all() == {group: {} for group in groups}
-        assert talk(cluster, *CONVERSATION)[6:] == ["1 FindCoordinator v6 a b c", "1 OffsetFetch v9 a b c"]
+        assert sent_requests(cluster, *APIS)[6:] == ["1 FindCoordinator v6 a b c", "1 OffsetFetch v9 a b c"]
         cluster.upgrade_broker(1, "2.8")
         (await admin.list_group_offsets(dict.fromkeys(groups))).all()
-        assert len(talk(cluster, *CONVERSATION)) == 6 + 2 + 6
+        assert len(sent_requests(cluster, *APIS)) == 6 + 2 + 6
 
 
 @in_trio_with_sockets
-async def test_falling_back_can_be_forbidden() -> None:
+async def test_without_fall_back_a_broker_without_batches_is_an_error() -> None:
     strict = {"fall_back": False}
-    async with administered([Broker(as_version="2.8"), Broker()], admin=strict) as (cluster, admin):
-        sentence = r"^FindCoordinator: broker .* speaks 0-3, this client 4-6 in one request for many; falling back"
-        with pytest.raises(NoBatchedFindCoordinators, match=sentence) as caught:
+    async with cluster_and_admin([Broker(as_version="2.8"), Broker()], admin=strict) as (cluster, admin):
+        message = (
+            r"^FindCoordinator: broker .* supports 0-3, this client 4-6 for several keys per request; fall_back=False"
+        )
+        with pytest.raises(NoBatchedFindCoordinators, match=message) as caught:
             await admin.describe_groups(["g", "h"])
         assert isinstance(caught.value, UnsupportedVersion)
-        assert talk(cluster, *CONVERSATION) == []
+        assert sent_requests(cluster, *APIS) == []
         assert list(await admin.describe_groups(["g"])) == ["g"]
-    async with administered([Broker(), Broker(as_version="2.8")], admin=strict) as (cluster, admin):
+    async with cluster_and_admin([Broker(), Broker(as_version="2.8")], admin=strict) as (cluster, admin):
         old: dict[str, None] = dict.fromkeys(groups_of(cluster, 2, 2))
-        with pytest.raises(NoBatchedOffsetFetch, match=r"^OffsetFetch: broker .* speaks 0-7, this client 8-"):
+        with pytest.raises(NoBatchedOffsetFetch, match=r"^OffsetFetch: broker .* supports 0-7, this client 8-"):
             await admin.list_group_offsets(old)
         assert cluster.count("OffsetFetch") == 0
         assert list(await admin.describe_groups(old)) == list(old)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("release", "lookups", "fetches"), [(None, 1, 3), ("2.8", 10_000, 10_000)])
 @in_trio_with_sockets
 async def test_requests_for_ten_thousand_groups(release: str | None, lookups: int, fetches: int) -> None:
-    kept: dict[str, Any] = {"journal": "headers", "journal_calls": 30_000}
-    async with administered(3, as_version=release, **kept) as (cluster, admin):
+    """The numbers in the client's README."""
+    journal: dict[str, Any] = {"journal": "headers", "journal_calls": 30_000}
+    async with cluster_and_admin(3, as_version=release, **journal) as (cluster, admin):
         listed = await admin.list_group_offsets({f"group-{number}": [PARTITION] for number in range(10_000)})
         assert len(listed.all()) == 10_000
         assert cluster.count("FindCoordinator", CLIENT_ID) == lookups
@@ -221,17 +225,17 @@ async def test_requests_for_ten_thousand_groups(release: str | None, lookups: in
 
 
 @in_trio_with_sockets
-async def test_more_groups_than_go_into_a_request_take_several() -> None:
+async def test_groups_are_divided_into_requests() -> None:
     groups = [f"group-{number}" for number in range(MAX_KEYS_PER_REQUEST + 1)]
-    async with administered(1) as (cluster, admin):
+    async with cluster_and_admin(1) as (cluster, admin):
         assert list((await admin.list_group_offsets(dict.fromkeys(groups))).all()) == groups
-        sizes = [len(call.group_ids) for api in CONVERSATION for call in cluster.requests(api)]
+        sizes = [len(call.group_ids) for api in APIS for call in cluster.requests(api)]
         assert sizes == [MAX_KEYS_PER_REQUEST, 1, MAX_KEYS_PER_REQUEST, 1]
 
 
 @in_trio_with_sockets
-async def test_an_error_that_stays_is_that_of_its_group_alone() -> None:
-    async with administered(2) as (cluster, admin):
+async def test_an_error_of_one_group_does_not_affect_others() -> None:
+    async with cluster_and_admin(2) as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
         cluster.fail("FindCoordinator", group=g, error="GROUP_AUTHORIZATION_FAILED")
         listed = await admin.list_group_offsets({g: None, h: None})
@@ -242,8 +246,8 @@ async def test_an_error_that_stays_is_that_of_its_group_alone() -> None:
 
 
 @in_trio_with_sockets
-async def test_offsets_that_are_not_stable_are_waited_for() -> None:
-    async with administered(1) as (cluster, admin):
+async def test_unstable_offsets_are_requested_again() -> None:
+    async with cluster_and_admin(1) as (cluster, admin):
         cluster.seed_group("g", offsets={"orders-0": 5})
         cluster.fail("OffsetFetch", group="g", error="UNSTABLE_OFFSET_COMMIT", times=1)
         (await admin.list_group_offsets({"g": [PARTITION]}, require_stable=True)).all()

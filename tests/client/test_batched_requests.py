@@ -1,4 +1,4 @@
-"""Batched requests to one broker, against a broker written by hand."""
+"""Requests about many groups to one broker: batches, limits and errors."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,106 +22,101 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from tests.support.client.scripted_broker import Broker, connect
+from fakebroker.protocol.schema import Message
+from tests.support.client.scripted_broker import ScriptedBroker, VersionsByKey, connect
 from tests.support.trio_runner import in_trio
 
-FIND = group_handlers.find_coordinators("group")
+FIND_COORDINATORS = group_handlers.find_coordinators("group")
 SENDER = RequestSender(fall_back=True, request_timeout_ms=1_000)
 
 
 @asynccontextmanager
-async def connected(spoken: dict[int, tuple[int, int]]) -> AsyncIterator[tuple[Connection, Broker]]:
+async def connected(versions: VersionsByKey) -> AsyncIterator[tuple[Connection, ScriptedBroker]]:
+    """Open a connection to a broker with these versions."""
     ours, theirs = trio.testing.memory_stream_pair()
-    broker = Broker(theirs, spoken)
+    broker = ScriptedBroker(theirs, versions)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(broker.tell_versions)
+        nursery.start_soon(broker.serve_versions)
         connection = await connect(ours, nursery)
         yield connection, broker
         await connection.aclose()
 
 
-def found(key: str, error: int = 0) -> Coordinator:
+async def respond_once(broker: ScriptedBroker, response: Message) -> None:
+    header, _ = await broker.receive()
+    await broker.respond(header, response)
+
+
+def coordinator(key: str, error: int = 0) -> Coordinator:
     return Coordinator(key=key, node_id=1, host="h", port=9, error_code=error, error_message=None)
 
 
 @in_trio
-async def test_no_more_single_requests_are_sent_than_are_allowed() -> None:
+async def test_the_number_of_single_requests_in_flight_is_limited() -> None:
     keys = [f"g{number}" for number in range(MAX_REQUESTS_IN_FLIGHT + 1)]
     async with connected({10: (0, 3)}) as (connection, broker):
         answers: list[str] = []
 
-        async def ask() -> None:
-            answers.extend(await SENDER.send_batched(FIND, keys, connection, None))
+        async def send_requests() -> None:
+            answers.extend(await SENDER.send_batched(FIND_COORDINATORS, keys, connection, None))
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask)
-            taken = [await broker.take() for _ in range(MAX_REQUESTS_IN_FLIGHT)]
+            nursery.start_soon(send_requests)
+            received = [await broker.receive() for _ in range(MAX_REQUESTS_IN_FLIGHT)]
             with trio.move_on_after(0.5) as waited:
-                await broker.take()
+                await broker.receive()
             assert waited.cancelled_caught
-            for header, _ in taken:
-                await broker.answer(header, FindCoordinatorResponse(node_id=1, host="h", port=9))
-            header, request = await broker.take()
+            for header, _ in received:
+                await broker.respond(header, FindCoordinatorResponse(node_id=1, host="h", port=9))
+            header, request = await broker.receive()
             assert request == FindCoordinatorRequest(key=keys[-1])
-            await broker.answer(header, FindCoordinatorResponse(node_id=1, host="h", port=9))
+            await broker.respond(header, FindCoordinatorResponse(node_id=1, host="h", port=9))
         assert answers == keys
 
 
 @in_trio
-async def test_what_a_broker_does_not_tell_of_is_an_error() -> None:
+async def test_a_key_that_is_missing_in_the_response_has_an_error() -> None:
     async with connected({10: (0, 4)}) as (connection, broker), trio.open_nursery() as nursery:
-
-        async def serve() -> None:
-            header, _ = await broker.take()
-            await broker.answer(header, FindCoordinatorResponse(coordinators=[found("a"), found("b", 9_999)]))
-
-        nursery.start_soon(serve)
-        answers = await SENDER.send_batched(FIND, ["a", "b", "c"], connection, None)
+        response = FindCoordinatorResponse(coordinators=[coordinator("a"), coordinator("b", 9_999)])
+        nursery.start_soon(respond_once, broker, response)
+        answers = await SENDER.send_batched(FIND_COORDINATORS, ["a", "b", "c"], connection, None)
         failed = {key: answer for key, answer in answers.items() if isinstance(answer, AdminError)}
         assert {key: error.error for key, error in failed.items()} == dict.fromkeys(
             ["b", "c"], ErrorCode.UNKNOWN_SERVER_ERROR
         )
-        assert str(failed["c"]).endswith("UNKNOWN_SERVER_ERROR: broker memory:1 does not tell of it")
+        assert str(failed["c"]).endswith("UNKNOWN_SERVER_ERROR: the response of broker memory:1 does not contain it")
 
 
-@pytest.mark.parametrize("releases", [True, False], ids=["reads", "does not read"])
+@pytest.mark.parametrize("reads", [True, False], ids=["reads", "does not read"])
 @in_trio
-async def test_a_broker_that_does_not_answer_in_time_loses_its_connection(releases: bool) -> None:
+async def test_the_connection_is_closed_after_a_request_timeout(reads: bool) -> None:
     async with connected({10: (0, 4)}) as (connection, broker), trio.open_nursery() as nursery:
-        if releases:
-            nursery.start_soon(broker.take)
-        (failed,) = (await SENDER.send_batched(FIND, ["a"], connection, None)).values()
+        if reads:
+            nursery.start_soon(broker.receive)
+        (failed,) = (await SENDER.send_batched(FIND_COORDINATORS, ["a"], connection, None)).values()
         assert isinstance(failed, AdminError)
         assert failed.error is ErrorCode.NETWORK_EXCEPTION
-        assert str(failed).endswith("broker memory:1 has not answered in 1000 ms")
+        assert str(failed).endswith("no response from broker memory:1 within 1000 ms")
         assert connection.is_lost
 
 
-@pytest.mark.parametrize(
-    ("told", "error"),
-    [
-        ([], ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        ([(0, 16)], ErrorCode.NOT_COORDINATOR),
-        ([(0, 29)], ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-    ],
-)
 @in_trio
-async def test_in_old_versions_the_error_of_a_group_stands_in_its_partitions(
-    told: list[tuple[int, int]], error: ErrorCode
-) -> None:
+async def test_the_error_of_a_group_is_read_from_its_partitions_in_old_versions(subtests: pytest.Subtests) -> None:
     handler = offset_handlers.list_offsets({"g": [("t", 0)]}, require_stable=False)
-    partitions = [
-        OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=code)
-        for index, code in told
-    ]
-    async with connected({9: (0, 1)}) as (connection, broker), trio.open_nursery() as nursery:
-
-        async def serve() -> None:
-            header, _ = await broker.take()
+    cases: dict[ErrorCode, list[tuple[int, int]]] = {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: [],
+        ErrorCode.NOT_COORDINATOR: [(0, 16)],
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: [(0, 29)],
+    }
+    for error, codes in cases.items():
+        with subtests.test(error=error):
+            partitions = [
+                OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=code)
+                for index, code in codes
+            ]
             topics = [OffsetFetchResponseTopic(name="t", partitions=partitions)] if partitions else []
-            await broker.answer(header, OffsetFetchResponse(topics=topics))
-
-        nursery.start_soon(serve)
-        (failed,) = (await SENDER.send_batched(handler, ["g"], connection, None)).values()
-        assert isinstance(failed, AdminError)
-        assert failed.error is error
+            async with connected({9: (0, 1)}) as (connection, broker), trio.open_nursery() as nursery:
+                nursery.start_soon(respond_once, broker, OffsetFetchResponse(topics=topics))
+                (failed,) = (await SENDER.send_batched(handler, ["g"], connection, None)).values()
+                assert isinstance(failed, AdminError)
+                assert failed.error is error

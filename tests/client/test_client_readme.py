@@ -1,4 +1,4 @@
-"""The client's README tells the truth: its picture of the states is what the table says, its examples run."""
+"""The client's README: its state diagram is that of `TRANSITIONS`, and its examples run."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from fakebroker.client.member.states import TRANSITIONS, MemberState
 
 README = Path(fakebroker.client.__file__).parent / "README.md"
 
-# The design's names; its "stopped consumption" has three states inside.
+# The names in the consumer rewrite design, whose "stopped consumption" consists of three states here.
 NAMES = {
     MemberState.DOWN: "down",
     MemberState.DISCOVERING: "discovering",
@@ -22,9 +22,9 @@ STOPPED_CONSUMPTION = (MemberState.STOPPED, MemberState.JOINING, MemberState.SYN
 
 
 def diagram(transitions: dict[MemberState, tuple[MemberState, ...]]) -> str:
-    """The table as a Mermaid state diagram."""
-    ways = [(start, end) for start, ends in transitions.items() for end in ends]
-    inner = [way for way in ways if set(way) <= set(STOPPED_CONSUMPTION)]
+    """Return transitions as a Mermaid state diagram."""
+    edges = [(start, end) for start, ends in transitions.items() for end in ends]
+    inner = [edge for edge in edges if set(edge) <= set(STOPPED_CONSUMPTION)]
     lines = ["stateDiagram-v2", "    [*] --> down"]
     lines += [
         f'    state "{name}" as {_id(state)}' for state, name in NAMES.items() if state not in STOPPED_CONSUMPTION
@@ -33,7 +33,7 @@ def diagram(transitions: dict[MemberState, tuple[MemberState, ...]]) -> str:
     lines += [f'        state "{NAMES[state]}" as {_id(state)}' for state in STOPPED_CONSUMPTION]
     lines += [f"        {_id(start)} --> {_id(end)}" for start, end in inner]
     lines += ["    }"]
-    lines += [f"    {_id(start)} --> {_id(end)}" for start, end in ways if (start, end) not in inner]
+    lines += [f"    {_id(start)} --> {_id(end)}" for start, end in edges if (start, end) not in inner]
     return "\n".join(["```mermaid", *lines, "```"])
 
 
@@ -42,22 +42,22 @@ def _id(state: MemberState) -> str:
 
 
 def rewritten(text: str) -> str:
-    """The README with its picture as it should be."""
+    """Return the README with the current diagram."""
     block = f"<!-- states -->\n{diagram(TRANSITIONS)}\n<!-- /states -->"
     text, count = re.subn("<!-- states -->\n.*<!-- /states -->", block, text, flags=re.DOTALL)
-    assert count == 1, "the README has no picture of the states"
+    assert count == 1, "the README has no place for the diagram"
     return text
 
 
-def test_picture() -> None:
+def test_the_diagram_shows_all_transitions() -> None:
     assert README.read_text() == rewritten(README.read_text()), "run `make rewrite`"
 
 
-def test_another_table_is_another_picture() -> None:
+def test_the_diagram_depends_on_the_transitions() -> None:
     assert diagram(TRANSITIONS | {MemberState.DOWN: ()}) != diagram(TRANSITIONS)
 
 
-def test_the_examples(capsys: object) -> None:
+def test_the_examples_run() -> None:
     for example in re.findall("```python\n(.*?)```", README.read_text(), re.DOTALL):
         exec(compile(example, "README.md", "exec"), {})
 

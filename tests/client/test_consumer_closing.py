@@ -1,4 +1,4 @@
-"""A consumer that closes: what it has been told to commit is committed first, if that can be had in time."""
+"""Closing a consumer: pending commits, leaving the group, and the timeout."""
 
 import pytest
 import trio
@@ -8,24 +8,24 @@ from tests.support.client.consumer_over_tcp import DEADLINE_S, P0, committed, co
 from tests.support.trio_runner import in_trio_with_sockets
 
 
-@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("subscribes", [True, False], ids=["subscribe", "assign"])
 @in_trio_with_sockets
-async def test_a_commit_that_nobody_waits_for_arrives_before_the_consumer_has_closed(by_hand: bool) -> None:
+async def test_a_pending_commit_is_completed_before_the_consumer_is_closed(subscribes: bool) -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster:
         async with consumer(cluster) as reader:
-            if by_hand:
-                reader.assign({P0: 0})
-            else:
+            if subscribes:
                 reader.subscribe(["orders"])
                 await reader.assignment()
-            refused = cluster.fail("OffsetCommit", error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+            else:
+                reader.assign({P0: 0})
+            fault = cluster.fail("OffsetCommit", error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
             cluster.fail("LeaveGroup", delay_s=0.05)
             await reader.commit({P0: 7}, wait=False)
-        assert (committed(cluster, P0), refused.hits) == (7, 2)
+        assert (committed(cluster, P0), fault.hits) == (7, 2)
 
 
 @in_trio_with_sockets
-async def test_what_was_read_by_hand_is_committed_when_the_consumer_closes() -> None:
+async def test_manually_assigned_partitions_are_committed_at_the_end() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster:
         produce(cluster, P0, b"a")
         async with consumer(cluster, commit_interval_ms=60_000) as reader:
@@ -35,7 +35,7 @@ async def test_what_was_read_by_hand_is_committed_when_the_consumer_closes() -> 
 
 
 @in_trio_with_sockets
-async def test_closing_does_not_wait_long_for_a_coordinator_that_is_not_there() -> None:
+async def test_closing_ends_after_its_timeout_without_a_coordinator() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster:
         cluster.fail("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE")
         with trio.fail_after(DEADLINE_S):
@@ -46,7 +46,7 @@ async def test_closing_does_not_wait_long_for_a_coordinator_that_is_not_there() 
 
 
 @in_trio_with_sockets
-async def test_a_consumer_that_is_cancelled_leaves_its_group_all_the_same() -> None:
+async def test_a_cancelled_consumer_leaves_its_group() -> None:
     with FakeCluster(1, {"orders": 1}) as cluster:
         with trio.CancelScope() as scope:
             async with consumer(cluster, close_timeout_ms=60_000) as reader:
@@ -58,11 +58,13 @@ async def test_a_consumer_that_is_cancelled_leaves_its_group_all_the_same() -> N
 
 
 @in_trio_with_sockets
-async def test_a_consumer_is_opened_once() -> None:
+async def test_a_consumer_cannot_be_opened_twice() -> None:
     with FakeCluster(1) as cluster:
         reader = consumer(cluster)
         async with reader:
             pass
-        with pytest.raises(trio.ClosedResourceError, match="the consumer has been opened before: make another one"):
+        with pytest.raises(
+            trio.ClosedResourceError, match="the consumer was opened before and cannot be reopened: create another one"
+        ):
             async with reader:
                 raise AssertionError("opened")

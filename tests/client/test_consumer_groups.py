@@ -1,4 +1,4 @@
-"""The consumer over TCP as a member of a group: callbacks, rebalances, patterns, and coordinators that go."""
+"""The consumer over TCP as a member of a group: callbacks, rebalances, patterns and changes of coordinator."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,14 +30,18 @@ from tests.support.trio_runner import in_trio_with_sockets
 Partitions = tuple[TopicPartition, ...]
 
 
-class Diary:
-    """What an application was called back for, in order."""
+class CallbackLog:
+    """The callbacks of an application.
 
-    def __init__(self, name: str = "") -> None:
+    Attributes:
+        entries: The kind and the partitions of each callback.
+    """
+
+    def __init__(self) -> None:
         self.entries: list[tuple[str, Partitions]] = []
-        self.name = name
 
     def listeners(self) -> dict[str, Any]:
+        """Return arguments of `Consumer.subscribe`."""
         return {
             f"on_{kind}": lambda partitions, kind=kind: self.entries.append((kind, partitions))
             for kind in ("assigned", "revoked", "lost")
@@ -48,23 +52,23 @@ class Diary:
 
 
 @in_trio_with_sockets
-async def test_what_goes_is_told_and_committed_before_the_next_round() -> None:
+async def test_on_revoked_can_commit_before_the_rebalance() -> None:
     async with FakeCluster(1, {"orders": 2}) as cluster, consumer(cluster) as first, consumer(cluster) as second:
         produce(cluster, P0, b"a")
         produce(cluster, P1, b"b")
-        diary: list[tuple[str, Partitions]] = []
+        callbacks: list[tuple[str, Partitions]] = []
 
         async def revoked(partitions: Partitions) -> None:
             await first.commit()
-            diary.append(("revoked", partitions))
+            callbacks.append(("revoked", partitions))
 
-        first.subscribe(["orders"], on_assigned=lambda new: diary.append(("assigned", new)), on_revoked=revoked)
+        first.subscribe(["orders"], on_assigned=lambda added: callbacks.append(("assigned", added)), on_revoked=revoked)
         await read(first, 2)
         second.subscribe(["orders"])
-        await poll_until([first, second], lambda: len(diary) == 3)
+        await poll_until([first, second], lambda: len(callbacks) == 3)
         await poll_until([first, second], lambda: len(cluster.group("g").members) == 2)
-        assert diary == [("assigned", (P0, P1)), ("revoked", (P0, P1)), ("assigned", diary[2][1])]
-        assert len(diary[2][1]) == 1
+        assert callbacks == [("assigned", (P0, P1)), ("revoked", (P0, P1)), ("assigned", callbacks[2][1])]
+        assert len(callbacks[2][1]) == 1
         assert (committed(cluster, P0), committed(cluster, P1)) == (1, 1)
 
         (commit,) = cluster.requests("OffsetCommit")
@@ -76,78 +80,78 @@ async def test_what_goes_is_told_and_committed_before_the_next_round() -> None:
 
 
 @in_trio_with_sockets
-async def test_a_rebalance_waits_for_an_application_to_poll() -> None:
+async def test_a_rebalance_waits_until_the_application_polls() -> None:
     async with FakeCluster(1, {"orders": 2}) as cluster, consumer(cluster) as first, consumer(cluster) as second:
-        diary = Diary()
-        first.subscribe(["orders"], **diary.listeners())
-        await poll_until([first], lambda: bool(diary.entries))
+        callbacks = CallbackLog()
+        first.subscribe(["orders"], **callbacks.listeners())
+        await poll_until([first], lambda: bool(callbacks.entries))
         second.subscribe(["orders"])
         await poll_until([second], lambda: cluster.group("g").state == "PreparingRebalance")
         await poll_until([second], lambda: first._core.member.state is MemberState.STOPPED)
         assert first._core.member.assigned == (P0, P1)
-        await poll_until([first], lambda: len(diary.entries) == 3)
-        assert diary.entries[1] == ("revoked", (P0, P1))
+        await poll_until([first], lambda: len(callbacks.entries) == 3)
+        assert callbacks.entries[1] == ("revoked", (P0, P1))
 
 
 @in_trio_with_sockets
-async def test_a_cooperative_handover_leaves_alone_what_stays() -> None:
+async def test_a_cooperative_rebalance_revokes_only_partitions_that_move() -> None:
     settings = {"assignor": "cooperative-sticky"}
     async with (
         FakeCluster(1, {"orders": 3}) as cluster,
         consumer(cluster, **settings) as first,
         consumer(cluster, **settings) as second,
     ):
-        for place in (P0, P1, P2):
-            produce(cluster, place, b"1")
-        diary, records = Diary(), list[ConsumerRecord]()
-        first.subscribe(["orders"], **diary.listeners())
+        for partition in (P0, P1, P2):
+            produce(cluster, partition, b"1")
+        callbacks, records = CallbackLog(), list[ConsumerRecord]()
+        first.subscribe(["orders"], **callbacks.listeners())
         await poll_until([first], lambda: len(records) == 3, records)
         await first.commit()
         second.subscribe(["orders"])
         await poll_until([first, second], lambda: second._core.assigned != (), records)
-        (gone,) = [partitions for kind, partitions in diary.entries if kind == "revoked"]
-        assert len(gone) == 1
-        assert {*first._core.assigned, *gone} == {P0, P1, P2}
-        for place in (P0, P1, P2):
-            produce(cluster, place, b"2")
+        (revoked,) = [partitions for kind, partitions in callbacks.entries if kind == "revoked"]
+        assert len(revoked) == 1
+        assert {*first._core.assigned, *revoked} == {P0, P1, P2}
+        for partition in (P0, P1, P2):
+            produce(cluster, partition, b"2")
         await poll_until([first, second], lambda: len(records) == 6, records)
         assert sorted((each.partition, each.offset) for each in records) == [(p, o) for p in range(3) for o in range(2)]
 
 
 @in_trio_with_sockets
-async def test_an_application_that_does_not_poll_leaves_until_it_does() -> None:
+async def test_a_consumer_that_is_not_polled_leaves_its_group_until_the_next_poll() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster, max_poll_interval_ms=200) as reader:
         produce(cluster, P0, b"a")
-        diary = Diary()
-        reader.subscribe(["orders"], **diary.listeners())
+        callbacks = CallbackLog()
+        reader.subscribe(["orders"], **callbacks.listeners())
         await read(reader, 1)
         await cluster.wait_for_state_async("g", "Empty")
         with pytest.raises(CommitFailed, match="UNKNOWN_MEMBER_ID"):
             await reader.commit()
         assert await read(reader, 1) == [b"a"]
-        kinds = [kind for kind, _ in diary.entries]
+        kinds = [kind for kind, _ in callbacks.entries]
         assert kinds[:3] == ["assigned", "lost", "assigned"]
 
 
 @in_trio_with_sockets
-async def test_a_group_that_went_on_without_it_is_joined_again() -> None:
+async def test_an_evicted_consumer_joins_again() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
-        diary = Diary()
-        reader.subscribe(["orders"], **diary.listeners())
-        await poll_until([reader], lambda: bool(diary.entries))
+        callbacks = CallbackLog()
+        reader.subscribe(["orders"], **callbacks.listeners())
+        await poll_until([reader], lambda: bool(callbacks.entries))
         cluster.evict("g", cluster.group("g").members[0].member_id)
-        await poll_until([reader], lambda: len(diary.entries) == 3)
-        assert diary.entries[1:] == [("lost", (P0,)), ("assigned", (P0,))]
+        await poll_until([reader], lambda: len(callbacks.entries) == 3)
+        assert callbacks.entries[1:] == [("lost", (P0,)), ("assigned", (P0,))]
 
 
 @in_trio_with_sockets
-async def test_leaving_is_told_to_the_application_and_to_the_group() -> None:
+async def test_unsubscribe_calls_on_revoked_and_leaves_the_group() -> None:
     async with FakeCluster(1, {"orders": 1, "more": 1}) as cluster, consumer(cluster) as reader:
-        diary = Diary()
-        reader.subscribe(["orders"], **diary.listeners())
-        await poll_until([reader], lambda: bool(diary.entries))
+        callbacks = CallbackLog()
+        reader.subscribe(["orders"], **callbacks.listeners())
+        await poll_until([reader], lambda: bool(callbacks.entries))
         await reader.unsubscribe()
-        assert diary.entries[-1] == ("revoked", (P0,))
+        assert callbacks.entries[-1] == ("revoked", (P0,))
         await cluster.wait_for_state_async("g", "Empty")
         reader.subscribe(["more"])
         await poll_until([reader], lambda: reader._core.assigned == (("more", 0),))
@@ -156,7 +160,7 @@ async def test_leaving_is_told_to_the_application_and_to_the_group() -> None:
 
 
 @in_trio_with_sockets
-async def test_a_consumer_closes_in_the_middle_of_a_round() -> None:
+async def test_a_consumer_can_be_closed_during_a_rebalance() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
         reader.subscribe(["orders"])
         await reader.assignment()
@@ -168,7 +172,7 @@ async def test_a_consumer_closes_in_the_middle_of_a_round() -> None:
 
 
 @in_trio_with_sockets
-async def test_a_static_consumer_comes_back_to_what_it_had() -> None:
+async def test_a_static_consumer_returns_without_a_rebalance() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster:
         for _ in range(2):
             async with consumer(cluster, instance_id="i") as reader:
@@ -177,23 +181,23 @@ async def test_a_static_consumer_comes_back_to_what_it_had() -> None:
         assert cluster.group("g").generation_id == 1
 
 
-class AllToTheFirst:
-    name = "all-to-the-first"
+class FirstMemberAssignor:
+    """Assigns all partitions to the member with the lowest member id."""
+
+    name = "first-member"
     is_cooperative = False
 
     def partitions_to_consume(
         self, subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]
     ) -> Assignments:
         first, *others = sorted(member.member_id for member in subscriptions)
-        everything = assign_round_robin(
-            [Subscription(member_id=first, topics=tuple(partition_counts))], partition_counts
-        )
-        return everything | {member_id: [] for member_id in others}
+        subscription = Subscription(member_id=first, topics=tuple(partition_counts))
+        return assign_round_robin([subscription], partition_counts) | {member_id: [] for member_id in others}
 
 
 @in_trio_with_sockets
-async def test_an_assignor_of_ones_own() -> None:
-    settings = {"assignor": AllToTheFirst()}
+async def test_a_custom_assignor_is_used() -> None:
+    settings = {"assignor": FirstMemberAssignor()}
     async with (
         FakeCluster(1, {"orders": 3}) as cluster,
         consumer(cluster, **settings) as first,
@@ -205,11 +209,13 @@ async def test_an_assignor_of_ones_own() -> None:
             [first, second], lambda: len(cluster.group("g").members) == 2 and cluster.group("g").state == "Stable"
         )
         shares = {len(await first.assignment()), len(await second.assignment())}
-        assert (shares, cluster.group("g").protocol_name) == ({0, 3}, "all-to-the-first")
+        assert (shares, cluster.group("g").protocol_name) == ({0, 3}, "first-member")
 
 
-class Broken(AllToTheFirst):
-    name = "broken"
+class FailingAssignor(FirstMemberAssignor):
+    """Raises an exception, or returns a value that is no assignment."""
+
+    name = "failing"
 
     def __init__(self, outcome: object) -> None:
         self.outcome = outcome
@@ -222,20 +228,23 @@ class Broken(AllToTheFirst):
         return cast(Assignments, self.outcome)
 
 
-@pytest.mark.parametrize("outcome", [ZeroDivisionError("no shares"), None, {"somebody": "everything"}])
 @in_trio_with_sockets
-async def test_an_assignor_that_fails_is_an_error_of_poll(outcome: object) -> None:
-    async with FakeCluster(1, {"orders": 3}) as cluster, consumer(cluster, assignor=Broken(outcome)) as reader:
-        reader.subscribe(["orders"])
-        with pytest.raises(GroupFailed, match=r"the assignor 'broken' failed with .*, expected partitions"):
-            await reader.poll(DEADLINE_S)
+async def test_the_error_of_a_custom_assignor_is_raised_by_poll(subtests: pytest.Subtests) -> None:
+    outcomes: tuple[object, ...] = (ZeroDivisionError("no shares"), None, {"somebody": "everything"})
+    for outcome in outcomes:
+        with subtests.test(outcome=outcome):
+            assignor = FailingAssignor(outcome)
+            async with FakeCluster(1, {"orders": 3}) as cluster, consumer(cluster, assignor=assignor) as reader:
+                reader.subscribe(["orders"])
+                with pytest.raises(GroupFailed, match=r"the assignor 'failing' failed with .*, expected partitions"):
+                    await reader.poll(DEADLINE_S)
 
 
-# Patterns and growth
+# Patterns and new partitions
 
 
 @in_trio_with_sockets
-async def test_a_pattern_takes_in_topics_that_come_later_but_none_of_kafkas_own() -> None:
+async def test_a_pattern_matches_topics_created_later_but_no_internal_ones() -> None:
     async with FakeCluster(1, {"orders.eu": 1, "my.orders.eu": 1, "orders": 1}) as cluster, consumer(cluster) as reader:
         reader.subscribe(re.compile(r"orders\..*|__.*"))
         await poll_until([reader], lambda: reader._core.assigned == (("orders.eu", 0),))
@@ -246,14 +255,14 @@ async def test_a_pattern_takes_in_topics_that_come_later_but_none_of_kafkas_own(
 
 
 @in_trio_with_sockets
-async def test_kafkas_own_topics_are_read_by_their_names() -> None:
+async def test_internal_topics_can_be_subscribed_to_by_name() -> None:
     async with FakeCluster(1, config={"offsets.topic.num.partitions": 1}) as cluster, consumer(cluster) as reader:
         reader.subscribe(["__consumer_offsets"])
         assert await reader.assignment() == (("__consumer_offsets", 0),)
 
 
 @in_trio_with_sockets
-async def test_the_leader_sees_topics_grow() -> None:
+async def test_new_partitions_are_assigned() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
         reader.subscribe(["orders"])
         await reader.assignment()
@@ -265,12 +274,12 @@ async def test_the_leader_sees_topics_grow() -> None:
 
 
 @in_trio_with_sockets
-async def test_while_the_coordinator_is_looked_for_it_goes_on_reading() -> None:
+async def test_reading_continues_while_the_coordinator_is_looked_up() -> None:
     async with FakeCluster(3, {"orders": 1}) as cluster, consumer(cluster) as reader:
-        diary = Diary()
-        reader.subscribe(["orders"], **diary.listeners())
+        callbacks = CallbackLog()
+        reader.subscribe(["orders"], **callbacks.listeners())
         produce(cluster, P0, b"a")
-        assert await read(reader, 1) == [b"a"]  # It knows where it is to go on, which a coordinator had to tell it.
+        assert await read(reader, 1) == [b"a"]  # The committed offset is known now.
         cluster.move_coordinator("g", None)
         await poll_until([reader], lambda: reader._core.member.state is MemberState.REDISCOVERING)
         produce(cluster, P0, b"b")
@@ -278,12 +287,12 @@ async def test_while_the_coordinator_is_looked_for_it_goes_on_reading() -> None:
         cluster.move_coordinator("g", 2, load_ms=20)
         await reader.commit()
         assert committed(cluster, P0) == 2
-        assert (len(diary.entries), cluster.group("g").generation_id) == (1, 1)
+        assert (len(callbacks.entries), cluster.group("g").generation_id) == (1, 1)
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 @in_trio_with_sockets
-async def test_coordinators_may_stop_one_after_the_other(assignor: str) -> None:
+async def test_reading_and_commits_survive_restarts_of_coordinators(assignor: str) -> None:
     async with FakeCluster(3, {"orders": 2}) as cluster, consumer(cluster, assignor=assignor) as reader:
         reader.subscribe(["orders"])
         for value in (b"a", b"b", b"c"):
@@ -295,7 +304,7 @@ async def test_coordinators_may_stop_one_after_the_other(assignor: str) -> None:
 
 
 @in_trio_with_sockets
-async def test_a_coordinator_that_says_nothing_is_given_up() -> None:
+async def test_a_commit_is_repeated_after_a_request_timeout() -> None:
     async with FakeCluster(2, {"orders": 1}) as cluster, consumer(cluster, request_timeout_ms=50) as reader:
         reader.subscribe(["orders"])
         await reader.assignment()
@@ -305,7 +314,7 @@ async def test_a_coordinator_that_says_nothing_is_given_up() -> None:
 
 
 @in_trio_with_sockets
-async def test_a_group_that_refuses_it_is_an_error_and_the_next_poll_tries_again() -> None:
+async def test_after_an_error_of_the_group_the_next_poll_joins_again() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
         cluster.fail("JoinGroup", error="GROUP_AUTHORIZATION_FAILED", times=1)
         reader.subscribe(["orders"])

@@ -1,4 +1,4 @@
-"""Reading partitions without sockets: whom to ask for what, and what an answer means."""
+"""The fetcher: requests to the leaders of partitions, handling of responses, and decoding of records."""
 
 from typing import Any
 
@@ -26,210 +26,227 @@ LEADERS = {P0: PartitionLeader(1, 5), P1: PartitionLeader(2, 0), P2: PartitionLe
 NOW_MS = 1_000.0
 
 
-def batch(*offsets: int, **how: Any) -> bytes:
-    return encode_batch([Record(offset, 1, None, b"%d" % offset) for offset in offsets], base_offset=offsets[0], **how)
+def batch(*offsets: int, **options: Any) -> bytes:
+    """Encode a batch of records with these offsets."""
+    records = [Record(offset, 1, None, b"%d" % offset) for offset in offsets]
+    return encode_batch(records, base_offset=offsets[0], **options)
 
 
-def fetched(index: int, records: bytes = b"", error: int = 0) -> FetchResponse:
+def fetch_response(index: int, records: bytes = b"", error: int = 0) -> FetchResponse:
     data = PartitionData(partition_index=index, error_code=error, high_watermark=-1, records=records)
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
 
 
-def placed(index: int, offset: int, error: int = 0) -> ListOffsetsResponse:
+def list_offsets_response(index: int, offset: int, error: int = 0) -> ListOffsetsResponse:
     found = ListOffsetsPartitionResponse(partition_index=index, error_code=error, offset=offset)
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
 
 
-class Desk:
-    """Partitions being read, and the requests for them."""
+class FetcherHarness:
+    """A fetcher, and a clock to move.
+
+    Args:
+        settings: Settings of the consumer.
+    """
 
     def __init__(self, **settings: Any) -> None:
-        self.fetching = Fetcher(ConsumerSettings(**settings))
+        self.fetcher = Fetcher(ConsumerSettings(**settings))
         self.now_ms = NOW_MS
 
-    def asks(self) -> list[tuple[int, Any]]:
-        return self.fetching.requests(LEADERS, self.now_ms)
+    def requests(self) -> list[tuple[int, Any]]:
+        """Return new requests with the node ids of their brokers."""
+        return self.fetcher.requests(LEADERS, self.now_ms)
 
-    def answer(self, response: Any) -> None:
-        """Start at P0's leader, with this answer to the one request."""
-        ((node_id, request),) = self.asks()
-        self.fetching.answered(node_id, request, response, self.now_ms)
+    def respond(self, response: Any) -> None:
+        """Respond to the only new request."""
+        ((node_id, request),) = self.requests()
+        self.fetcher.answered(node_id, request, response, self.now_ms)
 
     def offsets(self) -> list[int]:
-        return [record.offset for record in self.fetching.take_records(100)]
+        """Take the fetched records, and return their offsets."""
+        return [record.offset for record in self.fetcher.take_records(100)]
 
 
-def test_each_leader_is_asked_once_at_a_time_for_all_that_it_leads() -> None:
-    desk = Desk()
-    for place in (P0, P1, P2):
-        desk.fetching.start(place, 7)
-    asks = desk.asks()
-    asked = {
-        node_id: [(p.partition, p.fetch_offset) for p in request.topics[0].partitions] for node_id, request in asks
+def test_each_leader_gets_one_request_at_a_time_for_all_its_partitions() -> None:
+    harness = FetcherHarness()
+    for partition in (P0, P1, P2):
+        harness.fetcher.start(partition, 7)
+    requests = harness.requests()
+    fetched = {
+        node_id: [(p.partition, p.fetch_offset) for p in request.topics[0].partitions] for node_id, request in requests
     }
-    assert asked == {1: [(0, 7), (2, 7)], 2: [(1, 7)]}
-    assert asks[0][1].topics[0].partitions[0].current_leader_epoch == 5
-    assert desk.asks() == []
-    desk.fetching.answered(*asks[0], fetched(0, batch(7, 8)), desk.now_ms)
-    desk.now_ms += 100  # P2 was not told of
-    ((_, request),) = desk.asks()
+    assert fetched == {1: [(0, 7), (2, 7)], 2: [(1, 7)]}
+    assert requests[0][1].topics[0].partitions[0].current_leader_epoch == 5
+    assert harness.requests() == []
+    harness.fetcher.answered(*requests[0], fetch_response(0, batch(7, 8)), harness.now_ms)
+    harness.now_ms += 100  # P2 is missing in the response
+    ((_, request),) = harness.requests()
     assert [p.partition for p in request.topics[0].partitions] == [2], "P0 has records that were not taken yet"
 
 
-def test_a_partition_whose_leader_is_not_known_wants_metadata() -> None:
-    desk = Desk()
-    desk.fetching.start(("else", 0), 0)
-    assert (desk.asks(), desk.fetching.needs_metadata) == ([], True)
+def test_a_partition_without_a_known_leader_needs_metadata() -> None:
+    harness = FetcherHarness()
+    harness.fetcher.start(("else", 0), 0)
+    assert (harness.requests(), harness.fetcher.needs_metadata) == ([], True)
 
 
-def test_what_is_paused_is_neither_asked_for_nor_handed_out() -> None:
-    desk = Desk()
-    desk.fetching.start(P0, 0)
-    desk.answer(fetched(0, batch(0)))
-    desk.fetching.paused = (P0,)
-    assert (desk.offsets(), desk.asks()) == ([], [])
-    desk.fetching.paused = ()
-    assert desk.offsets() == [0]
+def test_paused_partitions_are_neither_fetched_nor_returned() -> None:
+    harness = FetcherHarness()
+    harness.fetcher.start(P0, 0)
+    harness.respond(fetch_response(0, batch(0)))
+    harness.fetcher.paused = (P0,)
+    assert (harness.offsets(), harness.requests()) == ([], [])
+    harness.fetcher.paused = ()
+    assert harness.offsets() == [0]
 
 
-def test_an_answer_to_what_was_asked_before_a_seek_is_dropped() -> None:
-    desk = Desk()
-    desk.fetching.start(P0, 0)
-    ((node_id, request),) = desk.asks()
-    desk.fetching.start(P0, 5)
-    desk.fetching.answered(node_id, request, fetched(0, batch(0, 1)), desk.now_ms)
-    assert (desk.offsets(), desk.fetching.positions()) == ([], {P0: 5})
+def test_a_response_to_a_request_sent_before_a_seek_is_ignored() -> None:
+    harness = FetcherHarness()
+    harness.fetcher.start(P0, 0)
+    ((node_id, request),) = harness.requests()
+    harness.fetcher.start(P0, 5)
+    harness.fetcher.answered(node_id, request, fetch_response(0, batch(0, 1)), harness.now_ms)
+    assert (harness.offsets(), harness.fetcher.positions()) == ([], {P0: 5})
 
 
-def test_an_answer_for_a_partition_that_went_and_came_back_is_dropped() -> None:
-    desk = Desk()
-    desk.fetching.start(P0, 0)
-    ((node_id, request),) = desk.asks()
-    desk.fetching.remove([P0])
-    desk.fetching.start(P0, 0)
-    desk.fetching.answered(node_id, request, fetched(0, batch(0, 1)), desk.now_ms)
-    assert desk.offsets() == []
+def test_a_response_for_a_partition_that_was_removed_and_added_again_is_ignored() -> None:
+    harness = FetcherHarness()
+    harness.fetcher.start(P0, 0)
+    ((node_id, request),) = harness.requests()
+    harness.fetcher.remove([P0])
+    harness.fetcher.start(P0, 0)
+    harness.fetcher.answered(node_id, request, fetch_response(0, batch(0, 1)), harness.now_ms)
+    assert harness.offsets() == []
 
 
-def test_an_answer_for_a_partition_that_went_is_dropped() -> None:
-    desk = Desk()
-    desk.fetching.start(P0, 0)
-    ((node_id, request),) = desk.asks()
-    desk.fetching.remove([P0])
-    desk.fetching.answered(node_id, request, fetched(0, batch(0, 1)), desk.now_ms)
-    assert (desk.offsets(), P0 in desk.fetching) == ([], False)
+def test_a_response_for_a_removed_partition_is_ignored() -> None:
+    harness = FetcherHarness()
+    harness.fetcher.start(P0, 0)
+    ((node_id, request),) = harness.requests()
+    harness.fetcher.remove([P0])
+    harness.fetcher.answered(node_id, request, fetch_response(0, batch(0, 1)), harness.now_ms)
+    assert (harness.offsets(), P0 in harness.fetcher) == ([], False)
 
 
-@pytest.mark.parametrize(
-    ("error", "wants_metadata"), [(6, True), (3, True), (74, True), (56, True), (75, True), (-1, False)]
-)
-def test_what_passes_is_asked_again_after_a_while(error: int, wants_metadata: bool) -> None:
-    desk = Desk()
-    desk.fetching.start(P0, 0)
-    desk.answer(fetched(0, error=error))
-    assert (desk.asks(), desk.fetching.needs_metadata) == ([], wants_metadata)
-    assert desk.fetching.next_deadline() == NOW_MS + 100
-    desk.now_ms += 100
-    desk.answer(fetched(0, batch(0)))
-    assert desk.offsets() == [0]
+def test_a_partition_is_fetched_again_after_a_back_off(subtests: pytest.Subtests) -> None:
+    for error, needs_metadata in (
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+        (ErrorCode.FENCED_LEADER_EPOCH, True),
+        (ErrorCode.KAFKA_STORAGE_ERROR, True),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, False),
+    ):
+        with subtests.test(error=error):
+            harness = FetcherHarness()
+            harness.fetcher.start(P0, 0)
+            harness.respond(fetch_response(0, error=error))
+            assert (harness.requests(), harness.fetcher.needs_metadata) == ([], needs_metadata)
+            assert harness.fetcher.next_deadline() == NOW_MS + 100
+            harness.now_ms += 100
+            harness.respond(fetch_response(0, batch(0)))
+            assert harness.offsets() == [0]
 
 
-def test_a_lost_connection_is_asked_again_after_a_while() -> None:
-    desk = Desk()
-    desk.fetching.start(P0, 0)
-    ((node_id, request),) = desk.asks()
-    desk.fetching.unanswered(node_id, request, desk.now_ms)
-    assert (desk.asks(), desk.fetching.needs_metadata) == ([], True)
-    desk.now_ms += 100
-    assert len(desk.asks()) == 1
+def test_after_a_lost_connection_partitions_are_fetched_after_a_back_off() -> None:
+    harness = FetcherHarness()
+    harness.fetcher.start(P0, 0)
+    ((node_id, request),) = harness.requests()
+    harness.fetcher.unanswered(node_id, request, harness.now_ms)
+    assert (harness.requests(), harness.fetcher.needs_metadata) == ([], True)
+    harness.now_ms += 100
+    assert len(harness.requests()) == 1
 
 
-def test_what_does_not_pass_is_told_once_and_asked_again() -> None:
-    desk = Desk()
-    desk.fetching.start(P0, 0)
-    desk.answer(fetched(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    assert desk.asks() == []
-    assert isinstance(desk.fetching.take_failure(), BrokerRefused)
-    assert desk.fetching.take_failure() is None
-    assert len(desk.asks()) == 1
+def test_an_error_that_cannot_be_retried_is_reported_once() -> None:
+    harness = FetcherHarness()
+    harness.fetcher.start(P0, 0)
+    harness.respond(fetch_response(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    assert harness.requests() == []
+    assert isinstance(harness.fetcher.take_failure(), BrokerRefused)
+    assert harness.fetcher.take_failure() is None
+    assert len(harness.requests()) == 1
 
 
-def test_an_offset_out_of_range_is_looked_up_or_told() -> None:
-    desk = Desk(auto_offset_reset="earliest")
-    desk.fetching.start(P0, 9)
-    desk.answer(fetched(0, error=1))
-    assert desk.fetching.positions() == {}
-    ((node_id, request),) = desk.asks()
+def test_an_offset_out_of_range_is_reset_or_reported() -> None:
+    harness = FetcherHarness(auto_offset_reset="earliest")
+    harness.fetcher.start(P0, 9)
+    harness.respond(fetch_response(0, error=1))
+    assert harness.fetcher.positions() == {}
+    ((node_id, request),) = harness.requests()
     assert isinstance(request, ListOffsetsRequest)
     assert request.topics[0].partitions[0].timestamp == -2
-    desk.fetching.answered(node_id, request, placed(0, 3), desk.now_ms)
-    ((_, again),) = desk.asks()
-    assert isinstance(again, FetchRequest)
-    assert again.topics[0].partitions[0].fetch_offset == 3
+    harness.fetcher.answered(node_id, request, list_offsets_response(0, 3), harness.now_ms)
+    ((_, fetch),) = harness.requests()
+    assert isinstance(fetch, FetchRequest)
+    assert fetch.topics[0].partitions[0].fetch_offset == 3
 
-    desk = Desk(auto_offset_reset=None)
-    desk.fetching.start(P0, 9)
-    desk.answer(fetched(0, error=1))
-    assert isinstance(desk.fetching.take_failure(), OffsetOutOfRange)
+    harness = FetcherHarness(auto_offset_reset=None)
+    harness.fetcher.start(P0, 9)
+    harness.respond(fetch_response(0, error=1))
+    assert isinstance(harness.fetcher.take_failure(), OffsetOutOfRange)
 
 
-def test_a_lookup_in_the_old_style_is_understood() -> None:
-    desk = Desk()
-    desk.fetching.reset(P0, "latest")
-    response = placed(0, -1)
+def test_a_response_to_list_offsets_version_0_is_read() -> None:
+    harness = FetcherHarness()
+    harness.fetcher.reset(P0, "latest")
+    response = list_offsets_response(0, -1)
     response.topics[0].partitions[0].old_style_offsets = [4, 0]
-    desk.answer(response)
-    assert desk.fetching.positions() == {P0: 4}
+    harness.respond(response)
+    assert harness.fetcher.positions() == {P0: 4}
 
 
-def test_damaged_records_are_told_of_and_asked_for_again() -> None:
-    desk = Desk()
-    desk.fetching.start(P0, 0)
-    desk.answer(fetched(0, batch(0)[:-1] + b"?"))
-    failure = desk.fetching.take_failure()
+def test_damaged_records_are_reported_and_fetched_again() -> None:
+    harness = FetcherHarness()
+    harness.fetcher.start(P0, 0)
+    harness.respond(fetch_response(0, batch(0)[:-1] + b"?"))
+    failure = harness.fetcher.take_failure()
     assert isinstance(failure, RecordsUnreadable)
     assert "t-0 at offset 0: record batch with base offset 0: CRC" in str(failure)
-    desk.answer(fetched(0, batch(0)))
-    assert desk.offsets() == [0]
+    harness.respond(fetch_response(0, batch(0)))
+    assert harness.offsets() == [0]
 
 
 # Records
 
 
-def decoded(data: bytes, offset: int = 0) -> tuple[list[int], int]:
+def decode_offsets(data: bytes, offset: int = 0) -> tuple[list[int], int]:
+    """Decode records from an offset on; return their offsets, and the next offset to fetch."""
     records, next_offset = decode_fetched(data, P0, offset)
     return [record.offset for record in records], next_offset
 
 
-def test_what_lies_before_the_offset_and_a_cut_end_are_left_out() -> None:
-    assert decoded(batch(0, 1, 2) + batch(3, 5) + batch(6)[:-1], offset=2) == ([2, 3, 5], 6)
+def test_records_before_the_offset_and_an_incomplete_batch_are_skipped() -> None:
+    assert decode_offsets(batch(0, 1, 2) + batch(3, 5) + batch(6)[:-1], offset=2) == ([2, 3, 5], 6)
 
 
-def test_control_batches_take_up_offsets_and_give_nothing() -> None:
-    assert decoded(batch(0) + batch(1, is_control=True, is_transactional=True, producer_id=1)) == ([0], 2)
+def test_control_batches_are_skipped() -> None:
+    assert decode_offsets(batch(0) + batch(1, is_control=True, is_transactional=True, producer_id=1)) == ([0], 2)
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP, Compression.SNAPPY])
-def test_messages_of_old_brokers(magic: int, compression: Compression) -> None:
-    first = 0 if magic and compression else 10  # magic 1 numbers those in a wrapper from 0 on
-    inner = b"".join(encode_message(Record(first + index, 1, None, b"v"), magic) for index in range(3))
-    if compression:
-        inner = encode_message(Record(12, 9, None, compress(compression, inner)), magic, compression=compression)
-    assert decoded(inner, offset=11) == ([11, 12], 13)
+def test_message_sets_are_decoded(subtests: pytest.Subtests) -> None:
+    for magic in (0, 1):
+        for compression in (Compression.NONE, Compression.GZIP, Compression.SNAPPY):
+            with subtests.test(magic=magic, compression=compression):
+                first = 0 if magic and compression else 10  # offsets in a compressed wrapper of magic 1 start at 0
+                inner = b"".join(encode_message(Record(first + index, 1, None, b"v"), magic) for index in range(3))
+                if compression:
+                    wrapper = Record(12, 9, None, compress(compression, inner))
+                    inner = encode_message(wrapper, magic, compression=compression)
+                assert decode_offsets(inner, offset=11) == ([11, 12], 13)
 
 
-def test_the_time_of_appending_is_the_wrappers() -> None:
+def test_log_append_time_is_the_timestamp_of_the_wrapper() -> None:
     inner = compress(Compression.GZIP, encode_message(Record(0, 1, None, b"v"), 1))
-    how: dict[str, Any] = {"compression": Compression.GZIP, "timestamp_type": TimestampType.LOG_APPEND_TIME}
-    records, _ = decode_fetched(encode_message(Record(5, 9, None, inner), 1, **how), P0, 0)
+    options: dict[str, Any] = {"compression": Compression.GZIP, "timestamp_type": TimestampType.LOG_APPEND_TIME}
+    records, _ = decode_fetched(encode_message(Record(5, 9, None, inner), 1, **options), P0, 0)
     assert [(record.offset, record.timestamp_ms) for record in records] == [(5, 9)]
 
 
-def test_a_log_may_hold_old_and_new_formats() -> None:
-    assert decoded(encode_message(Record(0, 1, None, b"v"), 1) + batch(1)) == ([0, 1], 2)
+def test_message_sets_may_be_followed_by_batches() -> None:
+    assert decode_offsets(encode_message(Record(0, 1, None, b"v"), 1) + batch(1)) == ([0, 1], 2)
 
 
-def test_a_message_that_is_larger_than_asked_for_is_an_error() -> None:
+def test_a_record_larger_than_the_fetch_limit_is_an_error() -> None:
     with pytest.raises(RecordTooLarge, match="t-0 at offset 4: 20 bytes fetched, expected a whole record"):
         decode_fetched(batch(4)[:20], P0, 4)

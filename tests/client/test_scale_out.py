@@ -1,41 +1,43 @@
-"""What the proposal saves, and that its page says so."""
+"""The cost of adding members one by one and in a batch, as the table in scenarios/proposals/batch-join.md shows it."""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.documents.test_readme import table
-from tests.support.client.scale_out import INSTANCES, WAYS, How, Outcome, measure
+from tests.support.client.scale_out import INSTANCES, JOIN_MODES, Cost, JoinMode, measure
 
-PAGE = Path(__file__).parent.parent.parent / "scenarios" / "proposals" / "batch-join.md"
+DOCUMENT = Path(__file__).parent.parent.parent / "scenarios" / "proposals" / "batch-join.md"
 
 
-def scale_out_table(outcomes: Mapping[How, Outcome]) -> str:
+def cost_table(costs: Mapping[JoinMode, Cost]) -> str:
     rows = [
-        (how, outcome.generations, f"{outcome.unassigned_s:,.0f}", f"{outcome.waited_s:,.0f}")
-        for how, outcome in outcomes.items()
+        (mode, cost.generations, f"{cost.unassigned_s:,.0f}", f"{cost.waited_s:,.0f}") for mode, cost in costs.items()
     ]
     heads = "generations", "member-seconds without partitions, of the 100", "the 40 waited for theirs"
     return table(("how the 40 join", *heads), *rows)
 
 
-def rewritten(text: str, outcomes: Mapping[How, Outcome]) -> str:
-    """The page with its table as it should be."""
-    rows = scale_out_table(outcomes)
+def rewritten(text: str, costs: Mapping[JoinMode, Cost]) -> str:
+    """Return the document with the current table."""
+    rows = cost_table(costs)
     text, count = re.subn(r"(<!-- table: scale-out -->\n).*?(<!-- end -->)", rf"\g<1>{rows}\n\2", text, flags=re.DOTALL)
-    assert count == 1, "the page has no table of it"
+    assert count == 1, "the document has no place for the table"
     return text
 
 
-def test_one_round_in_place_of_forty() -> None:
-    outcomes = {how: measure(how) for how in WAYS}
-    single, static, batch = (outcomes[how] for how in WAYS)
+@pytest.mark.slow
+def test_a_batch_takes_one_rebalance_instead_of_forty() -> None:
+    costs = {mode: measure(mode) for mode in JOIN_MODES}
+    single, static, batch = (costs[mode] for mode in JOIN_MODES)
     assert (single.generations, static.generations, batch.generations) == (INSTANCES, INSTANCES, 1)
     assert batch.unassigned_s * 10 < static.unassigned_s
-    assert batch.waited_s > static.waited_s  # the first one waits for the last
-    text = PAGE.read_text()
-    assert text == rewritten(text, outcomes), "run `make rewrite`"
+    assert batch.waited_s > static.waited_s  # the first instance waits for the last one
+    text = DOCUMENT.read_text()
+    assert text == rewritten(text, costs), "run `make rewrite`"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(rewritten(PAGE.read_text(), {how: measure(how) for how in WAYS}))
+    DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), {mode: measure(mode) for mode in JOIN_MODES}))

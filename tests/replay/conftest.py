@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder: it takes seconds to start."""
+"""Fixtures for replays: a Spark session that all tests of this folder share, because it takes seconds to start."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from fakebroker.replay.spark.session import spark_session
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` looks at markers
+@pytest.hookimpl(tryfirst=True)  # before the option `-m` selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs Spark: it takes all cores, so these tests go file by file, apart from the others."""
+    """Mark tests that run Spark. They use all cores, so `make test` runs them separately, a file per process."""
     for item in items:
         is_here = item.path.is_relative_to(Path(__file__).parent)
         if "spark" in getattr(item, "fixturenames", ()) or (is_here and item.get_closest_marker("slow")):
@@ -27,5 +27,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def replays_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replays in this process use the tests' session. The reports of a Java of their own take 30 s of CPU."""
+    """Let replays in this process use the shared session. In a new one, a report takes 30 s of CPU time."""
     monkeypatch.setattr("fakebroker.replay.runner.spark_session", lambda *_: nullcontext(spark))
+
+
+@pytest.fixture
+def frequent_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let member loops report every few milliseconds: they end at the first report after their last member."""
+    monkeypatch.setattr("fakebroker.replay.members.member_loop._REPORT_EVERY_MS", 5.0)
+    monkeypatch.setattr("fakebroker.replay.members.member_loop._REPORT_EVERY_MS_PER_MEMBER", 0.05)

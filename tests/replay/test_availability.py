@@ -26,7 +26,7 @@ from tests.support.replay.recorded_events import (
     member,
     scripts,
 )
-from tests.support.replay.simulated_replays import played, script, world
+from tests.support.replay.simulated_replays import play_in_memory, script, two_broker_settings
 
 pytestmark = pytest.mark.slow
 
@@ -270,7 +270,7 @@ def simulated(spark: SparkSession, *events: dict[str, Any]) -> dict[str, Availab
     """Twelve members of four groups for a minute, at two brokers."""
     life = (Act(0.0, "start"), Act(58_000.0, "leave"))
     members = [script(f"g{group}", number, *life) for group in range(4) for number in range(3)]
-    _, rows = played(members, world(60.0, events=events))
+    _, rows = play_in_memory(members, two_broker_settings(60.0, events=events))
     recorded = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
     timeline = [each | {"done": True, "why": None} for each in events]
     return by_name(check_availability(spark, recorded, scripts(spark, members), timeline=timeline, is_simulated=True))

@@ -1,4 +1,4 @@
-"""A replay against a cluster whose process dies, or stops answering, while members play: it never passes."""
+"""Replays against a cluster whose process dies or hangs while members play: their verdict is FAILED."""
 
 import io
 import json
@@ -19,7 +19,7 @@ from fakebroker.replay.spark import live_view
 
 @contextmanager
 def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A cluster as a process, and where clients connect to it."""
+    """Run a cluster in another process; yield the process and its bootstrap servers."""
     command = [sys.executable, "-m", "fakebroker", "serve", "--port", "0"]
     command += ["--config", "group.initial.rebalance.delay.ms=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
@@ -31,7 +31,7 @@ def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 class Output(io.StringIO):
-    """Text that calls a function when all members have joined."""
+    """Standard output that calls a function when all members have joined."""
 
     def __init__(self, when_joined: Callable[[], None]) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Output(io.StringIO):
 
 
 def workload(directory: Path, name: str) -> Path:
-    """Two groups for 16 s; the default session timeout is longer than that."""
+    """Write a workload of two groups for 16 s, which is less than the default session timeout; return its path."""
     file = directory / f"{name}.toml"
     file.write_text(
         'duration_s = 16\ntopics = { orders = 4 }\n[cluster]\nconfig = { "group.initial.rebalance.delay.ms" = 0 }\n'
@@ -56,19 +56,19 @@ def workload(directory: Path, name: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("replays_on_spark")
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP], ids=lambda by: by.name)
-def test_a_cluster_that_goes_away_fails_the_replay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], by: signal.Signals
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSTOP], ids=lambda each: each.name)
+def test_a_replay_fails_if_the_cluster_dies_or_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], signal_number: signal.Signals
 ) -> None:
-    """It goes away when all members have joined; no promise is broken by that, and no error is answered."""
+    """It dies when all members have joined. No promise is broken, and no response has an error."""
     out, file = tmp_path / "out", workload(tmp_path, "small")
     monkeypatch.setattr(live_view, "_LINE_EVERY_S", 0.5)
     monkeypatch.setattr(target_cluster, "_READY_TIMEOUT_S", 5.0)
     with served() as (cluster, bootstrap), monkeypatch.context() as patch:
-        output = Output(lambda: cluster.send_signal(by))
+        output = Output(lambda: cluster.send_signal(signal_number))
         patch.setattr(sys, "stdout", output)
         status = replay(ReplayOptions(file=file, bootstrap=bootstrap, out=out))
-    told = output.getvalue()
+    printed = output.getvalue()
     assert (status, capsys.readouterr().err) == (FAILED, "")
     summary = json.loads((out / "summary.json").read_text())
     verdict = summary["verdict"]
@@ -77,8 +77,8 @@ def test_a_cluster_that_goes_away_fails_the_replay(
     assert failed >= {"reachable", "cluster-answers"}
     assert all(check["kept"] for check in verdict["promises"])
     assert (summary["total"]["unexpected_errors"], summary["cluster"]["reachable"]) == (0, False)
-    assert "Verdict: FAILED\n" in told
-    assert "6 members of 2 groups waiting" in " ".join(told.split())
+    assert "Verdict: FAILED\n" in printed
+    assert "6 members of 2 groups waiting" in " ".join(printed.split())
     page = (out / "report.html").read_text()
     assert "small.toml: failed" in page
     assert "6 members of 2 groups waiting" in page

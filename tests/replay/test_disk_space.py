@@ -1,4 +1,4 @@
-"""A replay ends before the disk fills, and keeps what was recorded."""
+"""Disk space: a replay ends before the disk is full, and keeps the recorded events."""
 
 import json
 import re
@@ -29,22 +29,22 @@ heartbeat_interval_ms = 300
 check = ["answered"]
 """
 
-LOOKS = 12
-"""So often members' events are on the disk before it is full."""
+CHECKS_BEFORE_FULL = 12
+"""Number of checks while events are written, after which the disk seems full."""
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("replays_on_spark")
-def test_what_was_recorded_until_the_disk_was_nearly_full_is_kept(
+def test_events_are_kept_when_the_disk_is_nearly_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (file := tmp_path / "long.toml").write_text(WORKLOAD)
-    out, looks, disk_usage = tmp_path / "out", count(), shutil.disk_usage
+    out, checks, disk_usage = tmp_path / "out", count(), shutil.disk_usage
 
     def filling_up(directory: Path) -> "shutil._ntuple_diskusage":
         found = disk_usage(directory)
         is_recording = any(directory.glob("events.parquet/**/*.parquet"))
-        return found._replace(free=2**20) if is_recording and next(looks) >= LOOKS else found
+        return found._replace(free=2**20) if is_recording and next(checks) >= CHECKS_BEFORE_FULL else found
 
     monkeypatch.setattr(shutil, "disk_usage", filling_up)
     assert replay(ReplayOptions(file=file, out=out)) == COULD_NOT_RUN
@@ -59,25 +59,25 @@ def test_what_was_recorded_until_the_disk_was_nearly_full_is_kept(
     assert summary["span_s"] < 100
 
 
-def test_too_little_room_is_told_once_and_enough_is_no_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, has_come = list[str](), threading.Event()
+def test_low_disk_space_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports, is_reported = list[str](), threading.Event()
 
-    def tell(why: str) -> None:
-        told.append(why)
-        has_come.set()
+    def report(why: str) -> None:
+        reports.append(why)
+        is_reported.set()
 
     monkeypatch.setattr(disk_space, "_LEAST_BYTES", -2 * disk_space.BLOCK_BYTES)
     check_disk_space(tmp_path)
-    with watch_disk_space(tmp_path, 2, tell):
+    with watch_disk_space(tmp_path, 2, report):
         pass
-    assert told == []
+    assert reports == []
     monkeypatch.setattr(disk_space, "_LEAST_BYTES", 2**70)
-    with watch_disk_space(tmp_path, 2, tell):
-        assert has_come.wait(60)
-    assert len(told) == 1
+    with watch_disk_space(tmp_path, 2, report):
+        assert is_reported.wait(60)
+    assert len(reports) == 1
     with pytest.raises(FakebrokerError, match="MiB left on its disk, expected at least 1,125,899,906,842,640 MiB"):
         check_disk_space(tmp_path)
 
 
-def test_who_cannot_look_at_the_room_is_not_told(tmp_path: Path) -> None:
+def test_an_unknown_amount_of_disk_space_is_accepted(tmp_path: Path) -> None:
     check_disk_space(tmp_path / "missing")

@@ -1,4 +1,4 @@
-"""Batches are passed on while members play, and all recorded events are, even after an error."""
+"""The event stream passes on batches while members play, and all events, even if the players fail."""
 
 import threading
 from collections.abc import Callable
@@ -29,14 +29,14 @@ def player(stream: EventStream, count: int) -> Callable[[], None]:
     return play
 
 
-def test_all_that_is_recorded_comes_out() -> None:
+def test_all_events_are_passed_on() -> None:
     stream = EventStream()
     batches = list(stream.during(player(stream, STREAM_EVENTS + 3), nothing))
     assert [batch.num_rows for batch in batches] == [STREAM_EVENTS, 3]
     assert rows(batches) == STREAM_EVENTS + 3
 
 
-def test_a_full_batch_is_out_before_the_play_is_over() -> None:
+def test_a_full_batch_is_passed_on_while_members_play() -> None:
     stream, taken = EventStream(), threading.Event()
 
     def play() -> None:
@@ -49,7 +49,7 @@ def test_a_full_batch_is_out_before_the_play_is_over() -> None:
     assert list(batches) == []
 
 
-def test_what_was_recorded_before_a_failure_comes_out_first() -> None:
+def test_events_before_a_failure_are_passed_on() -> None:
     stream = EventStream()
 
     def play() -> None:
@@ -62,7 +62,7 @@ def test_what_was_recorded_before_a_failure_comes_out_first() -> None:
         next(batches)
 
 
-def test_who_wants_no_more_batches_stops_the_play() -> None:
+def test_closing_the_generator_stops_the_members() -> None:
     stream, stopped = EventStream(), threading.Event()
 
     def play() -> None:
@@ -75,7 +75,7 @@ def test_who_wants_no_more_batches_stops_the_play() -> None:
     assert stopped.is_set()
 
 
-def test_heartbeats_may_be_folded() -> None:
+def test_heartbeats_are_folded_on_request() -> None:
     stream = EventStream(folds=True)
     (batch,) = stream.during(player(stream, 10), nothing)
     assert batch.column("count").to_pylist() == [10]

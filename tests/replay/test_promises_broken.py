@@ -18,7 +18,7 @@ from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.verify.promises import check_promises
 from tests.support.replay import broken_coordinators as broken
 from tests.support.replay.recorded_events import frame, scripts
-from tests.support.replay.scripted_group import PARTITIONS, Stage, script
+from tests.support.replay.scripted_group import PARTITIONS, ScriptedGroup, script
 
 pytestmark = pytest.mark.slow
 
@@ -32,37 +32,37 @@ THREE = (*TWO, script("c", (18, "start")))
 
 
 def played(
-    members: tuple[Script, ...], kind: type[Coordinator], direct: Callable[[Stage], None] = lambda stage: None
+    members: tuple[Script, ...], kind: type[Coordinator], direct: Callable[[ScriptedGroup], None] = lambda group: None
 ) -> Run:
-    stage = Stage(members, kind)
-    direct(stage)
-    stage.run(90_000)
-    return list(members), stage.events
+    group = ScriptedGroup(members, kind)
+    direct(group)
+    group.run(90_000)
+    return list(members), group.events
 
 
-def name_another(stage: Stage) -> None:
+def name_another(group: ScriptedGroup) -> None:
     """From the tenth second look-ups name the broker that does not serve the group."""
-    stage.at(10_000, lambda: setattr(stage, "named", lambda: 2))
+    group.call_in(10_000, lambda: setattr(group, "find_coordinator", lambda: 2))
 
 
-def serve_at_both(stage: Stage) -> None:
+def serve_at_both(group: ScriptedGroup) -> None:
     """Look-ups name the two brokers by turns, and both serve the group."""
-    stage.share()
-    stage.named = cycle((1, 2)).__next__
+    group.share_coordinator()
+    group.find_coordinator = cycle((1, 2)).__next__
 
 
 def wildly_played(seed: int) -> Run:
     """Members that do what their seed says, static ones among them, under a coordinator that moves; links break."""
     random = Random(seed)
     members = tuple(_wild(index, random, ASSIGNORS[seed % len(ASSIGNORS)]) for index in range(random.randint(1, 5)))
-    stage = Stage(members, seed=seed)
+    group = ScriptedGroup(members, seed=seed)
     for _ in range(random.choice([0, 1, 4])):
-        stage.at(random.uniform(0, 80_000), stage.move)
+        group.call_in(random.uniform(0, 80_000), group.move_coordinator)
     for _ in range(random.choice([0, 3, 10])):
         index = random.randrange(len(members))
-        stage.at(random.uniform(0, 80_000), partial(stage.cut, index))
-    stage.run(100_000)
-    return list(members), stage.events
+        group.call_in(random.uniform(0, 80_000), partial(group.disconnect, index))
+    group.run(100_000)
+    return list(members), group.events
 
 
 def _wild(index: int, random: Random, assignor: str) -> Script:
@@ -96,7 +96,7 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
     "accepts old generations": (
         "stale-refused",
         lambda: played(
-            (*THREE, script("s", (16, "pause", 20), instance_id="s", session_timeout_ms=60_000)),
+            (*THREE, script("s", (16, "pause", 15), instance_id="s", session_timeout_ms=60_000)),
             broken.AcceptsOldGenerations,
         ),
     ),

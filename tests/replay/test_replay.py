@@ -29,7 +29,7 @@ from fakebroker.replay.target_cluster import offsets_partitions, ready_topics
 from fakebroker.replay.workload.expectations import Expectation
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Workload
-from tests.replay.test_sockets import listening, tell_versions
+from tests.support.replay.listener import answer_api_versions, listener
 from tests.support.replay.summaries import made_up_summary
 
 SMALL = Workload(
@@ -137,7 +137,7 @@ def test_a_task_that_cannot_play_says_why(spark: SparkSession, tmp_path: Path) -
     with pytest.raises(FakebrokerError) as caught:
         play_on(spark, small_run("127.0.0.1:1", tmp_path, lanes=3), Console(file=io.StringIO()))
     told = str(caught.value)
-    assert told.startswith(f"the replay broke off (see {tmp_path / 'spark.log'}): ")
+    assert told.startswith(f"the replay failed (see {tmp_path / 'spark.log'}): ")
     assert "broker 127.0.0.1:1 cannot be reached: " in told
     head = json.loads((tmp_path / "head.json").read_text())
     assert (head["complete"], head["seed"], head["lanes"]) == (False, 11, 3)
@@ -167,15 +167,15 @@ def test_a_cluster_that_cannot_be_reached_is_one_sentence(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("serve", "sentence"),
     [
-        (tell_versions, "it answers no request, as a listener does that wants authentication (SASL): "),
-        (lambda peer: peer.recv(4096), "nobody speaks Kafka's protocol in the clear (a listener for TLS or "),
+        (answer_api_versions, "no response after ApiVersions (a listener that requires SASL authentication?): "),
+        (lambda peer: peer.recv(4096), "no valid response to ApiVersions (a TLS listener, or not Kafka?): "),
     ],
 )
 def test_a_cluster_that_does_not_talk_in_the_clear_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], serve: Callable[[socket.socket], None], sentence: str
 ) -> None:
     file = workload_file(tmp_path)
-    with listening(serve) as bootstrap:
+    with listener(serve) as bootstrap:
         assert replay(ReplayOptions(file=file, bootstrap=bootstrap, out=tmp_path)) == COULD_NOT_RUN
     told = capsys.readouterr().err
     assert f"fakebroker: broker {bootstrap} cannot be reached: " in told

@@ -1,4 +1,4 @@
-"""Member scripts: the same for the same seed, however Spark partitions them; and as the workload says."""
+"""Scripts that are generated in Spark from a workload and a seed."""
 
 import math
 from collections import Counter, defaultdict
@@ -53,21 +53,21 @@ def starts_of(scripts: list[Script], population: str) -> list[float]:
     return sorted(script.acts[0].at_ms for script in scripts if script.population == population)
 
 
-def test_tasks_and_populations_beside_do_not_matter(spark: SparkSession) -> None:
+def test_scripts_do_not_depend_on_tasks_or_other_populations(spark: SparkSession) -> None:
     shops, both = workload_of(SHOPS), workload_of(TILLS, SHOPS)
     alone = scripts_of(spark, shops)
     assert alone == scripts_of(spark, shops, tasks=7)
     assert alone == [script for script in scripts_of(spark, both, tasks=3) if script.population == "shops"]
 
 
-def test_more_groups_beside_a_member_do_not_matter_but_the_seed_does(spark: SparkSession) -> None:
+def test_scripts_depend_on_the_seed_but_not_on_other_groups(spark: SparkSession) -> None:
     fewer = workload_of(SHOPS)
     more = scripts_of(spark, with_groups(fewer, 120))
     assert set(scripts_of(spark, fewer)) < set(more)
     assert not set(scripts_of(spark, fewer, seed=6)) & set(more)
 
 
-def test_the_members_of_a_group_share_a_partition_and_tasks_have_about_as_many_groups(spark: SparkSession) -> None:
+def test_groups_are_distributed_evenly_among_tasks(spark: SparkSession) -> None:
     scripts = member_scripts(spark, workload_of(SHOPS, TILLS), 5, 7)
     assert [(field.name, field.dataType.simpleString()) for field in scripts.schema] == [
         (field.name, field.dataType.simpleString()) for field in spark.createDataFrame([], DDL).schema
@@ -75,12 +75,12 @@ def test_the_members_of_a_group_share_a_partition_and_tasks_have_about_as_many_g
     parts = scripts.selectExpr("population", "group", "spark_partition_id() part").distinct().collect()
     assert len(parts) == 141
     for population in ("shops", "tills"):
-        dealt = Counter(row["part"] for row in parts if row["population"] == population)
-        assert len(dealt) == 7
-        assert max(dealt.values()) - min(dealt.values()) <= 1
+        distributed = Counter(row["part"] for row in parts if row["population"] == population)
+        assert len(distributed) == 7
+        assert max(distributed.values()) - min(distributed.values()) <= 1
 
 
-def test_rows_are_what_the_workload_says(spark: SparkSession) -> None:
+def test_scripts_follow_the_workload(spark: SparkSession) -> None:
     scripts = scripts_of(spark, workload_of(SHOPS, TILLS))
     groups = defaultdict(list)
     for script in scripts:
@@ -130,7 +130,7 @@ SIZES = {
 }
 
 
-def test_distributions(spark: SparkSession) -> None:
+def test_group_sizes_and_arrivals_follow_their_distributions(spark: SparkSession) -> None:
     arrivals = {
         "zipf": Arrival(at_s=3, bursts=4, every_s=5),
         "histogram": Arrival(poisson_per_s=190),
@@ -156,13 +156,13 @@ def test_distributions(spark: SparkSession) -> None:
 
 
 def assert_poisson(starts: list[float]) -> None:
-    """190 a second; the gaps between them have the spread of an exponential distribution."""
+    """Check for 190 starts per second whose gaps have the variance of an exponential distribution."""
     gaps = [later - earlier for earlier, later in pairwise(starts)]
     assert mean(gaps) == pytest.approx(1000 / 190, rel=0.05)
     assert mean(gap**2 for gap in gaps) == pytest.approx(2 * mean(gaps) ** 2, rel=0.15)
 
 
-def test_behaviors_growth_and_pacing(spark: SparkSession) -> None:
+def test_behaviors_growth_and_pacing_become_acts(spark: SparkSession) -> None:
     odd = Groups(
         name="odd",
         count=500,
@@ -196,7 +196,7 @@ def test_behaviors_growth_and_pacing(spark: SparkSession) -> None:
     assert 1_000 <= min(pauses) < 1_100 < 1_900 < max(pauses) <= 2_000
 
 
-def test_names_out_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_group_names_are_read_from_a_file(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "g.csv").write_text("id\n" + "".join(f"ü{number}\n" for number in range(9)))
     (file := tmp_path / "w.toml").write_text(
         'duration_s = 100\ntopics = { orders = 1 }\n[[groups]]\nname = "a"\ncount = 3\nmembers = 2\n'
@@ -214,11 +214,11 @@ def test_names_out_of_a_file(spark: SparkSession, tmp_path: Path) -> None:
     assert [script.group for script in scripts if script.population == "b"] == [f"ü{number}" for number in range(8)]
 
 
-def test_groups_of_an_offsets_partition_are_together(spark: SparkSession) -> None:
+def test_groups_of_an_offsets_partition_share_a_spark_partition(spark: SparkSession) -> None:
     scripts = member_scripts(spark, workload_of(SHOPS, TILLS), 5, 2)
-    dealt = by_offsets_partition(scripts, 10, 3)
-    assert dealt.rdd.getNumPartitions() == 3
-    rows = dealt.selectExpr("group", "member", "offsets_partition", "spark_partition_id() part").collect()
+    distributed = by_offsets_partition(scripts, 10, 3)
+    assert distributed.rdd.getNumPartitions() == 3
+    rows = distributed.selectExpr("group", "member", "offsets_partition", "spark_partition_id() part").collect()
     assert all(row["offsets_partition"] == partition_for(row["group"], 10) for row in rows)
     parts = defaultdict(set)
     for row in rows:
@@ -228,7 +228,7 @@ def test_groups_of_an_offsets_partition_are_together(spark: SparkSession) -> Non
     assert orders == sorted(orders)
 
 
-def test_the_scripts_of_all_workloads_that_come_along(spark: SparkSession) -> None:
+def test_scripts_of_all_example_workloads(spark: SparkSession) -> None:
     workloads = {file.stem: load_workload(file) for file in Path("scenarios/workloads").glob("*.toml")}
     scripts = {name: member_scripts(spark, workload, 5, 2) for name, workload in workloads.items()}
     assert len({frame.schema.simpleString() for frame in scripts.values()}) == 1

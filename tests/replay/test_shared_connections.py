@@ -14,7 +14,7 @@ BROKER, OTHER = ("a", 1), ("b", 2)
 
 
 class FakeTransport:
-    """A transport whose connections are open at once."""
+    """A transport without sockets, whose connections are open from the start."""
 
     def __init__(self) -> None:
         self.made: list[SocketConnection] = []
@@ -30,7 +30,9 @@ class FakeTransport:
         connection.is_closed = connection.is_closed or not connection.users
 
 
-class Member:
+class FakeMember:
+    """A user of shared connections that counts its admissions."""
+
     def __init__(self, group: str, number: int) -> None:
         self.group, self.number, self.admissions = group, number, 0
 
@@ -48,10 +50,10 @@ def shared_by(transport: FakeTransport, limit: int, **sizes: int) -> SharedConne
     return SharedConnections(transport, 2, limit, sizes)  # type: ignore[arg-type]  # a fake transport
 
 
-def test_members_share_as_many_connections_to_a_broker_as_there_are() -> None:
+def test_members_share_the_given_number_of_connections_to_a_broker() -> None:
     transport = FakeTransport()
     shared = shared_by(transport, 10, g=4)
-    members = [Member("g", number) for number in range(4)]
+    members = [FakeMember("g", number) for number in range(4)]
     connections = [shared.shared(BROKER, member) for member in members]
     assert connections[0] is connections[2]
     assert connections[1] is connections[3]
@@ -60,16 +62,16 @@ def test_members_share_as_many_connections_to_a_broker_as_there_are() -> None:
     assert set(connections[0].users) == {members[0], members[2]}
 
 
-def test_a_shared_connection_that_is_lost_is_made_again() -> None:
-    shared, member = shared_by(FakeTransport(), 10, g=1), Member("g", 0)
+def test_a_lost_shared_connection_is_replaced() -> None:
+    shared, member = shared_by(FakeTransport(), 10, g=1), FakeMember("g", 0)
     first = shared.shared(BROKER, member)
     first.is_closed = True
     assert shared.shared(BROKER, member) is not first
 
 
-def test_a_connection_is_used_again_by_the_next_rebalance_at_its_broker() -> None:
+def test_separate_connections_are_reused_by_later_rebalances() -> None:
     transport = FakeTransport()
-    shared, one, two = shared_by(transport, 10, one=1, two=1), Member("one", 0), Member("two", 1)
+    shared, one, two = shared_by(transport, 10, one=1, two=1), FakeMember("one", 0), FakeMember("two", 1)
     connection = shared.begin_rebalance(BROKER, one)
     assert connection is not None
     shared.end_rebalance(connection, one)
@@ -80,8 +82,8 @@ def test_a_connection_is_used_again_by_the_next_rebalance_at_its_broker() -> Non
     assert len(transport.made) == 2
 
 
-def test_a_connection_that_was_lost_while_it_was_idle_is_not_used_again() -> None:
-    shared, one = shared_by(FakeTransport(), 10, one=1), Member("one", 0)
+def test_a_lost_idle_connection_is_not_reused() -> None:
+    shared, one = shared_by(FakeTransport(), 10, one=1), FakeMember("one", 0)
     connection = shared.begin_rebalance(BROKER, one)
     assert connection is not None
     shared.end_rebalance(connection, one)
@@ -91,13 +93,13 @@ def test_a_connection_that_was_lost_while_it_was_idle_is_not_used_again() -> Non
     assert shared.begin_rebalance(BROKER, one) is not connection
 
 
-def test_a_group_waits_until_there_is_room_for_all_of_it() -> None:
+def test_a_group_waits_until_it_can_reserve_a_connection_for_each_member() -> None:
     shared = shared_by(FakeTransport(), 4, one=2, two=3, three=1)
-    one, two, three = Member("one", 0), Member("two", 1), Member("three", 2)
-    connections = [shared.begin_rebalance(BROKER, member) for member in (one, Member("one", 3))]
+    one, two, three = FakeMember("one", 0), FakeMember("two", 1), FakeMember("three", 2)
+    connections = [shared.begin_rebalance(BROKER, member) for member in (one, FakeMember("one", 3))]
     assert None not in connections
     assert shared.begin_rebalance(BROKER, two) is None
-    assert shared.begin_rebalance(BROKER, three) is None  # there is room for it, but others came first
+    assert shared.begin_rebalance(BROKER, three) is None  # enough connections are free, but another group waits already
     for connection in connections:
         assert connection is not None
         assert two.admissions == 0
@@ -108,16 +110,16 @@ def test_a_group_waits_until_there_is_room_for_all_of_it() -> None:
     assert shared.begin_rebalance(BROKER, one) is None
 
 
-def test_who_gives_up_waiting_lets_the_next_ones_in() -> None:
+def test_a_waiting_group_without_members_does_not_block_the_next_one() -> None:
     shared = shared_by(FakeTransport(), 3, one=2, two=3, three=1)
-    two, three = Member("two", 1), Member("three", 2)
-    assert shared.begin_rebalance(BROKER, Member("one", 0)) is not None
+    two, three = FakeMember("two", 1), FakeMember("three", 2)
+    assert shared.begin_rebalance(BROKER, FakeMember("one", 0)) is not None
     assert shared.begin_rebalance(BROKER, two) is None
     assert shared.begin_rebalance(BROKER, three) is None
     shared.stop_waiting(two)
     assert (two.admissions, three.admissions) == (0, 1)
 
 
-def test_a_group_that_can_never_rebalance_is_reported() -> None:
-    with pytest.raises(FakebrokerError, match=r"^group 'large' has 5 members, which join over a connection each: "):
+def test_a_group_above_the_limit_is_rejected() -> None:
+    with pytest.raises(FakebrokerError, match=r"^group 'large' has 5 members: with --lanes, expected at most 4, "):
         shared_by(FakeTransport(), 4, small=1, large=5)

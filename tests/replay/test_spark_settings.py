@@ -1,4 +1,4 @@
-"""Spark settings depend on the size of a run: few rows are not worth compiling plans, many need partitions."""
+"""Spark settings that depend on the size of a run and on the machine."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -16,7 +16,7 @@ from fakebroker.replay.spark.session import MANY_MEMBERS, memory_bytes, settings
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-def test_java_has_its_second_compiler_where_there_is_enough_to_do() -> None:
+def test_java_runs_without_its_second_compiler_for_few_members() -> None:
     few, many = (settings_for("local[2]", members) for members in (MANY_MEMBERS - 1, MANY_MEMBERS))
     assert {name for name in few if few[name] != many.get(name)} == {
         "spark.driver.extraJavaOptions",
@@ -25,22 +25,22 @@ def test_java_has_its_second_compiler_where_there_is_enough_to_do() -> None:
     assert not set(many) - set(few)
 
 
-def test_spark_is_told_how_many_members_will_play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[int] = []
+def test_the_session_is_started_for_the_number_of_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
 
-    def none(master: str, log: Path, members: int) -> NoReturn:
-        told.append(members)
+    def fail(master: str, log: Path, members: int) -> NoReturn:
+        counts.append(members)
         raise FakebrokerError("there is no Spark")
 
-    monkeypatch.setattr(runner, "spark_session", none)
+    monkeypatch.setattr(runner, "spark_session", fail)
     workload = tmp_path / "w.toml"
     workload.write_text("duration_s = 60\ntopics = { orders = 2 }\n[[groups]]\ncount = 30\nmembers = 400\n")
     with pytest.raises(FakebrokerError, match="no Spark"):
         runner.play(ReplayOptions(file=workload, transport="memory", out=tmp_path / "out"))
-    assert told == [12_000]
+    assert counts == [12_000]
 
 
-def test_a_local_session_has_a_part_of_the_memory_and_a_cluster_what_it_is_given(
+def test_the_driver_memory_is_set_for_local_sessions_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("SPARK_DRIVER_MEMORY", raising=False)
@@ -53,7 +53,7 @@ def test_a_local_session_has_a_part_of_the_memory_and_a_cluster_what_it_is_given
     assert "spark.driver.memory" not in settings_for("local-cluster[2,1,1024]", 1)
 
 
-def test_a_container_may_have_less_than_the_machine(tmp_path: Path) -> None:
+def test_the_memory_limit_of_a_container_is_respected(tmp_path: Path) -> None:
     machine = memory_bytes(tmp_path)
     assert machine > 2**28
     (tmp_path / "memory.max").write_text("max\n")
@@ -66,13 +66,13 @@ def test_a_container_may_have_less_than_the_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_many_rows_are_dealt_out_and_few_are_not(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_are_repartitioned_and_few_are_not(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_for_count(spark, 10)[PARTITIONS] == "1"
     with suited_to(spark.range(10)) as few:
         assert (few, spark.conf.get(PARTITIONS)) == (True, "1")
     monkeypatch.setattr(query_settings, "_FEW_ROWS", 9)
     assert settings_for_count(spark, 10) == {PARTITIONS: "4"}
-    monkeypatch.setattr(query_settings, "_ROWS_A_PARTITION", 2)
+    monkeypatch.setattr(query_settings, "_ROWS_PER_PARTITION", 2)
     assert settings_for_count(spark, 10) == {PARTITIONS: "5"}
     with suited_to(spark.range(10)) as few:
         assert (few, spark.conf.get(PARTITIONS)) == (False, "5")
@@ -81,7 +81,7 @@ def test_many_rows_are_dealt_out_and_few_are_not(spark: SparkSession, monkeypatc
 
 @pytest.mark.spark
 @pytest.mark.parametrize("few", [True, False])
-def test_what_is_computed_once_keeps_its_rows(spark: SparkSession, few: bool) -> None:
+def test_rows_are_computed_once(spark: SparkSession, few: bool) -> None:
     drawn = computed_once(spark.sql("select id, rand() number from range(10)"), few)
     assert drawn.collect() == drawn.collect()
     drawn.unpersist()

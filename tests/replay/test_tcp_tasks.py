@@ -1,4 +1,4 @@
-"""Playing inside Spark: batches come out, loads know all groups, a failure is one sentence."""
+"""Spark tasks that play members and loads over TCP."""
 
 import socket
 from pathlib import Path
@@ -28,7 +28,7 @@ def scripts() -> list[Script]:
 
 
 @pytest.mark.slow
-def test_two_tasks_play_their_members_and_the_loads(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_tasks_play_their_members_and_loads(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.createDataFrame(scripts(), DDL).repartition(2, "group")
     loads = (Load(kind="list-groups"), Load(kind="describe-groups", groups="many", at_s=1))
     with FakeCluster(brokers=2, topics={"orders": 4}) as cluster, receiving("127.0.0.1") as receiver:
@@ -53,7 +53,7 @@ def test_two_tasks_play_their_members_and_the_loads(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.slow
-def test_heartbeats_are_folded_if_only_changes_are_wanted(spark: SparkSession, tmp_path: Path) -> None:
+def test_heartbeats_are_folded_if_only_changes_are_recorded(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.createDataFrame(scripts(), DDL).repartition(1, "group")
     with FakeCluster(brokers=2, topics={"orders": 4}) as cluster:
         plan = TaskPlan(
@@ -65,9 +65,9 @@ def test_heartbeats_are_folded_if_only_changes_are_wanted(spark: SparkSession, t
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_not_there_fails_in_one_sentence(spark: SparkSession) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_an_unreachable_cluster_is_reported_in_one_line(spark: SparkSession) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
     plan = TaskPlan(bootstrap=f"127.0.0.1:{port}", report_to=("127.0.0.1", 9), duration_s=1)
     with pytest.raises(SPARK_ERRORS) as caught:
         play_scripts(spark.createDataFrame(scripts(), DDL).repartition(1, "group"), plan).collect()

@@ -11,7 +11,7 @@ from fakebroker.replay.script.script import Act
 from fakebroker.replay.spark.simulation_tasks import timeline_of
 from fakebroker.replay.workload.timeline import OVER, performing
 from fakebroker.replay.workload.workload import Cluster
-from tests.support.replay.simulated_replays import Row, played, script, world
+from tests.support.replay.simulated_replays import Row, play_in_memory, script, two_broker_settings
 
 TIMEOUT_S = 20.0
 HERE, OTHER = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:2]
@@ -55,7 +55,7 @@ def test_each_offsets_partition_tells_what_came_of_what_is_about_it(
     event: Row, outcomes: dict[int, str | None]
 ) -> None:
     member = script(HERE, 0, Act(0.0, "start"), Act(20_000.0, "leave"))
-    simulation, _ = played([member], world(events=(event,)))
+    simulation, _ = play_in_memory([member], two_broker_settings(events=(event,)))
     assert {number: why and why.partition(": expected")[0] for number, why in simulation.outcomes.items()} == outcomes
 
 

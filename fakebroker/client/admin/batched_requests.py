@@ -22,7 +22,7 @@ from fakebroker.protocol.schema import Message, Versions
 V = TypeVar("V")
 
 MAX_KEYS_PER_REQUEST = 10_000
-"""Maximum batch size. A response with the offsets of so many groups has some megabytes."""
+"""Maximum batch size; a response with offsets of that many groups has a few megabytes."""
 
 MAX_REQUESTS_IN_FLIGHT = 100
 """Maximum number of requests of one call in flight at a broker; they are sent in one write."""
@@ -39,7 +39,7 @@ class AdminApiHandler(Generic[V]):
             of the request and the coordinator, if it was sent to one.
         fails: Creates the error of one key.
         max_keys: Maximum number of keys per request.
-        not_batched: Raised if the broker supports only one key per request and falling back is forbidden.
+        not_batched: Raised if the broker supports only one key per request and `fall_back` is False.
     """
 
     api: str
@@ -76,7 +76,7 @@ class RequestSender:
             broker does not support the request.
 
         Raises:
-            UnsupportedVersion: `handler.not_batched`, if falling back is forbidden.
+            UnsupportedVersion: `handler.not_batched`, if `fall_back` is False.
         """
         answers: dict[str, V | AdminError] = {}
         parts = self._parts(handler, keys, connection)
@@ -141,7 +141,7 @@ class RequestSender:
             why = f"{connection.broker}: {error}"
         else:
             missing = [key for part, _ in requests for key in part if key not in answers]
-            what = f"{connection.broker} does not tell of it"
+            what = f"the response of {connection.broker} does not contain it"
             return answers | failures(handler, missing, ErrorCode.UNKNOWN_SERVER_ERROR, what)
         lost = [key for part, _ in requests for key in part if key not in answers]
         return answers | failures(handler, lost, ErrorCode.NETWORK_EXCEPTION, why)
@@ -150,7 +150,7 @@ class RequestSender:
         return trio.fail_after(self.request_timeout_ms / 1000)
 
     def _too_slow(self, connection: Connection) -> str:
-        return f"{connection.broker} has not answered in {self.request_timeout_ms:g} ms"
+        return f"no response from {connection.broker} within {self.request_timeout_ms:g} ms"
 
 
 def failures(

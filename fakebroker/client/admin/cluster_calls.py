@@ -1,4 +1,4 @@
-"""Calls of the admin client that need no coordinator: brokers, topics, and listing groups (trio)."""
+"""Calls of the admin client that need no coordinator: cluster, topics, and lists of groups (trio)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -40,10 +40,10 @@ from fakebroker.protocol.messages.metadata import (
 T = TypeVar("T")
 
 _NO_TOPIC_ID = bytes(16)
-_CREATE_AGAIN = (ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+_CREATE_RETRIABLE = (ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
-class _NotYet(FakebrokerError):  # noqa: N818  # a state of affairs
+class _IncompleteResult(FakebrokerError):  # noqa: N818  # internal
     """The result is incomplete; the call is repeated."""
 
 
@@ -94,14 +94,14 @@ class ClusterCalls:
             response: CreateTopicsResponse = await self.sender.send_one(await self._controller(), request)
             for created in response.topics:
                 error = error_code(created.error_code)
-                if error not in _CREATE_AGAIN:
+                if error not in _CREATE_RETRIABLE:
                     del pending[created.name]
                     failed = error is not ErrorCode.NONE
                     outcomes[created.name] = (
                         TopicError(created.name, "CreateTopics", error, created.error_message) if failed else None
                     )
             if pending:
-                raise _NotYet(f"topics {', '.join(pending)} put off by the controller")
+                raise _IncompleteResult(f"the controller has not created topics {', '.join(pending)}")
 
         try:
             await self._until_done("CreateTopics", attempt)
@@ -119,7 +119,7 @@ class ClusterCalls:
         async def attempt() -> None:
             failures: dict[int, FakebrokerError] = {}
 
-            async def ask(node: Node) -> None:
+            async def list_groups_of(node: Node) -> None:
                 try:
                     listed[node.node_id] = await self._groups_of(node, request)
                 except FakebrokerError as error:
@@ -129,7 +129,7 @@ class ClusterCalls:
             async with trio.open_nursery() as nursery:
                 for node in nodes:
                     if node.node_id not in listed:
-                        nursery.start_soon(ask, node)
+                        nursery.start_soon(list_groups_of, node)
             _raise_one_of(failures)
 
         await self._until_done("ListGroups", attempt)
@@ -146,7 +146,7 @@ class ClusterCalls:
         if error is ErrorCode.NONE:
             return [_listing(group) for group in response.groups]
         failed = BrokerError(str(node.node_id), "ListGroups", error)
-        raise _NotYet(str(failed)) if error in RETRIABLE_ERRORS else failed
+        raise _IncompleteResult(str(failed)) if error in RETRIABLE_ERRORS else failed
 
     async def _described(self) -> ClusterDescription:
         metadata = await self._metadata()
@@ -156,7 +156,7 @@ class ClusterCalls:
     async def _controller(self) -> Connection:
         controller_id = (await self._described()).controller_id
         if controller_id < 0:
-            raise _NotYet("there is no controller")
+            raise _IncompleteResult("there is no controller")
         return await self.pool.to(controller_id)
 
     async def _metadata(self, *, with_topics: bool = False) -> MetadataResponse:
@@ -177,16 +177,16 @@ class ClusterCalls:
             for number in count():
                 try:
                     return await attempt()
-                except (BrokerUnreachable, ConnectionLost, _NotYet) as error:
+                except (BrokerUnreachable, ConnectionLost, _IncompleteResult) as error:
                     seen = error
                 await trio.sleep(self.backoff.delay_ms(number) / 1000)
-        raise WaitTimeout(f"{api}: not done in {self.timeout_ms:g} ms; last seen: {seen or 'no answer'}")
+        raise WaitTimeout(f"{api}: timed out after {self.timeout_ms:g} ms; last error: {seen or 'no response'}")
 
 
 def _raise_one_of(failures: dict[int, FakebrokerError]) -> None:
     """Raise the first error by node id; errors that are not retriable come first."""
     in_order = [failures[node_id] for node_id in sorted(failures)]
-    retriable = (BrokerUnreachable, ConnectionLost, _NotYet)
+    retriable = (BrokerUnreachable, ConnectionLost, _IncompleteResult)
     for error in sorted(in_order, key=lambda error: isinstance(error, retriable)):
         raise error
 

@@ -37,8 +37,8 @@ class AdminApiDriver(Generic[V]):
         pool: Connections to brokers.
         sender: Sends the requests.
         backoff: Delays between attempts.
-        lookup: Looks up coordinators at any broker.
-        handler: The requests to the coordinators; None if only the coordinators are wanted: then V is `Node`.
+        lookup: The look-up of coordinators, at any broker.
+        handler: The requests to the coordinators. None if only the coordinators are looked up; V is `Node` then.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class AdminApiDriver(Generic[V]):
         self._nursery: trio.Nursery
 
     async def run(self, keys: Sequence[str], timeout_ms: float) -> Results[V]:
-        """Retry until each key has a value or an error that is not retriable, or the time is over.
+        """Send requests until each key has a value or an error that is not retriable, or until the timeout.
 
         Raises:
-            UnsupportedVersion: A broker does not support batches, and falling back is forbidden.
+            UnsupportedVersion: A broker does not support batches, and `fall_back` is False.
         """
         if keys:
             with trio.move_on_after(timeout_ms / 1000):
@@ -73,9 +73,9 @@ class AdminApiDriver(Generic[V]):
 
     def _timed_out(self, key: str, timeout_ms: float) -> AdminError:
         seen = self._last_errors.get(key)
-        last = f"last seen: {seen.what}" if seen else "there has been no answer"
+        last = f"last error: {seen.what}" if seen else "no response"
         handler: AdminApiHandler[Any] = self._handler or self._lookup
-        return handler.error(key, ErrorCode.REQUEST_TIMED_OUT, f"not done in {timeout_ms:g} ms; {last}")
+        return handler.error(key, ErrorCode.REQUEST_TIMED_OUT, f"timed out after {timeout_ms:g} ms; {last}")
 
     async def _find(self, keys: Sequence[str], attempt: int) -> None:
         """Look up coordinators, and continue at each of them with its keys."""

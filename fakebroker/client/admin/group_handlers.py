@@ -174,7 +174,7 @@ def add_members_request(
 
 def _added(instance_id: str, result: JoinGroupResponseResult | None) -> str | AdminError:
     if result is None:
-        return MemberError(instance_id, "JoinGroup", ErrorCode.UNKNOWN_SERVER_ERROR, "the broker does not tell of it")
+        return MemberError(instance_id, "JoinGroup", ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not contain it")
     error = error_code(result.error_code)
     if error is ErrorCode.NONE:
         return result.member.member_id

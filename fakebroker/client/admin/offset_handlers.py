@@ -80,7 +80,7 @@ def _offsets(group: OffsetFetchResponseGroup, requested: Collection[TopicPartiti
         return GroupError(group.group_id, "OffsetFetch", error)
     found = {(topic.name, each.partition_index): each for topic in group.topics for each in topic.partitions}
     if any(partition not in found for partition in requested):
-        why = "the broker does not tell of all partitions asked for"
+        why = "the response does not contain all partitions"
         return GroupError(group.group_id, "OffsetFetch", ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
     codes = ((partition, each.error_code) for partition, each in found.items())
     return _failed(group.group_id, "OffsetFetch", codes) or {

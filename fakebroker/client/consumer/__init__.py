@@ -1,4 +1,4 @@
-"""The consumer: `consumer.py` is its trio side, `consumer_core.py` everything that needs neither sockets nor clocks.
+"""The consumer: `consumer.py` runs it with trio, `consumer_core.py` is the part without sockets and clocks.
 
 Depends on `client.member` for group membership, and on `client.pool` for connections. Start with `consumer.py`.
 """

@@ -30,7 +30,7 @@ class ClusterMetadata:
 
     Args:
         max_age_ms: Time after which metadata is refreshed.
-        retry_backoff_ms: First delay before metadata that was incomplete is refreshed; doubles up to one second.
+        retry_backoff_ms: First delay before incomplete metadata is refreshed; later ones double up to one second.
 
     Attributes:
         leaders: The leader of each partition that has one.

@@ -71,7 +71,7 @@ class Consumer:
 
     async def __aenter__(self) -> Self:
         if self._epoch_s:
-            raise trio.ClosedResourceError("the consumer has been opened before: make another one")
+            raise trio.ClosedResourceError("the consumer was opened before and cannot be reopened: create another one")
         # Monotonic time since the Unix epoch: the system clock at the start, trio's clock from then on.
         self._epoch_s = time.time() - trio.current_time()
         self._nursery_manager = trio.open_nursery()

@@ -103,7 +103,7 @@ class ConsumerCore:
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], now_ms: float) -> None:
         """Subscribe to topics as a group member. The next poll joins the group; a member rejoins."""
         if self.settings.group_id is None:
-            raise InvalidSubscription("group_id=None: expected one to subscribe; without, partitions can be assigned")
+            raise InvalidSubscription("group_id=None: expected a group id to subscribe; without one, use assign")
         if isinstance(topics, re.Pattern):
             self._set_type(SubscriptionType.PATTERN)
             self._pattern, self._is_matched = topics, False
@@ -134,7 +134,8 @@ class ConsumerCore:
     def _set_type(self, kind: SubscriptionType) -> None:
         if self._subscribed not in (None, kind):
             raise InvalidSubscription(
-                f"subscription to {kind.value}: there is one to {self._subscribed.value}, expected unsubscribe first"
+                f"subscription to {kind.value}: already subscribed to {self._subscribed.value}, "
+                "expected unsubscribe first"
             )
         self._subscribed = kind
 
@@ -165,7 +166,7 @@ class ConsumerCore:
 
     def _check_subscribed(self) -> None:
         if self._subscribed is None:
-            raise EmptySubscription("nothing is subscribed to or assigned, expected subscribe or assign before this")
+            raise EmptySubscription("no topics or partitions: expected subscribe or assign before this call")
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         self._check_subscribed()
@@ -374,7 +375,7 @@ class ConsumerCore:
         self._settle(now_ms)
 
     def unsupported(self, outbound: OutboundRequest, error: FakebrokerError, now_ms: float) -> None:
-        """A request cannot be sent to its broker, because that is too old for example; the next poll raises."""
+        """A request cannot be sent to its broker, for example because the broker is too old; the next poll raises."""
         if not self._failures:
             self._failures.append(error)
         self.unanswered(outbound, now_ms)

@@ -27,20 +27,6 @@ LeaderResponse = FetchResponse | ListOffsetsResponse
 _TIMESTAMPS: dict[ResetPolicy, int] = {"earliest": -2, "latest": -1}
 _CONSUMER = -1  # the replica id in requests of consumers
 
-# Errors after which Kafka's `FetchCollector` and `OffsetFetcherUtils` refresh metadata: the leader may have changed.
-_REFRESH_METADATA = (
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.REPLICA_NOT_AVAILABLE,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.OFFSET_NOT_AVAILABLE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.INCONSISTENT_TOPIC_ID,
-)
-_RETRY = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT)
-
 
 @dataclass(slots=True, eq=False)
 class _PartitionState:
@@ -272,10 +258,11 @@ class Fetcher:
             self.reset(partition, policy)
 
     def _failed(self, partition: TopicPartition, state: _PartitionState, error: ErrorCode, now_ms: float) -> None:
-        if error in _REFRESH_METADATA or error.retriable:
-            self.needs_metadata = True
+        # Compare Kafka's `FetchCollector` and `OffsetFetcherUtils`.
+        if error.retriable:
+            self.needs_metadata = True  # the leader may have changed
             self._retry_later(state, now_ms)
-        elif error in _RETRY:
+        elif error is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._retry_later(state, now_ms)
         else:
             state.failure = BrokerRefused(f"partition {format_partitions([partition])}", error)

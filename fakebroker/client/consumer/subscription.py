@@ -1,4 +1,4 @@
-"""Validation of what an application subscribes to, assigns and seeks to."""
+"""Validation of the topics, partitions and offsets that an application passes to the consumer."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -37,7 +37,7 @@ def check_topics(topics: Iterable[str]) -> tuple[str, ...]:
         if not is_legal_name(name):
             raise InvalidSubscription(f"topic={name!r}: expected {LEGAL_NAME}")
     if not names:
-        raise InvalidSubscription("topics=[]: expected one or more; unsubscribe reads nothing any more")
+        raise InvalidSubscription("topics=[]: expected one or more; call unsubscribe to stop reading")
     return names
 
 

@@ -1,7 +1,7 @@
 """The effects of a group member, as plain data: requests to send and events to report, for its driver to carry out.
 
-`scheduled_ms` is when an effect was due, in milliseconds since the Unix epoch: for a heartbeat its deadline, not the
-time of a late tick. Latencies measured from there include the delay.
+`scheduled_ms` is when an effect was due, in milliseconds since the Unix epoch. For a heartbeat it is the deadline, even
+if `tick` was called later, so that latencies measured from it include the delay.
 """
 
 from dataclasses import dataclass, field

@@ -54,7 +54,7 @@ class Member:
         identity: Its member id and generation.
         has_coordinator: Whether the coordinator is known; False while it is looked up.
         assigned: The partitions it owns.
-        revoking: Those of them that will be revoked, while the application is asked or the last commit is in flight.
+        revoking: Those of them that will be revoked when the application has given them up, or the last commit is done.
         positions: The next offset of each owned partition, where known: initially the committed offset (see
             `MemberSettings.starts_at_zero`), then advanced by the application. Commits contain them.
     """
@@ -308,7 +308,7 @@ class Member:
     def _enter(self, state: MemberState) -> None:
         """Change the state; nothing else does. Cancels the timers of the previous state."""
         if state not in TRANSITIONS[self.state]:
-            raise AssertionError(f"member {self.member_id!r}: no way from {self.state} to {state}")
+            raise AssertionError(f"member {self.member_id!r}: no transition from {self.state} to {state}")
         self.state = state
         self._timers.cancel_except(*(Timer.HEARTBEAT, Timer.SESSION) if state in _IN_SESSION else ())
 
@@ -323,7 +323,7 @@ class Member:
         self._stop()
 
     def _fail_on_response(self, api: str, error: ErrorCode, now_ms: float) -> None:
-        self._fail(error, f"{api} for group {self.settings.group_id!r} was answered {error.name}", now_ms)
+        self._fail(error, f"{api} for group {self.settings.group_id!r} failed with {error.name}", now_ms)
 
     def _send(self, request: GroupRequest, scheduled_ms: float) -> None:
         self._in_flight.add(request, self.identity)
@@ -386,7 +386,7 @@ class Member:
         self._enter(MemberState.STOPPED)
         self._timers.set(Timer.REBALANCE, now_ms + self.settings.rebalance_timeout_ms)
         if self.settings.awaits_revocation and not self.revoking:
-            self._ask_application(self._revoked_by_rejoin(), now_ms)
+            self._emit_revoking(self._revoked_by_rejoin(), now_ms)
         if not self._awaits_application:
             self._commit_and_join(now_ms)
 
@@ -396,7 +396,7 @@ class Member:
             return self.assigned
         return tuple(partition for partition in self.assigned if partition[0] not in self.settings.topics)
 
-    def _ask_application(self, partitions: tuple[TopicPartition, ...], now_ms: float) -> None:
+    def _emit_revoking(self, partitions: tuple[TopicPartition, ...], now_ms: float) -> None:
         self.revoking, self._awaits_application = partitions, bool(partitions)
         if partitions:
             self.effects.append(Revoking(partitions, now_ms))
@@ -493,7 +493,7 @@ class Member:
         added = tuple(partition for partition in assigned if partition not in before)
         if self.settings.awaits_revocation:
             self.assigned = assigned + revoked
-            self._ask_application(revoked, now_ms)
+            self._emit_revoking(revoked, now_ms)
         else:
             self._revoke(revoked, now_ms, lost=False)
             self.assigned = assigned

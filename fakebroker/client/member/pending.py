@@ -12,7 +12,7 @@ class Timer(IntEnum):
     """Timers of a group member.
 
     HEARTBEAT: The next heartbeat is due.
-    SESSION: No heartbeat was answered for a session timeout: the coordinator counts as lost.
+    SESSION: No heartbeat was answered for a session timeout; the coordinator counts as lost.
     COMMIT: The next automatic commit is due.
     REBALANCE: The last commit, JoinGroup or SyncGroup took too long.
     RETRY: The end of a back-off; the member's state decides what is retried.

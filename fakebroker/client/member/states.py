@@ -14,8 +14,8 @@ class MemberState(Enum):
     DISCOVERING: Started; looks up the coordinator of its group. Ends with `discovered`, in JOINING.
     PART_OF_GROUP: Member of a generation with known partitions. Sends heartbeats and commits. Ends when a rebalance is
         needed or the coordinator is lost.
-    STOPPED: A rebalance is in progress and consumption has stopped. If the driver wants it, the application is asked
-        to give up partitions; then the last commit is in flight. Sends heartbeats. Ends with the response to that
+    STOPPED: A rebalance is in progress and consumption has stopped. With `awaits_revocation` the application first
+        gives up partitions; then the last commit is in flight. Sends heartbeats. Ends with the response to that
         commit, or after the rebalance timeout, in JOINING.
     JOINING: A JoinGroup is in flight, held by the coordinator, or waiting for its back-off. No heartbeats. Eager
         members own no partitions, cooperative members keep theirs (KIP-429). Ends with the response, or when the

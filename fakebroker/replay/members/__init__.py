@@ -1,6 +1,6 @@
-"""Members that follow scripts, and everything they share in one task: connections, look-ups, loads, recorded events.
+"""Members that follow scripts, and what the members of a task share: connections, look-ups, loads, recorded events.
 
-Depends on `fakebroker.client` (the group member, the protocol of a client), not on Spark. Start with
-scripted_member.py (pure). member_driver.py plays it over any transport: member_loop.py over TCP, `replay.simulation` in
-virtual time. events.py has the row that is recorded for each request.
+Depends on `fakebroker.client` (the group member and transports), not on Spark. Start with scripted_member.py, a state
+machine without sockets or clocks. member_driver.py runs it over a transport: TCP (member_loop.py) or virtual time
+(`replay.simulation`). events.py defines the row that records a request.
 """

@@ -1,7 +1,7 @@
-"""Plays one `[[load]]`: the requests of an administrator's tools, beside the members. Their events have no member.
+"""A `[[load]]` of a workload: requests of administration tools about many groups.
 
-A request that was answered with an error is not repeated; groups whose coordinator has moved are looked up again before
-the next pass over all groups.
+Requests are sent in passes over all groups of the load. A request that gets an error is not repeated; if the error says
+that a coordinator has moved, the next pass looks the coordinator up first. The events of a load have no member.
 """
 
 import math
@@ -34,11 +34,11 @@ _RETRY_MS = 100.0
 _NO_COORDINATOR = -1
 
 _SESSION_TIMEOUT_MS, _REBALANCE_TIMEOUT_MS = 45_000, 300_000
-"""Of instances that are added: Kafka's defaults."""
+"""Timeouts of added instances: Kafka's defaults."""
 
 
 def groups_of(load: Load, scripts: Iterable[Script]) -> dict[str, list[str]]:
-    """Return the groups of a load, each with the instances that it adds: static members that start later."""
+    """Return the groups of a load, each with the instances to add: static members that start when it does or later."""
     groups: dict[str, list[str]] = {}
     for script in scripts:
         if load.groups in (None, script.population):
@@ -50,7 +50,15 @@ def groups_of(load: Load, scripts: Iterable[Script]) -> dict[str, list[str]]:
 
 @dataclass(slots=True, eq=False)
 class _GroupsRequest:
-    """A request to one broker about some groups."""
+    """A request to one broker about some groups. Times are in milliseconds since the Unix epoch.
+
+    Attributes:
+        node_id: Node id of the broker.
+        groups: The groups; empty for ListGroups.
+        scheduled_ms: When it was due.
+        sent_ms: When it was sent; infinite before.
+        version: Its version; -1 before it is sent.
+    """
 
     node_id: int
     groups: tuple[str, ...]
@@ -60,16 +68,19 @@ class _GroupsRequest:
 
 
 class AdminLoad:
-    """One `[[load]]`.
+    """Sends the requests of one load. The loop or simulation calls `process` at `next_deadline` or earlier.
+
+    With `rate_per_s` the load is an open loop: requests are due at fixed intervals. Without it, it is a closed loop:
+    each request is due when the last one is answered.
 
     Args:
-        load: What is asked, and how often.
-        groups: All groups that it is about, in their order, with the instances that it is to add to each.
+        load: The kind of its requests, their rate, and when it starts and ends.
+        groups: Group ids in the order of a pass, each with the instances to add (kind "add-members" only).
         start_ms: When the replay starts, in milliseconds since the Unix epoch.
-        transport: Makes connections: one to each broker that is asked.
-        now_ms: Returns the time by the members' clock.
-        lookup: Finds coordinators.
-        record: Records an event.
+        transport: Makes connections, one to each broker that gets requests.
+        now_ms: Returns the time by the members' clock, in milliseconds since the Unix epoch.
+        lookup: Looks up coordinators.
+        record: Receives the event of each request.
 
     Attributes:
         is_done: Whether all requests were sent and answered.
@@ -91,32 +102,32 @@ class AdminLoad:
         self._due_ms = start_ms + load.at_s * 1000
         self._end_ms = math.inf if load.for_s is None else self._due_ms + load.for_s * 1000
         self._passes = 0
-        self._planned: deque[_GroupsRequest] = deque()  # What is left of this pass.
-        self._coordinators: dict[str, int] = {}
-        self._looked_up = 0  # Groups whose coordinator is being looked up.
+        self._planned: deque[_GroupsRequest] = deque()  # The remaining requests of this pass.
+        self._coordinators: dict[str, int] = {}  # Node ids by group.
+        self._pending_lookups = 0
         self._connections: dict[int, TransportConnection] = {}
-        self._held: dict[TransportConnection, list[_GroupsRequest]] = {}  # Until the connection is open.
+        self._held: dict[TransportConnection, list[_GroupsRequest]] = {}  # Sent when the connection is open.
         self._pending: dict[TransportConnection, deque[_GroupsRequest]] = {}
-        self._unanswered = 0
+        self._unanswered = 0  # Requests that are held or pending.
 
     def next_deadline(self) -> float:
-        """Return when `process` has something to do; infinite for never."""
-        waits = self._looked_up or (self._load.rate_per_s is None and self._unanswered)
+        """Return when to call `process`, in milliseconds since the Unix epoch; infinite for never."""
+        waits = self._pending_lookups or (self._load.rate_per_s is None and self._unanswered)
         return self._end_ms if waits and not self._is_over else self._due_ms
 
     def process(self, now_ms: float) -> None:
         """Send the requests that are due."""
         while self._due_ms <= now_ms and self.next_deadline() <= now_ms:
-            # In an open loop a request that was due before the end is sent, however late this is.
-            moment_ms = now_ms if self._load.rate_per_s is None else self._due_ms
-            if moment_ms >= self._end_ms or not (self._planned or self._begin_pass(now_ms)):
+            # An open loop sends all requests that were due before the end, even if they are late.
+            due_ms = now_ms if self._load.rate_per_s is None else self._due_ms
+            if due_ms >= self._end_ms or not (self._planned or self._begin_pass(now_ms)):
                 break
             self._submit(self._planned.popleft(), now_ms)
         if now_ms >= self._end_ms:
             self._end()
 
     def stop(self) -> None:
-        """Record pending requests as unanswered."""
+        """Record pending requests without a response."""
         for requests in self._pending.values():
             for request in requests:
                 self._record_answer(request, None)
@@ -126,7 +137,7 @@ class AdminLoad:
         return self._due_ms == math.inf
 
     def _end(self) -> None:
-        """Send no more requests."""
+        """Stop sending requests."""
         self._due_ms = math.inf
         self._planned.clear()
         self.is_done = not self._unanswered
@@ -137,7 +148,7 @@ class AdminLoad:
         """Plan a pass over all groups.
 
         Returns:
-            False if there is none, or coordinators are to be looked up first.
+            False if the load is over, or if coordinators have to be looked up first.
         """
         if self._passes and self._load.for_s is None:
             self._end()
@@ -145,7 +156,7 @@ class AdminLoad:
         needs_coordinators = self._load.kind in ("fetch-offsets", "describe-groups", "add-members")
         if needs_coordinators:
             missing = [group for group in self._groups if group not in self._coordinators]
-            self._looked_up = len(missing)
+            self._pending_lookups = len(missing)
             for group in missing:
                 self._lookup.discover(group, self, now_ms)
             if missing:
@@ -155,7 +166,7 @@ class AdminLoad:
             self._end()
             return False
         if needs_coordinators and not self._passes:
-            self._due_ms = now_ms  # the look-ups before it are not what is measured
+            self._due_ms = now_ms  # so that latencies do not include the first look-ups
         self._passes += 1
         return True
 
@@ -178,8 +189,8 @@ class AdminLoad:
             case "find-coordinators":
                 return find_coordinators(groups)
             case "fetch-offsets":
-                asked = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
-                return OffsetFetchRequest(groups=asked)
+                all_topics = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
+                return OffsetFetchRequest(groups=all_topics)
             case "describe-groups":
                 return DescribeGroupsRequest(groups=list(groups))
             case "add-members":
@@ -187,19 +198,19 @@ class AdminLoad:
                 return add_members_request(group, self._groups[group], _SESSION_TIMEOUT_MS, _REBALANCE_TIMEOUT_MS)
         return ListGroupsRequest()
 
-    # As a coordinator listener
+    # CoordinatorListener
 
     def discovered(self, group: str, node_id: int, host: str, port: int) -> None:
         self._coordinators[group] = node_id
         self._lookup.nodes[node_id] = (host, port)
-        self._looked_up -= 1
+        self._pending_lookups -= 1
 
     def discovery_failed(self, group: str, error: ErrorCode) -> None:
         if error.retriable:
             self._back_off()
         else:
             self._coordinators[group] = _NO_COORDINATOR
-        self._looked_up -= 1
+        self._pending_lookups -= 1
 
     def is_rejoining(self) -> bool:
         return False
@@ -224,7 +235,7 @@ class AdminLoad:
             self._send(connection, request, now_ms)
 
     def _connect(self, node_id: int) -> TransportConnection | None:
-        """Return a connection to a broker; None if it is no longer among the brokers of the cluster."""
+        """Return a new connection to a broker; None if the broker has left the cluster."""
         address = self._lookup.nodes.get(node_id)
         if address is None:
             return None
@@ -236,7 +247,7 @@ class AdminLoad:
         message = self._message(request.groups)
         assert connection.versions is not None
         request.version = connection.versions.version_of(message)
-        if len(request.groups) > 1 and not is_batched(type(message), request.version):
+        if len(request.groups) > 1 and not is_batched(type(message), request.version):  # one group per request
             first, *others = request.groups
             request.groups = (first,)
             self._planned.extendleft(_GroupsRequest(request.node_id, (group,)) for group in reversed(others))

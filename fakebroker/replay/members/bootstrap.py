@@ -1,15 +1,15 @@
-"""How a replay reaches a cluster: the option `--bootstrap`, and the client id of requests that no member sends."""
+"""The option `--bootstrap`, and the client id of requests that are not sent for a member."""
 
 from fakebroker.client import transport
 
 CLIENT_ID = "fakebroker-replay"
-"""`client.id` of requests that no member sends."""
+"""`client.id` of look-ups and loads. Requests of members have the member's name."""
 
 
 def addresses(bootstrap: str) -> list[transport.Address]:
-    """Parse the option `--bootstrap`.
+    """Return the addresses in a value of `--bootstrap`.
 
     Raises:
-        ConfigError: It is not HOST:PORT, or several with commas.
+        ConfigError: The value is not a comma-separated list of HOST:PORT.
     """
     return transport.addresses(bootstrap, "--bootstrap")

@@ -1,4 +1,4 @@
-"""How far a member has consumed its partitions, at a steady rate. Does not depend on members or clocks."""
+"""Simulated consumption of a member's partitions at a constant rate. Does not depend on members or clocks."""
 
 from collections.abc import Iterable
 
@@ -6,57 +6,59 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.topic_partition import TopicPartition
 
 Positions = dict[TopicPartition, int]
-"""The next offset of each partition, as a member keeps them."""
+"""The next offset to consume of each partition: `Member.positions` of the client's member."""
 
 
 class Consumption:
-    """Simulated consumption: nothing happens record by record, positions are computed when they are needed.
+    """Advances positions with time. No records are fetched; positions are computed when a commit needs them.
+
+    All `now_ms` are milliseconds since the Unix epoch.
 
     Args:
-        per_s: By how many records the position of each partition advances in a second.
+        per_s: Records consumed per second and partition.
     """
 
-    __slots__ = ("_began", "_is_stopped", "_per_ms")
+    __slots__ = ("_is_stopped", "_per_ms", "_starts")
 
     def __init__(self, per_s: float) -> None:
         self._per_ms = per_s / 1000
-        self._began: dict[TopicPartition, tuple[int, float]] = {}
+        self._starts: dict[TopicPartition, tuple[int, float]] = {}  # First position, and when it was known.
         self._is_stopped = False
 
     def begin(self, positions: Positions, now_ms: float) -> None:
-        """Consume, from now on, the partitions whose positions have become known."""
+        """Start consuming the partitions that have a position, unless consumption is stopped."""
         if not self._is_stopped:
             for partition, position in positions.items():
-                self._began.setdefault(partition, (position, now_ms))
+                self._starts.setdefault(partition, (position, now_ms))
 
     def advance(self, positions: Positions, now_ms: float) -> None:
-        """Update positions to the present."""
-        for partition, (position, since_ms) in self._began.items():
+        """Update the positions of consumed partitions to the present time."""
+        for partition, (position, since_ms) in self._starts.items():
             if partition in positions:
                 positions[partition] = position + int((now_ms - since_ms) * self._per_ms)
 
     def advance_commit(self, commit: OffsetCommitRequest, positions: Positions, now_ms: float) -> None:
-        """Update positions and the offsets of a commit; the member may have given up the partitions with it."""
+        """Update positions, and the offsets in a commit: its partitions may no longer be among the positions."""
         self.advance(positions, now_ms)
         for topic in commit.topics:
-            for asked in topic.partitions:
-                began = self._began.get((topic.name, asked.partition_index))
-                if began is not None:
-                    asked.committed_offset = began[0] + int((now_ms - began[1]) * self._per_ms)
+            for partition in topic.partitions:
+                start = self._starts.get((topic.name, partition.partition_index))
+                if start is not None:
+                    partition.committed_offset = start[0] + int((now_ms - start[1]) * self._per_ms)
 
-    def give_up(self, partitions: Iterable[TopicPartition]) -> None:
+    def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop consuming some partitions."""
         for partition in partitions:
-            self._began.pop(partition, None)
+            self._starts.pop(partition, None)
 
     def stop(self, positions: Positions, now_ms: float) -> None:
-        """Stop consuming all partitions."""
+        """Stop consuming all partitions, until `resume`."""
         self.advance(positions, now_ms)
-        self._began.clear()
+        self._starts.clear()
         self._is_stopped = True
 
     def resume(self, positions: Positions, now_ms: float) -> None:
-        """Continue after `stop`."""
+        """Continue from the given positions after `stop`; no effect otherwise."""
         if self._is_stopped:
             self._is_stopped = False
             self.begin(positions, now_ms)

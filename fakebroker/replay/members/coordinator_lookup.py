@@ -1,7 +1,7 @@
-"""Look-ups that the members of a task share: the coordinators of their groups, and partition counts of topics.
+"""Look-ups of coordinators and partition counts for all members and loads of a task, over one connection.
 
-They go over one connection. Look-ups that are requested together, or while others are pending, go out as one
-FindCoordinator where the broker supports that (version 4, KIP-699).
+Coordinators that are requested together, or while a FindCoordinator is pending, are looked up by one FindCoordinator if
+the broker supports that (version 4, KIP-699).
 """
 
 import math
@@ -30,34 +30,45 @@ _UNKNOWN_BROKER = -1
 
 
 class CoordinatorListener(Protocol):
-    """Receives the coordinator of a group."""
+    """Receives the result of looking up a coordinator."""
 
-    def discovered(self, group: str, node_id: int, host: str, port: int) -> None: ...
+    def discovered(self, group: str, node_id: int, host: str, port: int) -> None:
+        """Receive the group's coordinator."""
 
     def discovery_failed(self, group: str, error: ErrorCode) -> None:
-        """No coordinator was found; without any response the error is NETWORK_EXCEPTION."""
+        """Receive the error of a failed look-up; NETWORK_EXCEPTION if there was no response."""
 
     def is_rejoining(self) -> bool:
-        """Return whether the coordinator may know the listener's member: it may lose the member by the look-up."""
+        """Return whether the coordinator may already know the listener's member (the event column `found.again`)."""
 
 
 class MetadataListener(Protocol):
     """Receives partition counts."""
 
-    def metadata(self, partition_counts: Mapping[str, int]) -> None: ...
+    def metadata(self, partition_counts: Mapping[str, int]) -> None:
+        """Receive the partition counts of topics. Topics with an error are missing."""
 
 
-Wanted = dict[str, list[tuple[CoordinatorListener, float]]]
-"""By group: the listeners that wait for its coordinator, and since when."""
+Listeners = dict[str, list[tuple[CoordinatorListener, float]]]
+"""The listeners that wait for the coordinator of each group, with the times of their requests in milliseconds."""
 
 
 @dataclass(slots=True, eq=False)
 class _PendingRequest:
-    """A request and the listeners that wait for its response."""
+    """A request and the listeners that wait for its response. Times are in milliseconds since the Unix epoch.
+
+    Attributes:
+        request: A FindCoordinator or Metadata request.
+        scheduled_ms: When the first listener requested it.
+        listeners: Those of a FindCoordinator.
+        metadata_listener: That of a Metadata request; None for the first one of a connection.
+        sent_ms: When it was sent; infinite before.
+        version: Its version; -1 before it is sent.
+    """
 
     request: Any
     scheduled_ms: float
-    wanted: Wanted = field(default_factory=dict)
+    listeners: Listeners = field(default_factory=dict)
     metadata_listener: MetadataListener | None = None
     sent_ms: float = math.inf
     version: int = -1
@@ -66,14 +77,16 @@ class _PendingRequest:
 class CoordinatorLookup:
     """Looks up coordinators and metadata for all members of a task.
 
+    The loop or simulation calls `process` after new look-ups and at `next_deadline`.
+
     Args:
         transport: Makes the connection.
         now_ms: Returns the time by the members' clock, in milliseconds since the Unix epoch.
-        brokers: The first one that can be reached is asked, and after a loss the next one.
-        record: Records an event.
+        brokers: Bootstrap brokers. They are tried in this order, and the next one when the connection is lost.
+        record: Receives the event of each request.
 
     Attributes:
-        nodes: The address of each broker by its node id; empty until a broker has answered.
+        nodes: Addresses of the brokers by node id; empty until a broker has responded.
     """
 
     def __init__(
@@ -86,53 +99,53 @@ class CoordinatorLookup:
         self._transport, self._now_ms, self._record = transport, now_ms, record
         self._brokers = deque(brokers)
         self._connection: TransportConnection | None = None
-        self._is_ready = False  # The broker at the other end has named all brokers.
-        self._node_id = _UNKNOWN_BROKER
-        self._wanted: Wanted = {}
-        self._is_finding = False  # A FindCoordinator is pending; later look-ups go out together after it.
-        self._waiting: list[_PendingRequest] = []  # Metadata requests that wait for a connection.
-        self._pending: deque[_PendingRequest] = deque()  # In their order, which is that of the responses.
-        self._unreachable = 0  # Brokers in a row.
+        self._is_ready = False  # Whether the first Metadata response on the connection has arrived.
+        self._node_id = _UNKNOWN_BROKER  # Of the connected broker.
+        self._listeners: Listeners = {}  # Groups to look up.
+        self._is_finding = False  # A FindCoordinator is pending; further look-ups are sent together after it.
+        self._waiting: list[_PendingRequest] = []  # Metadata requests to send.
+        self._pending: deque[_PendingRequest] = deque()  # Requests without a response, in the order of sending.
+        self._unreachable = 0  # Brokers that could not be reached since the last success.
         self._retry_ms = -math.inf
         self.nodes: dict[int, Address] = {}
 
     def discover(self, group: str, listener: CoordinatorListener, scheduled_ms: float) -> None:
-        """Look up the coordinator of a group, at the next `process`."""
-        self._wanted.setdefault(group, []).append((listener, scheduled_ms))
+        """Look up the coordinator of a group in the next `process`."""
+        self._listeners.setdefault(group, []).append((listener, scheduled_ms))
 
     def fetch_metadata(self, topics: Iterable[str], listener: MetadataListener, scheduled_ms: float) -> None:
-        """Look up partition counts, at the next `process`; repeated until there is a response."""
+        """Look up partition counts in the next `process`. The request is repeated until there is a response."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
         self._waiting.append(_PendingRequest(request, scheduled_ms, metadata_listener=listener))
 
     def connect(self) -> None:
-        """Make the connection, even if nothing is to be looked up yet."""
+        """Start to connect, even if there is nothing to look up yet."""
         self._is_ready = False
         self._connection = self._transport.connect(self._brokers[0], self)
 
     def next_deadline(self) -> float:
-        """Return when `process` has something to do; infinite for never."""
+        """Return when to call `process`, in milliseconds since the Unix epoch; infinite for never."""
         if self._connection is None:
-            return self._retry_ms if self._wanted or self._waiting else math.inf
+            return self._retry_ms if self._listeners or self._waiting else math.inf
         return self._pending[0].sent_ms + _REQUEST_TIMEOUT_MS if self._pending else math.inf
 
     def process(self, now_ms: float) -> None:
-        """Send what is to be looked up; connect again or time out if that is due."""
+        """Send the requests of new look-ups, reconnect, or close a connection whose request has timed out."""
         if self._connection is None:
-            if (self._wanted or self._waiting) and self._retry_ms <= now_ms:
+            if (self._listeners or self._waiting) and self._retry_ms <= now_ms:
                 self.connect()
         elif self._pending and self._pending[0].sent_ms + _REQUEST_TIMEOUT_MS <= now_ms:
-            self._transport.fail(self._connection, f"no answer after {_REQUEST_TIMEOUT_MS:g} ms")
+            self._transport.fail(self._connection, f"no response in {_REQUEST_TIMEOUT_MS:g} ms")
         elif self._is_ready:
             self._send_all(self._connection)
 
     def stop(self) -> None:
-        """Record pending requests as unanswered."""
+        """Record pending requests without a response."""
         for pending in self._pending:
             self._record_answer(pending, None, lost=False)
         self._pending.clear()
 
-    # As the user of the connection
+    # ConnectionUser
 
     def opened(self, connection: TransportConnection) -> None:
         self._send(connection, _PendingRequest(MetadataRequest(topics=[]), self._now_ms()))
@@ -152,7 +165,7 @@ class CoordinatorLookup:
             pending.metadata_listener.metadata(counts)
 
     def lost(self, connection: TransportConnection, why: str) -> None:
-        """Try the next broker; after the last one, look-ups fail and are repeated by their listeners.
+        """Try the next broker. If none can be reached, look-ups fail, and their listeners repeat them.
 
         Raises:
             BrokerUnreachable: No broker could be reached yet.
@@ -163,11 +176,11 @@ class CoordinatorLookup:
         if self._is_ready:
             for pending in all_pending:
                 self._record_answer(pending, None, lost=True)
-                _notify_failure(pending.wanted)
+                _notify_failure(pending.listeners)
                 if pending.metadata_listener is not None:
                     self._waiting.append(pending)
         elif all_pending:
-            why = f"it answers no request, as a listener does that wants authentication (SASL): {why}"
+            why = f"no response after ApiVersions (a listener that requires SASL authentication?): {why}"
         self._brokers.rotate(-1)
         if self._unreachable < len(self._brokers):
             if not self.nodes:
@@ -177,13 +190,13 @@ class CoordinatorLookup:
             raise BrokerUnreachable("broker {}:{}".format(*connection.address), why)
         self._unreachable, self._node_id = 0, _UNKNOWN_BROKER
         self._retry_ms = self._now_ms() + _RETRY_MS
-        wanted, self._wanted = self._wanted, {}
-        if wanted:  # Recorded as a request that could not be sent to any broker.
-            self._record_answer(_find_request(wanted, sent_ms=self._now_ms()), None, lost=True)
-        _notify_failure(wanted)
+        listeners, self._listeners = self._listeners, {}
+        if listeners:  # Record a request that could not be sent to any broker.
+            self._record_answer(_find_request(listeners, sent_ms=self._now_ms()), None, lost=True)
+        _notify_failure(listeners)
 
     def _take_nodes(self, address: Address, response: MetadataResponse) -> None:
-        """Learn all brokers. The node id of the one at an address follows from its place among them alone."""
+        """Store the cluster's brokers. The node id of the connected broker is that of its address, if listed."""
         self._is_ready = True
         self.nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         self._node_id = next((node for node, known in self.nodes.items() if known == address), _UNKNOWN_BROKER)
@@ -195,18 +208,15 @@ class CoordinatorLookup:
         waiting, self._waiting = self._waiting, []
         for pending in waiting:
             self._send(connection, pending)
-        if not self._wanted:
+        if not self._listeners:
             return
         version = connection.versions.version_for(FindCoordinatorRequest)
         if self._is_finding and is_batched(FindCoordinatorRequest, version):
             return
-        wanted, self._wanted = self._wanted, {}
-        for groups in batches(FindCoordinatorRequest, version, list(wanted), len(wanted)):
-            self._find(connection, {group: wanted[group] for group in groups})
-
-    def _find(self, connection: TransportConnection, wanted: Wanted) -> None:
+        listeners, self._listeners = self._listeners, {}
         self._is_finding = True
-        self._send(connection, _find_request(wanted))
+        for groups in batches(FindCoordinatorRequest, version, list(listeners), len(listeners)):
+            self._send(connection, _find_request({group: listeners[group] for group in groups}))
 
     def _send(self, connection: TransportConnection, pending: _PendingRequest) -> None:
         assert connection.versions is not None
@@ -221,7 +231,7 @@ class CoordinatorLookup:
         *,
         lost: bool = False,
     ) -> None:
-        groups = list(pending.wanted)
+        groups = list(pending.listeners)
         latency_ms = None if response is None else self._now_ms() - pending.scheduled_ms
         event = Event(
             scheduled_us=to_us(pending.scheduled_ms),
@@ -243,12 +253,12 @@ class CoordinatorLookup:
 def found_in(
     request: FindCoordinatorRequest, response: FindCoordinatorResponse, again: Collection[str] = ()
 ) -> list[tuple[str, int, int, bool]]:
-    """Return the `found` column of an event.
+    """Return the column `found` of an event.
 
     Args:
         request: The request.
         response: Its response.
-        again: The groups whose coordinator may know the members that asked.
+        again: Groups of which a rejoining member requested the look-up.
     """
     return [
         (each.key, _UNKNOWN_BROKER if each.error_code else each.node_id, each.error_code, each.key in again)
@@ -257,29 +267,28 @@ def found_in(
 
 
 def _found(pending: _PendingRequest, response: FindCoordinatorResponse) -> list[tuple[str, int, int, bool]]:
-    wanted = pending.wanted
-    again = {group for group, listeners in wanted.items() if any(each.is_rejoining() for each, _ in listeners)}
+    again = {group for group, waiting in pending.listeners.items() if any(each.is_rejoining() for each, _ in waiting)}
     return found_in(pending.request, response, again)
 
 
-def _find_request(wanted: Wanted, sent_ms: float = math.inf) -> _PendingRequest:
-    scheduled_ms = min(scheduled_ms for listeners in wanted.values() for _, scheduled_ms in listeners)
-    return _PendingRequest(find_coordinators(wanted), scheduled_ms, wanted, sent_ms=sent_ms)
+def _find_request(listeners: Listeners, sent_ms: float = math.inf) -> _PendingRequest:
+    scheduled_ms = min(scheduled_ms for waiting in listeners.values() for _, scheduled_ms in waiting)
+    return _PendingRequest(find_coordinators(listeners), scheduled_ms, listeners, sent_ms=sent_ms)
 
 
 def _notify(pending: _PendingRequest, response: FindCoordinatorResponse) -> None:
     for found in coordinators_in(pending.request, response):
-        for listener, _ in pending.wanted.pop(found.key, ()):
+        for listener, _ in pending.listeners.pop(found.key, ()):
             if found.error_code:
                 listener.discovery_failed(found.key, ErrorCode(found.error_code))
             else:
                 listener.discovered(found.key, found.node_id, found.host, found.port)
-    _notify_failure(pending.wanted)  # groups that the response lacks
+    _notify_failure(pending.listeners)  # groups that are missing in the response
 
 
-def _notify_failure(wanted: Wanted) -> None:
-    for group, listeners in wanted.items():
-        for listener, _ in listeners:
+def _notify_failure(listeners: Listeners) -> None:
+    for group, waiting in listeners.items():
+        for listener, _ in waiting:
             listener.discovery_failed(group, ErrorCode.NETWORK_EXCEPTION)
 
 

@@ -1,4 +1,4 @@
-"""Collects events, folds uneventful heartbeats if wanted, and packs rows into Arrow batches."""
+"""Collects events, optionally folds heartbeats, and converts rows to Arrow batches."""
 
 import pyarrow as pa
 
@@ -6,24 +6,26 @@ from fakebroker.replay.members.events import ORDINARY_ERRORS, SCHEMA, Event
 from fakebroker.replay.members.request_events import to_us
 
 BATCH_ROWS = 16_384
+"""The maximum number of rows in a batch."""
 
 
 class EventRecorder:
-    """Collects the events of members that are played together.
+    """Collects the events of the members of one task.
 
     Args:
-        folds: Whether heartbeats without any event between two changes of a member become one row.
+        folds: Whether to fold heartbeats: the successful ones of a member become one row, until another of its events
+            (a successful commit excepted) or a change of generation, member id, broker or version.
 
     Attributes:
-        requests: How many requests there were.
-        errors: Answers with an error outside of the ordinary ones, and requests without an answer.
+        requests: Number of requests.
+        errors: Responses with an error other than `ORDINARY_ERRORS`, and requests without a response.
     """
 
     def __init__(self, *, folds: bool = False) -> None:
         self.requests = self.errors = 0
         self._folds = folds
         self._rows: list[Event] = []
-        self._folded: dict[str, Event] = {}  # By member: the heartbeats since its last change.
+        self._folded: dict[str, Event] = {}  # By member: the row to which further heartbeats are added.
 
     def add(self, event: Event) -> None:
         """Record an event."""
@@ -36,13 +38,14 @@ class EventRecorder:
             self._rows.append(event)
 
     def add_heartbeats(self, first: Event, count: int, interval_ms: float, due_ms: float) -> None:
-        """Record heartbeats that were sent on time, one per interval, and all answered alike.
+        """Record heartbeats at regular intervals that were sent on time and got the same response.
 
         Args:
-            first: The first of them.
-            count: How many.
-            interval_ms: Between two of them.
-            due_ms: When the first one was due, in milliseconds since the Unix epoch.
+            first: The event of the first one.
+            count: Number of heartbeats.
+            interval_ms: Time between two of them.
+            due_ms: When the first one was due, in milliseconds since the Unix epoch. More precise than the event's
+                microseconds when intervals are added up.
         """
         if self._folds:
             until_us = to_us(due_ms + (count - 1) * interval_ms) if count > 1 else None
@@ -61,20 +64,20 @@ class EventRecorder:
         """Remove the rows collected so far and return them as Arrow batches.
 
         Args:
-            flush: At the end: include heartbeats that could still be folded with later ones.
+            flush: Whether these are the last rows: include heartbeats that later ones could be folded into.
         """
         if flush:
             self._rows += self._folded.values()
             self._folded.clear()
         rows, self._rows = self._rows, []
-        return [_packed(rows[start : start + BATCH_ROWS]) for start in range(0, len(rows), BATCH_ROWS)]
+        return [_batch_of(rows[start : start + BATCH_ROWS]) for start in range(0, len(rows), BATCH_ROWS)]
 
     def _fold(self, event: Event, member: str) -> None:
         if event.api == "Heartbeat" and event.error == 0:
             folded = self._folded.get(member)
             if folded is not None:
-                if _is_like(folded, event):
-                    self._folded[member] = _joined(folded, event)
+                if _is_foldable(folded, event):
+                    self._folded[member] = _merged(folded, event)
                     return
                 self._rows.append(folded)
             self._folded[member] = event
@@ -86,12 +89,12 @@ class EventRecorder:
         self._rows.append(event)
 
 
-def _packed(rows: list[Event]) -> pa.RecordBatch:
+def _batch_of(rows: list[Event]) -> pa.RecordBatch:
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
     return pa.record_batch(columns, schema=SCHEMA)
 
 
-def _is_like(folded: Event, event: Event) -> bool:
+def _is_foldable(folded: Event, event: Event) -> bool:
     return (
         folded.generation == event.generation
         and folded.member_id == event.member_id
@@ -100,7 +103,7 @@ def _is_like(folded: Event, event: Event) -> bool:
     )
 
 
-def _joined(folded: Event, event: Event) -> Event:
+def _merged(folded: Event, event: Event) -> Event:
     assert folded.latency_us is not None
     assert event.latency_us is not None
     return folded._replace(

@@ -1,6 +1,6 @@
-"""The rows of `events.parquet`: one request and its answer each, as a tuple, an Arrow schema and Spark's DDL.
+"""The schema of `events.parquet`: a named tuple, an Arrow schema and Spark DDL. A row is a request with its response.
 
-Shared by the playing and the reporting side of a replay. Does not depend on Spark.
+Used to record a replay and to report on it. Does not depend on Spark.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import pyarrow as pa
 from fakebroker.errors import ErrorCode
 
 ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED)
-"""Answers of a healthy cluster: a rebalance is in progress, or the member is to join again with the id it was given."""
+"""Error codes that a healthy cluster returns: during rebalances, and to the first JoinGroup of a dynamic member."""
 
 OFFSET = pa.struct([pa.field("partition", pa.string()), pa.field("offset", pa.int64())])
 FOUND = pa.struct(
@@ -62,40 +62,42 @@ _SPARK_TYPES = {
 }
 
 DDL = ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in SCHEMA)
-"""The same schema for Spark."""
+"""`SCHEMA` for Spark."""
 
 
 class Event(NamedTuple):
-    """A request and its answer.
+    """A request with its response, or an action of a member.
 
     Attributes:
-        scheduled_us: When the member wanted to send it, in microseconds since the Unix epoch.
-        sent_us: When it was sent, on the same clock.
-        latency_us: From scheduled to answered; `None` if it never was.
-        api: Kafka's name of what was asked, such as Heartbeat.
-        version: The version of the request.
-        broker: Node id of the broker; -1 for one that did not say.
-        group: `None` where the request is not of one group: Metadata, and FindCoordinator for several at once.
-        member: The member's name in its script; `None` where the members of a task ask together.
-        generation: The group's generation that was asked about or, of a JoinGroup, entered.
-        error: The first error in the answer, 0 if there is none; `None` without an answer.
-        lookups: How many groups a FindCoordinator asks about.
-        assigned: What a SyncGroup brought the member, as `topic-partition`.
-        kind: "request"; or "act", something that a member did by its script: `api` is the deed then, `version` and
-            `broker` are -1, and scheduled_us and sent_us when it was to be done and was.
-        count: How many requests the row stands for: more than one where heartbeats without any event are folded into
-            one row, which has the first one's times and the longest latency.
-        until_us: When the last of several folded requests was sent; of one that is lost, when it was; else None.
-        lost: Without an answer because the connection was lost, or the member stopped or gave up waiting; else an
-            answer that is missing is owed.
-        member_id: The coordinator's id of the member: the one in the request, or that a JoinGroup was answered.
-        instance_id: Its `group.instance.id`.
-        leader: Whom the answer to a JoinGroup named as the leader.
-        protocol: What that answer named as the protocol.
-        members: How many members that answer listed, for its leader; 0 for the others.
-        offsets: What an OffsetCommit was acknowledged, or an OffsetFetch brought (-1: nothing is committed).
-        found: What a FindCoordinator was answered, key by key; node is -1 with an error. `again` is true where somebody
-            asked whom the coordinator may know already, and false where only loads did and dynamic members that start.
+        scheduled_us: When the request was due, in microseconds since the Unix epoch.
+        sent_us: When it was sent, in microseconds since the Unix epoch.
+        latency_us: Time from `scheduled_us` to the response; `None` without a response.
+        api: Kafka's name of the request, such as Heartbeat; the action if `kind` is "act".
+        version: Version of the request; -1 if it was not sent.
+        broker: Node id of the broker; -1 if it is unknown.
+        group: Group id; `None` for Metadata, and for requests about several groups.
+        member: Name of the member in its script; `None` for look-ups and loads.
+        generation: Generation in the request; for a JoinGroup, the one in the response; for an action, the member's.
+        error: First error code in the response, 0 if there is none; `None` without a response.
+        lookups: Number of groups in a FindCoordinator.
+        assigned: Assignment in a SyncGroup response, as `topic-partition`.
+        kind: "request", or "act" for an action of a script; then `version` and `broker` are -1, and `sent_us` is when
+            the action was done.
+        count: Number of requests in the row: more than 1 if heartbeats are folded into one row, which has the times of
+            the first one and the longest latency.
+        until_us: When the last of several folded requests was sent; for a lost request, when it was lost; else `None`.
+        lost: Whether the response can no longer arrive, because the connection was lost, or the member stopped or gave
+            up waiting. False for a request that is pending at the end.
+        member_id: Member id in the request; for a JoinGroup, the one in the response.
+        instance_id: `group.instance.id` of the member.
+        leader: Member id of the leader in a JoinGroup response.
+        protocol: Protocol in a JoinGroup response.
+        members: Number of members in a JoinGroup response: 0 for members other than the leader.
+        offsets: Offsets that an OffsetCommit response accepts, or that an OffsetFetch response contains (-1: there is
+            no committed offset).
+        found: Coordinators in a FindCoordinator response by key; `node` is -1 with an error. `again` is true if a
+            member requested the look-up that the coordinator may already know, and false if only loads and starting
+            dynamic members did.
     """
 
     scheduled_us: int

@@ -1,6 +1,6 @@
-"""Runs one scripted member over a transport: executes what it wants, and passes on responses and results of look-ups.
+"""Runs one scripted member over a transport: sends its requests, and passes on responses and results of look-ups.
 
-Chooses the connection of each request; what to send and when is up to the member.
+The member decides what to send and when; the driver chooses the connection.
 """
 
 import math
@@ -19,12 +19,12 @@ from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.members.shared_connections import SharedConnections
 from fakebroker.replay.members.sockets import SocketConnection
 
-_HELD_BACK = (JoinGroupRequest, SyncGroupRequest)
-"""Requests whose responses a broker may hold back."""
+_REBALANCE_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
+"""Requests that a broker may answer much later."""
 
 
 class DriverContext(Protocol):
-    """What the drivers of a task or a simulation share."""
+    """What the drivers of a task or a simulation share: `MemberLoop` or `Simulation`."""
 
     @property
     def transport(self) -> Transport:
@@ -32,35 +32,38 @@ class DriverContext(Protocol):
 
     @property
     def lookup(self) -> CoordinatorLookup:
-        """Finds coordinators."""
+        """Looks up coordinators and partition counts."""
 
     @property
     def shared(self) -> SharedConnections | None:
-        """Connections that members share; None if each has its own."""
+        """Connections that members share; None if each member has its own."""
 
     def now_ms(self) -> float:
         """Return the time by the members' clock, in milliseconds since the Unix epoch."""
 
     def process_lookups(self) -> None:
-        """Process look-ups soon."""
+        """Call `CoordinatorLookup.process` soon: there are new look-ups."""
 
-    def settled(self, driver: "MemberDriver") -> None:
-        """Schedule the next call of `tick`: the driver has executed what its member wants."""
+    def schedule_tick(self, driver: "MemberDriver") -> None:
+        """Schedule the next call of `tick`, at the member's next deadline. Called at the end of each `run`."""
 
 
 class MemberDriver:
     """The driver of one scripted member.
 
+    A `CoordinatorListener`, a `MetadataListener`, a `ConnectionUser` and a `SharingMember`.
+
     Args:
         member: The member.
-        number: Among the drivers of the task, from 0.
-        context: What they share.
+        number: Index among the drivers of the task, from 0.
+        context: What the drivers share.
 
     Attributes:
         member: The member.
-        number: Among the drivers of the task.
-        connection: Its connection, or a shared one; None if it has none.
-        scheduled_ms, timer_number: When `tick` is called next; see `TimerQueue`.
+        group: Group id.
+        number: Index among the drivers of the task.
+        connection: The member's own or shared connection; None if it has none.
+        scheduled_ms, timer_number: The next call of `tick`; written by `TimerQueue` or the simulation.
     """
 
     __slots__ = (
@@ -68,7 +71,7 @@ class MemberDriver:
         "_heartbeats",
         "_held",
         "_rebalance_connection",
-        "_waits",
+        "_waits_for_admission",
         "connection",
         "group",
         "member",
@@ -85,21 +88,21 @@ class MemberDriver:
         self.timer_number = 0
         self._context = context
         self.connection: Any = None
-        self._rebalance_connection: SocketConnection | None = None  # Beside a shared one, for JoinGroup and SyncGroup.
-        self._held: GroupRequest | None = None  # Until its connection is open.
-        self._waits = False  # Until connections for the group's rebalance are reserved.
+        self._rebalance_connection: SocketConnection | None = None  # For JoinGroup and SyncGroup, if members share.
+        self._held: GroupRequest | None = None  # Sent when its connection is open.
+        self._waits_for_admission = False  # `_held` is sent when `admitted` is called.
         self._heartbeats = FrameCache()
 
     def tick(self, now_ms: float) -> None:
-        """Let the member do what is due."""
+        """Call the member at a deadline, and do what it requests."""
         self.member.tick(now_ms)
         self.run(now_ms)
 
     def run(self, now_ms: float) -> None:
-        """Execute what the member wants, and schedule its next deadline."""
+        """Do what the member requests, and schedule its next deadline."""
         if self.member.has_work:
             self._execute(now_ms)
-        self._context.settled(self)
+        self._context.schedule_tick(self)
 
     def _execute(self, now_ms: float) -> None:
         member = self.member
@@ -109,15 +112,16 @@ class MemberDriver:
         if scheduled_ms is not None:
             self._context.lookup.discover(self.group, self, scheduled_ms)
             self._context.process_lookups()
-        wanted = member.take_metadata()
-        if wanted is not None:
-            self._context.lookup.fetch_metadata(wanted[0], self, wanted[1])
+        metadata = member.take_metadata()
+        if metadata is not None:
+            topics, scheduled_ms = metadata
+            self._context.lookup.fetch_metadata(topics, self, scheduled_ms)
             self._context.process_lookups()
         request = member.take_request()
         if request is not None:
             self._send(request, now_ms)
 
-    # As a listener of look-ups
+    # CoordinatorListener and MetadataListener
 
     def discovered(self, group: str, node_id: int, host: str, port: int) -> None:
         now_ms = self._context.now_ms()
@@ -137,7 +141,7 @@ class MemberDriver:
         self.member.metadata(partition_counts, now_ms)
         self.run(now_ms)
 
-    # As a user of connections
+    # ConnectionUser and SharingMember
 
     def opened(self, connection: Any) -> None:
         request = self._held
@@ -159,7 +163,7 @@ class MemberDriver:
         self.run(now_ms)
 
     def admitted(self) -> None:
-        self._waits = False
+        self._waits_for_admission = False
         request, self._held = self._held, None
         assert request is not None
         self._send(request, self._context.now_ms())
@@ -180,14 +184,14 @@ class MemberDriver:
         self.member.sent(version, now_ms)
 
     def _connection_for(self, request: GroupRequest) -> Any:
-        """Return the connection for a request, made if needed; None if the group waits for its rebalance."""
+        """Return the connection for a request, a new one if needed; None if the member waits for admission."""
         shared, address = self._context.shared, self.member.address
-        if shared is not None and isinstance(request, _HELD_BACK):
+        if shared is not None and isinstance(request, _REBALANCE_REQUESTS):
             if self._rebalance_connection is not None and self._rebalance_connection.address != address:
                 self._end_rebalance()
             if self._rebalance_connection is None:
                 self._rebalance_connection = shared.begin_rebalance(address, self)
-                self._waits = self._rebalance_connection is None
+                self._waits_for_admission = self._rebalance_connection is None
             return self._rebalance_connection
         connection, transport = self.connection, self._context.transport
         if connection is not None:
@@ -204,8 +208,8 @@ class MemberDriver:
 
     def _disconnect(self) -> None:
         self._held = None
-        if self._waits and self._context.shared is not None:
-            self._waits = False
+        if self._waits_for_admission and self._context.shared is not None:
+            self._waits_for_admission = False
             self._context.shared.stop_waiting(self)
         self._end_rebalance()
         if self.connection is not None:

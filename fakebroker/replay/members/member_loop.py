@@ -1,6 +1,6 @@
-"""Plays all members and loads of one task over TCP, in one loop of one thread.
+"""Plays the members and loads of one task over TCP, in an event loop of one thread.
 
-Members wait in a timer queue, and one poller reports the sockets that are ready. Does not depend on Spark.
+A timer queue has the members' deadlines; one poller reports the sockets that are ready. Does not depend on Spark.
 """
 
 import gc
@@ -27,29 +27,33 @@ from fakebroker.replay.workload.loads import Load
 from fakebroker.server.clock import ScaledClock
 
 MAX_REBALANCE_CONNECTIONS = 8_000
-"""With shared connections: how many members of one task can take part in rebalances at the same time."""
+"""With shared connections: the number of members of one task that can rebalance at the same time."""
 
 _REPORT_EVERY_MS = 100.0
+"""Shortest interval of reports, in real time."""
+
 _REPORT_EVERY_MS_PER_MEMBER = 0.25
-"""A report looks at every member, which may take a small part of the time only."""
+"""A report visits every member: longer intervals for many members keep its share of the time small."""
 
 _MAX_REPORT_INTERVAL_MS = 1_000.0
-"""The answer to a report may be to stop."""
+"""Longest interval of reports, in real time: the driver's reply to a report may be a request to stop."""
 
 _MEMBERS_PER_TURN = 256
+"""Members whose deadlines are processed between two polls of the sockets."""
+
 _LATEST_END_MS = 2 * LEAVE_TIMEOUT_MS
-"""How long after the duration the loop ends, even if members are not done."""
+"""Time after the duration at which the loop ends even if members are not done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """How members are played.
+    """Options of a member loop.
 
     Attributes:
-        lanes: How many connections to each broker the members share; None for one per member.
-        speed: How many times as fast as real time the members' clock runs.
-        closed_loop: Whether each heartbeat follows the answer to the last one.
-        duration_s: When the replay ends, by the members' clock from its start; members that leave then are waited for.
+        lanes: Number of connections to each broker that the members share; None for one connection per member.
+        speed: Speed of the members' clock, as a multiple of real time.
+        closed_loop: Whether each heartbeat is sent as soon as the last one is answered.
+        duration_s: Duration of the replay by the members' clock; members that leave at its end are waited for.
     """
 
     lanes: int | None = None
@@ -59,18 +63,21 @@ class LoopSettings:
 
 
 class MemberLoop:
-    """The members and loads of one task.
+    """The members and loads of one task; the `DriverContext` of its drivers.
 
     Args:
-        scripts: One per member; all members of a group are here.
-        brokers: The first one that can be reached is asked for coordinators and metadata.
-        record: Records an event.
-        report: Receives the tally now and then.
-        settings: How to play.
-        loads: The loads of this task, with the groups that they are about.
+        scripts: One per member. Groups must be complete: with lanes, a group reserves connections for all its members.
+        brokers: Bootstrap brokers, tried in this order.
+        record: Receives each event.
+        report: Receives the tally, one to ten times per second of real time.
+        settings: Options.
+        loads: The loads of this task, with their groups as `groups_of` returns them.
+
+    Attributes:
+        transport, lookup, shared, now_ms: See `DriverContext`.
 
     Raises:
-        FakebrokerError: This machine cannot have so many connections.
+        FakebrokerError: The limit of open files is too low for the connections.
     """
 
     def __init__(
@@ -100,10 +107,10 @@ class MemberLoop:
             self.shared = SharedConnections(self.transport, settings.lanes, MAX_REBALANCE_CONNECTIONS, sizes)
 
     def connect(self) -> None:
-        """Find a broker that answers. Nothing is recorded yet.
+        """Connect to the first bootstrap broker that responds. Records no events.
 
         Raises:
-            BrokerUnreachable: There is none.
+            BrokerUnreachable: No broker responds.
         """
         try:
             self.lookup.connect()
@@ -115,14 +122,14 @@ class MemberLoop:
             raise
 
     def play(self, start_s: float) -> None:
-        """Play all scripts and loads to their end. Members deal with a cluster that goes away meanwhile.
+        """Play all scripts and loads to their end; block until then. Members retry if brokers become unreachable.
 
         Args:
             start_s: When the replay starts, in seconds since the Unix epoch.
 
         Raises:
-            FakebrokerError: This machine has no further files or ports.
-            UnsupportedVersion: A broker does not support what members need.
+            FakebrokerError: This machine has no more files or ports for connections.
+            UnsupportedVersion: A broker does not support an API or version that members need.
         """
         try:
             self._begin(start_s)
@@ -132,13 +139,13 @@ class MemberLoop:
             self._finish()
 
     def stop(self) -> None:
-        """End soon. May be called from another thread."""
+        """End `play` soon. May be called from another thread."""
         self._is_stopped = True
 
     def process_lookups(self) -> None:
-        """Do nothing: look-ups are processed in each turn."""
+        """No effect: each turn of the loop processes look-ups."""
 
-    def settled(self, driver: MemberDriver) -> None:
+    def schedule_tick(self, driver: MemberDriver) -> None:
         """Schedule the next call of a driver's `tick`, unless one is scheduled earlier."""
         self._timers.schedule(driver, driver.member.next_deadline())
 
@@ -151,14 +158,14 @@ class MemberLoop:
             member = ScriptedMember(script, self._start_ms, self._take, closed_loop=settings.closed_loop)
             driver = MemberDriver(member, number, self)
             self._active.append(driver)
-            self.settled(driver)
-        gc.freeze()  # members live until the end: collections need not look at them
+            self.schedule_tick(driver)
+        gc.freeze()  # members live until the end: garbage collections can skip them
         for load, groups in self._loads:
             active = AdminLoad(load, groups, self._start_ms, self.transport, self.now_ms, self.lookup, self._take)
             self._active_loads.append(active)
 
     def _turn(self) -> None:
-        """Wait for sockets or the next deadline, then do what is due."""
+        """Wait for sockets or the next deadline, then process what is due."""
         due_ms = min(self._report_ms, self.lookup.next_deadline())
         next_ms = self._timers.next_deadline()
         if next_ms is not None:
@@ -179,11 +186,11 @@ class MemberLoop:
         for driver, _ in itertools.islice(self._timers.expired(now_ms), _MEMBERS_PER_TURN):
             if driver.member.next_deadline() <= now_ms:
                 driver.tick(now_ms)
-            else:
-                self.settled(driver)
+            else:  # The deadline has moved since it was scheduled.
+                self.schedule_tick(driver)
 
     def _check_progress(self, now_ms: float) -> None:
-        """Drop members and loads that are done, and report."""
+        """Remove members and loads that are done, and report the tally."""
         every_ms = max(_REPORT_EVERY_MS, _REPORT_EVERY_MS_PER_MEMBER * len(self._active))
         self._report_ms = now_ms + min(every_ms, _MAX_REPORT_INTERVAL_MS) * self._settings.speed
         self._active = [driver for driver in self._active if not driver.member.is_done]
@@ -205,7 +212,7 @@ class MemberLoop:
                 self._tally.errors += 1
 
     def _finish(self) -> None:
-        """Close all connections, and record pending requests as unanswered."""
+        """Close all connections, and record pending requests without a response."""
         self.transport.close()
         gc.unfreeze()
         now_ms = self.now_ms()
@@ -218,7 +225,10 @@ class MemberLoop:
 
 
 def max_concurrent(scripts: Sequence[Script]) -> int:
-    """Return how many members are connected at the same time, at most; those that leave stay for a while."""
+    """Return the maximum number of members that are connected at the same time.
+
+    A member that stops counts as connected until its leave timeout.
+    """
     changes: list[tuple[float, int]] = []
     for script in scripts:
         is_started = False

@@ -1,4 +1,4 @@
-"""From a member's request and its response to an `Event`. Does not depend on members or clocks."""
+"""Makes the `Event` of a member's request and its response. Does not depend on members or clocks."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from fakebroker.replay.members.events import Event
 from fakebroker.replay.script.script import Script
 
 NOT_SENT = -1
-"""In place of a version: the request was not sent because there was no connection."""
+"""The version of a request that was not sent, because there was no connection."""
 
 API_NAMES: dict[type[GroupRequest], str] = {
     JoinGroupRequest: "JoinGroup",
@@ -30,7 +30,7 @@ API_NAMES: dict[type[GroupRequest], str] = {
 
 
 class SentRequest(NamedTuple):
-    """When a request was due and sent (microseconds since the Unix epoch), its version, and the broker's node id."""
+    """What an event records about sending a request: times in microseconds since the Unix epoch, version, node id."""
 
     scheduled_us: int
     sent_us: int
@@ -39,7 +39,7 @@ class SentRequest(NamedTuple):
 
 
 def to_us(moment_ms: float) -> int:
-    """Round milliseconds to the whole microseconds of events."""
+    """Convert milliseconds to the whole microseconds of events."""
     return round(moment_ms * 1000)
 
 
@@ -51,7 +51,7 @@ def heartbeat_event(
     script: Script,
     lost: bool = False,
 ) -> Event:
-    """Return the event of a Heartbeat, answered or not: the most frequent one, so a fast path."""
+    """Return the event of a Heartbeat, with or without a response. A fast path: most requests are heartbeats."""
     scheduled_us, sent_us, version, broker = sent
     return Event(
         scheduled_us,
@@ -76,7 +76,7 @@ def heartbeat_event(
 
 
 def commit_event(sent: SentRequest, latency_us: int, request: OffsetCommitRequest, script: Script) -> Event:
-    """Return the event of an OffsetCommit that was accepted as a whole."""
+    """Return the event of an OffsetCommit that was accepted for all partitions. A fast path for frequent requests."""
     return Event(
         sent.scheduled_us,
         sent.sent_us,
@@ -101,7 +101,7 @@ def commit_event(sent: SentRequest, latency_us: int, request: OffsetCommitReques
 def answered_event(
     sent: SentRequest, latency_us: int, request: GroupRequest, response: GroupResponse, script: Script
 ) -> Event:
-    """Return the event of an answered request."""
+    """Return the event of a request with a response."""
     if type(request) is HeartbeatRequest:
         assert type(response) is HeartbeatResponse
         return heartbeat_event(sent, latency_us, response.error_code, request, script)
@@ -114,10 +114,10 @@ def answered_event(
 
 
 def unanswered_event(sent: SentRequest, request: GroupRequest, script: Script, *, lost: bool) -> Event:
-    """Return the event of a request without an answer.
+    """Return the event of a request without a response.
 
     Args:
-        lost: Whether no answer can come any more: the connection is lost, or the member stopped waiting.
+        lost: Whether the response can no longer arrive: the connection is lost, or the member stopped waiting.
     """
     if isinstance(request, HeartbeatRequest):
         return heartbeat_event(sent, None, None, request, script, lost)
@@ -136,7 +136,7 @@ def _event(sent: SentRequest, latency_us: int | None, request: GroupRequest, scr
 
 
 def _columns(request: GroupRequest, response: GroupResponse) -> dict[str, Any]:
-    """Return the columns that depend on the response, beside its error."""
+    """Return the columns that depend on the response, except its error."""
     match response:
         case OffsetCommitResponse():
             assert isinstance(request, OffsetCommitRequest)
@@ -170,7 +170,7 @@ def _member_id(request: GroupRequest) -> str:
         case LeaveGroupRequest():
             return request.members[0].member_id if request.members else request.member_id
         case OffsetFetchRequest():
-            return ""  # a member of a classic group sends none
+            return ""  # classic groups: the request has no member id
     return request.member_id
 
 
@@ -178,12 +178,12 @@ def _error(response: GroupResponse) -> int:
     if isinstance(response, LeaveGroupResponse):
         return next((member.error_code for member in response.members if member.error_code), response.error_code)
     if isinstance(response, OffsetCommitResponse) and is_accepted(response):
-        return ErrorCode.NONE  # A fast path: commits are frequent.
+        return ErrorCode.NONE  # a fast path: commits are frequent
     return error_in(response)
 
 
 def is_accepted(response: OffsetCommitResponse) -> bool:
-    """Return whether no part of a commit was refused."""
+    """Return whether a commit was accepted for all partitions."""
     for topic in response.topics:
         for each in topic.partitions:
             if each.error_code:
@@ -192,7 +192,7 @@ def is_accepted(response: OffsetCommitResponse) -> bool:
 
 
 def _assigned(response: SyncGroupResponse) -> list[str] | None:
-    """Return the assigned partitions; None for bytes that are no assignment."""
+    """Return the assigned partitions; None if the assignment cannot be decoded."""
     try:
         return [f"{topic}-{partition}" for topic, partition in decode_assignment(response.assignment)]
     except ProtocolError:

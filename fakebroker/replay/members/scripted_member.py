@@ -1,7 +1,8 @@
-"""A group member that follows a script: its actions, its requests, and the events recorded of them.
+"""A group member that follows a script, as a state machine: it requests what to send and records events.
 
-Pure: calls go in, requests and events come out. Does not depend on sockets or clocks. What to send and when is up to
-the client's `Member`, except for the actions `slow` and `zombie`, in which the scripted member sends requests for it.
+Does not depend on sockets or clocks: all `now_ms` are milliseconds since the Unix epoch. The `Member` of
+`fakebroker.client`, called the client's member here, decides what to send and when. Only during the actions "slow" and
+"zombie" the scripted member sends requests in its place.
 """
 
 import math
@@ -26,21 +27,21 @@ from fakebroker.replay.members.request_events import NOT_SENT, SentRequest, answ
 from fakebroker.replay.script.script import Act, Script
 
 LEAVE_TIMEOUT_MS = 5_000.0
-"""How long the last responses are awaited after a member has left."""
+"""How long a member that leaves waits for its last responses."""
 
 _SENT_WITHOUT_POLLING = (HeartbeatRequest, LeaveGroupRequest)
-"""What Kafka's consumer sends from its heartbeat thread."""
+"""Requests that Kafka's consumer sends from its heartbeat thread."""
 
 
 class Mode(Enum):
-    """What a member is doing.
+    """The mode of a member, set by the actions of its script.
 
-    NORMAL: What the client's member does.
-    SLOW: It does not poll: only its heartbeat thread goes on.
-    PAUSED: Nothing at all; whatever comes in is deferred.
-    SILENT: The same, before it becomes a zombie.
-    ZOMBIE: The scripted member sends heartbeats and commits under the old identity; whatever comes in for the client's
-        member is deferred.
+    NORMAL: All calls go to the client's member, and its requests are sent.
+    SLOW: The application does not poll: only the requests of the consumer's heartbeat thread are sent.
+    PAUSED: Nothing is sent; responses and other calls are deferred.
+    SILENT: Like PAUSED, while a zombie waits for its session to expire.
+    ZOMBIE: The scripted member sends heartbeats and commits under the old member id; calls for the client's member are
+        deferred.
     """
 
     NORMAL = auto()
@@ -51,13 +52,13 @@ class Mode(Enum):
 
 
 class Timer(IntEnum):
-    """Timers of a scripted member beside those of the client's member. Of timers due together, the lowest is first.
+    """Timers of a scripted member, in addition to those of the client's member. Ties are resolved in this order.
 
     RESUME: The mode ends.
-    ACTION: The next action of the script.
-    POLL_LIMIT: It has not polled for the rebalance timeout (Kafka's `max.poll.interval.ms`).
-    LEAVE_TIMEOUT: The last responses are not awaited any longer.
-    HEARTBEAT, COMMIT: A request that the scripted member sends in place of the client's member.
+    ACTION: The next action of the script is due.
+    POLL_LIMIT: The member has not polled for the rebalance timeout (Kafka's `max.poll.interval.ms`).
+    LEAVE_TIMEOUT: The wait for the last responses ends.
+    HEARTBEAT, COMMIT: The scripted member sends a request in place of the client's member.
     """
 
     RESUME = auto()
@@ -69,22 +70,22 @@ class Timer(IntEnum):
 
 
 class ScriptedMember:
-    """A member that follows a script; one request is in flight at a time, the others are queued.
+    """A member that follows a script. One request is in flight at a time, the others are queued.
 
-    After every call the driver executes `take_disconnect`, `take_discovery`, `take_metadata` and `take_request`, and
-    reads `next_deadline` again.
+    After each call the driver (`MemberDriver`) calls `take_disconnect`, `take_discovery`, `take_metadata` and
+    `take_request`, does what they return, and reads `next_deadline` again.
 
     Args:
-        script: What to do.
+        script: The script.
         start_ms: When the replay starts, in milliseconds since the Unix epoch.
-        record: Records an event.
-        closed_loop: Send each heartbeat as soon as the last one is answered.
+        record: Receives the events of requests and actions.
+        closed_loop: Whether to send each heartbeat as soon as the last one is answered.
 
     Attributes:
-        script: What to do.
-        member: The client's member.
-        node_id: The coordinator found last, -1 before there is one.
-        address: Its host and port.
+        script: The script.
+        member: The client's member: the state machine that joins the group, sends heartbeats and commits.
+        node_id: Node id of the last known coordinator, -1 before there is one.
+        address: Host and port of that coordinator.
     """
 
     __slots__ = (
@@ -102,7 +103,7 @@ class ScriptedMember:
         "_own_queue",
         "_queue",
         "_record",
-        "_returns",
+        "_restarts_on_resume",
         "_sent_ms",
         "_start_ms",
         "_timers",
@@ -135,53 +136,54 @@ class ScriptedMember:
         self._start_ms, self._record, self._closed_loop = start_ms, record, closed_loop
         self._consumption = Consumption(script.consume_per_s) if script.consume_per_s else None
         self._mode = Mode.NORMAL
-        self._acts_done, self._has_coordinator = 0, False
-        self._returns = False  # It left because it did not poll, and starts again when it polls.
+        self._acts_done = 0
+        self._has_coordinator = False  # When `member` loses its coordinator, the connection is closed.
+        self._restarts_on_resume = False  # It left at the poll limit, and rejoins when it polls again.
         self._queue: list[Send] = []
-        self._own_queue: list[Send] = []  # What it sends in place of the client's member.
+        self._own_queue: list[Send] = []  # Requests in place of the client's member, sent first.
         self._in_flight: Send | None = None
         self._in_flight_is_own = False
         self._version, self._sent_ms = NOT_SENT, 0.0  # Of the request in flight.
-        self._deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # Calls, without the time.
+        self._deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # Calls, without the argument `now_ms`.
         self._disconnect_wanted = False
-        self._discovery_ms: float | None = None
-        self._topics: tuple[tuple[str, ...], float] | None = None
+        self._discovery_ms: float | None = None  # For `take_discovery`.
+        self._topics: tuple[tuple[str, ...], float] | None = None  # For `take_metadata`.
         self._timers: dict[Timer, float] = {}
         self._next_timer_ms = math.inf
         self._schedule_next_action()
 
     @property
     def is_joined(self) -> bool:
-        """Whether it is part of its group now."""
+        """Whether it is a member of its group now."""
         return self.member.state is MemberState.PART_OF_GROUP
 
     @property
     def is_rejoining(self) -> bool:
-        """Whether the coordinator that it looks up may know it already: it had one, or it is static (KIP-345)."""
+        """Whether the coordinator may already know the member: it had one before, or it is static (KIP-345)."""
         return self.member.state is MemberState.REDISCOVERING or self.script.instance_id is not None
 
     @property
     def is_done(self) -> bool:
-        """Whether its script is played and no response is awaited."""
+        """Whether all actions are done and no response is pending."""
         return not self._timers and self._in_flight is None and self.member.state is MemberState.DOWN
 
     @property
     def idle_until(self) -> float:
-        """When it does anything besides heartbeats, if those are answered; -inf if it does so now."""
+        """When the member next does anything other than heartbeats, if all succeed; -inf if it does so now."""
         return -math.inf if self._is_busy or self._closed_loop else min(self._next_timer_ms, self.member.idle_until())
 
     @property
-    def _is_attentive(self) -> bool:
-        """Whether the client's member is called, and its effects are executed."""
+    def _is_responsive(self) -> bool:
+        """Whether calls go to the client's member at once instead of being deferred."""
         return self._mode is Mode.NORMAL or self._mode is Mode.SLOW
 
     @property
     def _is_busy(self) -> bool:
-        """Whether it is not in its normal mode, or has anything to send or to receive."""
+        """Whether the mode is not NORMAL, or a request is queued or in flight."""
         return self._mode is not Mode.NORMAL or self._in_flight is not None or bool(self._queue or self._own_queue)
 
     def commit_while_idle(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
-        """Return the commit that is due, if the member is idle and does nothing else until then but heartbeats."""
+        """Return the commit that is due, if until then an idle member does nothing else except heartbeats."""
         if self._next_timer_ms <= until_ms:
             return None
         if self._consumption is not None:
@@ -189,21 +191,21 @@ class ScriptedMember:
         return self.member.idle_commit(due_ms, until_ms)
 
     def finish(self, now_ms: float) -> None:
-        """End the replay: a request in flight is recorded as unanswered."""
+        """End the replay: record a request in flight without a response."""
         self._record_unanswered(now_ms, lost=False)
 
     # Time
 
     def next_deadline(self) -> float:
-        """Return when `tick` has something to do, in milliseconds since the Unix epoch; infinite for never."""
-        due_ms = self.member.next_deadline() if self._is_attentive else None
+        """Return when to call `tick`, in milliseconds since the Unix epoch; infinite for never."""
+        due_ms = self.member.next_deadline() if self._is_responsive else None
         return self._next_timer_ms if due_ms is None else min(due_ms, self._next_timer_ms)
 
     def tick(self, now_ms: float) -> None:
-        """Do what is due, its own timers first."""
+        """Process all deadlines up to now: the timers of the scripted member first, then the client's member."""
         while self._next_timer_ms <= now_ms:
             self._fire_next_timer(now_ms)
-        if self._is_attentive:
+        if self._is_responsive:
             self.member.tick(now_ms)
             self._execute_effects(now_ms)
 
@@ -229,7 +231,7 @@ class ScriptedMember:
             case Timer.RESUME:
                 self._resume(now_ms)
             case Timer.POLL_LIMIT:
-                self._returns = True
+                self._restarts_on_resume = True
                 self._queue.clear()
                 self._leave(now_ms, commits=False)
             case Timer.LEAVE_TIMEOUT:
@@ -244,7 +246,7 @@ class ScriptedMember:
             self._set(Timer.ACTION, self._start_ms + self.script.acts[self._acts_done].at_ms)
 
     def _perform(self, act: Act, due_ms: float, now_ms: float) -> None:
-        """Perform an action, which ends the mode of an earlier one. A member that is down can only start."""
+        """Perform an action, which ends the mode of an earlier one. On a stopped member only "start" has an effect."""
         if act.deed == "crash":
             self._deferred.clear()
         if act.deed != "start" or self.member.state is MemberState.DOWN:
@@ -288,31 +290,39 @@ class ScriptedMember:
             self._execute_effects(now_ms)
 
     def _leave(self, now_ms: float, *, commits: bool = True) -> None:
-        """Leave, and await the responses; past the poll limit the heartbeat thread leaves without a commit."""
-        self._has_coordinator = False  # The LeaveGroup still goes to it.
+        """Leave the group, and wait for the responses.
+
+        Args:
+            now_ms: The time.
+            commits: Whether to commit before; the heartbeat thread leaves at the poll limit without a commit.
+        """
+        self._has_coordinator = False  # `member` loses its coordinator now, but the LeaveGroup needs the connection.
         self.member.leave(now_ms)
         if not commits:
-            asked = [(effect, getattr(effect, "request", None)) for effect in self.member.effects]
-            self.member.effects = [each for each, request in asked if not isinstance(request, OffsetCommitRequest)]
+            self.member.effects = [
+                effect
+                for effect in self.member.effects
+                if not (isinstance(effect, Send) and isinstance(effect.request, OffsetCommitRequest))
+            ]
         self._set(Timer.LEAVE_TIMEOUT, now_ms + LEAVE_TIMEOUT_MS)
         self._execute_effects(now_ms)
         self._end_leave(now_ms)
 
     def _end_leave(self, now_ms: float) -> None:
-        """Disconnect after leaving, as soon as nothing is left to send or receive."""
+        """Disconnect after leaving, once all requests are sent and answered."""
         if self._in_flight is None and not self._queue and Timer.LEAVE_TIMEOUT in self._timers:
             self._disconnect(now_ms)
 
     def _enter(self, mode: Mode, for_ms: float, now_ms: float) -> None:
         self._mode = mode
         self._set(Timer.RESUME, now_ms + for_ms)
-        if self._consumption is not None and mode is not Mode.SILENT:  # A zombie goes on consuming.
+        if self._consumption is not None and mode is not Mode.SILENT:  # A zombie continues to consume.
             self._consumption.stop(self.member.positions, now_ms)
         if mode is Mode.SLOW:
             self._heartbeat_during_join(now_ms)
 
     def _become_zombie(self, for_ms: float, now_ms: float) -> None:
-        """Stay silent for the session timeout and one heartbeat interval, so that the session surely expires."""
+        """Send nothing for the session timeout and one heartbeat interval: then the session has expired."""
         silent_ms = self.script.session_timeout_ms + self.script.heartbeat_interval_ms
         self._enter(Mode.SILENT, silent_ms + for_ms, now_ms)
         if self.member.member_id:
@@ -326,15 +336,15 @@ class ScriptedMember:
             self._resume(now_ms)
 
     def _resume(self, now_ms: float) -> None:
-        """Return to the normal mode, beginning with deferred calls."""
+        """Return to the normal mode, and make deferred calls."""
         self._mode = Mode.NORMAL
         self._cancel(Timer.HEARTBEAT, Timer.COMMIT, Timer.POLL_LIMIT)
         self._own_queue.clear()
         if self._consumption is not None:
             self._consumption.resume(self.member.positions, now_ms)
         self._run_deferred(now_ms)
-        if self._returns:
-            self._returns = False
+        if self._restarts_on_resume:
+            self._restarts_on_resume = False
             self._start(now_ms)
 
     def _run_deferred(self, now_ms: float) -> None:
@@ -346,7 +356,7 @@ class ScriptedMember:
     # Requests sent in place of the client's member
 
     def _send_for_member(self, timer: Timer, due_ms: float, now_ms: float) -> None:
-        if self._mode is Mode.SILENT:  # Its session is over: the zombie begins to send.
+        if self._mode is Mode.SILENT:  # The session has expired: the zombie begins to send.
             self._mode = Mode.ZOMBIE
             self._run_deferred(now_ms)
         if timer is Timer.HEARTBEAT:
@@ -365,14 +375,14 @@ class ScriptedMember:
             self._send_own(requests.offset_commit(member.identity, positions), due_ms)
 
     def _send_own(self, request: GroupRequest, scheduled_ms: float) -> None:
-        """Queue a request; of each kind one is queued at most, in case the broker does not answer."""
+        """Queue a request; at most one of each type, in case the broker does not respond."""
         if not any(type(send.request) is type(request) for send in self._own_queue):
             self._own_queue.append(Send(request, scheduled_ms))
 
     def _heartbeat_during_join(self, now_ms: float) -> None:
-        """Send heartbeats for a slow member whose JoinGroup is queued: the client's member then sends none."""
-        holds_join = any(isinstance(send.request, JoinGroupRequest) for send in self._queue)
-        if holds_join and self.member.generation_id >= 0 and Timer.HEARTBEAT not in self._timers:
+        """Start heartbeats for a slow member whose JoinGroup is queued: the client's member then sends none."""
+        is_join_queued = any(isinstance(send.request, JoinGroupRequest) for send in self._queue)
+        if is_join_queued and self.member.generation_id >= 0 and Timer.HEARTBEAT not in self._timers:
             self._set(Timer.HEARTBEAT, now_ms + self.script.heartbeat_interval_ms)
 
     # Responses
@@ -406,7 +416,7 @@ class ScriptedMember:
         self._end_leave(now_ms)
 
     def connection_lost(self, now_ms: float) -> None:
-        """Process the loss of the connection, or that it could not be made."""
+        """Process that the connection was lost, or could not be opened."""
         if self._mode is Mode.PAUSED or self._mode is Mode.SILENT:
             self._deferred.append((self.connection_lost, ()))
             return
@@ -421,7 +431,7 @@ class ScriptedMember:
         self._execute_effects(now_ms)
 
     def _disconnect(self, now_ms: float) -> None:
-        """Close the connection; requests in flight and in the queue are given up, and so are look-ups."""
+        """Close the connection, and drop queued and pending requests and look-ups."""
         self._record_unanswered(now_ms, lost=True)
         self._queue.clear()
         self._own_queue.clear()
@@ -444,8 +454,8 @@ class ScriptedMember:
     # Results of look-ups
 
     def discovered(self, node_id: int, host: str, port: int, now_ms: float) -> None:
-        """Process the coordinator that was found."""
-        if not self._is_attentive:
+        """Process a found coordinator."""
+        if not self._is_responsive:
             self._deferred.append((self.discovered, (node_id, host, port)))
             return
         self.node_id, self.address = node_id, (host, port)
@@ -454,16 +464,16 @@ class ScriptedMember:
         self._execute_effects(now_ms)
 
     def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
-        """Process that no coordinator was found; without any response the error is NETWORK_EXCEPTION."""
-        self._pass_on(self.member.discovery_failed, error, now_ms)
+        """Process the error of a failed look-up; NETWORK_EXCEPTION if there was no response."""
+        self._call_member(self.member.discovery_failed, error, now_ms)
 
     def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
         """Process the partition counts of topics."""
-        self._pass_on(self.member.metadata, partition_counts, now_ms)
+        self._call_member(self.member.metadata, partition_counts, now_ms)
 
-    def _pass_on(self, call: Callable[[Any, float], None], result: Any, now_ms: float) -> None:
-        """Call the client's member, now or when it is attentive again."""
-        if not self._is_attentive:
+    def _call_member(self, call: Callable[[Any, float], None], result: Any, now_ms: float) -> None:
+        """Call a method of the client's member, or defer the call."""
+        if not self._is_responsive:
             self._deferred.append((call, (result,)))
             return
         call(result, now_ms)
@@ -484,8 +494,8 @@ class ScriptedMember:
                     case FetchMetadata():
                         self._topics = (effect.topics, effect.scheduled_ms)
                     case Revoked() if self._consumption is not None:
-                        self._consumption.give_up(effect.partitions)
-        if self._has_coordinator and not member.has_coordinator:  # Queued requests are obsolete.
+                        self._consumption.revoke(effect.partitions)
+        if self._has_coordinator and not member.has_coordinator:  # The queued requests are for the old one.
             self._disconnect(now_ms)
 
     def _enqueue(self, send: Send, now_ms: float) -> None:
@@ -499,16 +509,16 @@ class ScriptedMember:
             self._heartbeat_during_join(now_ms)
 
     def _replace_queued_commit(self, now_ms: float) -> None:
-        """Keep only the newest commit of a slow member; for the client's member the older one was answered."""
+        """Drop the queued commits of a slow member; tell the client's member that they succeeded."""
         for send in [send for send in self._queue if type(send.request) is OffsetCommitRequest]:
             self._queue.remove(send)
             self.member.answered(send.request, OffsetCommitResponse(topics=[]), now_ms)
 
-    # What the driver executes
+    # Called by the driver
 
     @property
     def has_work(self) -> bool:
-        """Whether one of the `take_` methods may return something."""
+        """Whether one of the `take_` methods may return work."""
         return (
             (self._in_flight is None and bool(self._queue or self._own_queue))
             or self._disconnect_wanted
@@ -517,28 +527,28 @@ class ScriptedMember:
         )
 
     def take_disconnect(self) -> bool:
-        """Return whether the connection is to be closed, once."""
+        """Return whether to close the connection; True once."""
         wanted, self._disconnect_wanted = self._disconnect_wanted, False
         return wanted
 
     def take_discovery(self) -> float | None:
-        """Return since when the coordinator is to be looked up, once; None if it is not."""
+        """Return when a look-up of the coordinator was due, once; None if there is none."""
         scheduled_ms = self._discovery_ms
-        if scheduled_ms is None or not self._is_attentive:
+        if scheduled_ms is None or not self._is_responsive:
             return None
         self._discovery_ms = None
         return scheduled_ms
 
     def take_metadata(self) -> tuple[tuple[str, ...], float] | None:
-        """Return the topics whose partition counts a leader needs, and since when, once; None if it needs none."""
+        """Return the topics whose partition counts the leader needs, and when they were due, once; else None."""
         wanted = self._topics
-        if wanted is None or not self._is_attentive:
+        if wanted is None or not self._is_responsive:
             return None
         self._topics = None
         return wanted
 
     def take_request(self) -> GroupRequest | None:
-        """Return the next request to send, if none is in flight; then it is in flight."""
+        """Return the next request to send, and mark it as in flight; None if there is none, or one is in flight."""
         if self._in_flight is not None or not (self._queue or self._own_queue):
             return None
         send = self._next_send()
@@ -560,5 +570,5 @@ class ScriptedMember:
         return None
 
     def sent(self, version: int, now_ms: float) -> None:
-        """Note that the request in flight was sent in this version."""
+        """Store when, and in which version, the request in flight was sent."""
         self._version, self._sent_ms = version, now_ms

@@ -1,10 +1,9 @@
-"""Connections that many members share (`--lanes`), and connections of their own for JoinGroup and SyncGroup.
+"""Connections that many members share (`--lanes`), and separate ones for their JoinGroup and SyncGroup requests.
 
-A broker answers one connection strictly in order, so a JoinGroup or SyncGroup that it holds back would delay all other
-members on the shared connection. Those two requests go over a connection that the member has to itself during one
-rebalance; such connections are reused by later rebalances. Their number is limited. A group reserves all that its
-members need before the first one joins, or waits until they are free: groups that reserved some each could wait for
-one another until their rebalance timeouts.
+A broker answers the requests of a connection in order, so a JoinGroup that waits for a rebalance would delay all other
+members on a shared connection. Therefore a member sends JoinGroup and SyncGroup over a separate connection, which later
+rebalances reuse. The number of separate connections is limited. To avoid deadlocks between groups that each have some
+of the connections that they need, a group reserves one for each of its members before the first one joins, or waits.
 """
 
 from typing import Any, Protocol
@@ -14,22 +13,22 @@ from fakebroker.errors import FakebrokerError
 from fakebroker.replay.members.sockets import SocketConnection, SocketTransport
 
 _MAX_IDLE = 1_000
-"""How many unused connections are kept for later rebalances."""
+"""Number of unused separate connections that are kept for later rebalances."""
 
 
 class SharingMember(Protocol):
-    """A member that uses shared connections: a `ConnectionUser` of a group.
+    """A member that uses shared connections: a `ConnectionUser` with a group.
 
     Attributes:
         group: Group id.
-        number: Among the members of the task; chooses the shared connection.
+        number: Index among the members of the task; selects the shared connection.
     """
 
     group: str
     number: int
 
     def admitted(self) -> None:
-        """Connections for the group's rebalance are reserved."""
+        """Continue after waiting: the group's connections are reserved, and `begin_rebalance` will return one."""
 
     def opened(self, connection: SocketConnection) -> None: ...
 
@@ -39,13 +38,13 @@ class SharingMember(Protocol):
 
 
 class SharedConnections:
-    """The shared connections of one loop.
+    """The shared and separate connections of one loop.
 
     Args:
-        transport: Makes them.
-        count: How many shared connections there are to each broker.
-        max_rebalance_connections: Limit of connections for rebalances, without idle ones.
-        group_sizes: How many members each group can have.
+        transport: Makes connections.
+        count: Number of shared connections to each broker.
+        max_rebalance_connections: Limit of separate connections, idle ones excluded.
+        group_sizes: Number of members by group.
 
     Raises:
         FakebrokerError: A group is larger than the limit.
@@ -57,18 +56,18 @@ class SharedConnections:
         largest = max(group_sizes, key=lambda group: group_sizes[group], default="")
         if group_sizes.get(largest, 0) > max_rebalance_connections:
             raise FakebrokerError(
-                f"group {largest!r} has {group_sizes[largest]:,} members, which join over a connection each: "
-                f"there can be {max_rebalance_connections:,} of those in one task"
+                f"group {largest!r} has {group_sizes[largest]:,} members: with --lanes, expected at most "
+                f"{max_rebalance_connections:,}, because each member joins over a separate connection"
             )
         self._transport, self._count, self._group_sizes = transport, count, group_sizes
         self._free = max_rebalance_connections
         self._shared: dict[tuple[Address, int], SocketConnection] = {}
-        self._rebalancing: dict[str, int] = {}  # Groups with reserved connections, and how many members use theirs.
-        self._waiting: dict[str, list[SharingMember]] = {}  # Groups that wait for connections, in their order.
+        self._rebalancing: dict[str, int] = {}  # Groups with a reservation, and how many of its connections are used.
+        self._waiting: dict[str, list[SharingMember]] = {}  # Groups that wait for a reservation, in order of arrival.
         self._idle: dict[SocketConnection, None] = {}
 
     def shared(self, address: Address, member: SharingMember) -> SocketConnection:
-        """Return the shared connection of a member to a broker."""
+        """Return the shared connection of a member to a broker, a new one if needed."""
         key = address, member.number % self._count
         connection = self._shared.get(key)
         if connection is None or connection.is_closed:
@@ -77,7 +76,11 @@ class SharedConnections:
         return connection
 
     def begin_rebalance(self, address: Address, member: SharingMember) -> SocketConnection | None:
-        """Return a connection for a rebalance; None if the group has to wait, and the member will be `admitted`."""
+        """Return a separate connection for a rebalance, idle or new.
+
+        Returns:
+            None if the group has to wait for a reservation; `admitted` is called when it has one.
+        """
         group = member.group
         if group not in self._rebalancing:
             if self._waiting or self._group_sizes[group] > self._free:
@@ -93,7 +96,7 @@ class SharedConnections:
         return connection
 
     def end_rebalance(self, connection: SocketConnection, member: SharingMember) -> None:
-        """Return the connection of a member that has its assignment, or has given up."""
+        """Give back the separate connection of a member that has its assignment, or no longer tries to join."""
         is_reusable = not (connection.is_closed or connection.versions is None or connection.has_pending())
         if is_reusable and len(self._idle) < _MAX_IDLE:
             connection.users = {self: None}
@@ -107,20 +110,20 @@ class SharedConnections:
             self._admit()
 
     def stop_waiting(self, member: SharingMember) -> None:
-        """Remove a member that gave up while its group waits."""
+        """Remove a member that no longer tries to join from its waiting group."""
         members = self._waiting[member.group]
         members.remove(member)
         if not members:
             del self._waiting[member.group]
             self._admit()
 
-    # As the user of idle connections
+    # ConnectionUser, of idle connections
 
     def opened(self, connection: SocketConnection) -> None:
-        """Not called: an idle connection was open before."""
+        """Never called: an idle connection is open already."""
 
     def answered(self, connection: SocketConnection, response: Any) -> None:
-        """Not called: an idle connection has no pending requests."""
+        """Never called: an idle connection has no pending requests."""
 
     def lost(self, connection: SocketConnection, why: str) -> None:
         del self._idle[connection]

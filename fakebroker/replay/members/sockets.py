@@ -1,7 +1,7 @@
-"""Connections by the ten thousand: nonblocking sockets behind one poller, driven by one thread.
+"""A transport over TCP for tens of thousands of connections: nonblocking sockets, one poller, one thread.
 
-Users of a connection are never called from within `send`
-or `connect`: losses that are found there are reported at the end of the next poll.
+Users of a connection are called during `poll` only: a loss that `send` or `connect` detects is reported at the end of
+the next poll.
 """
 
 import errno
@@ -23,19 +23,19 @@ _MAX_EVENTS = 256
 _READ_BYTES = 64 * 1024
 _NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
 
-_NO_KAFKA = "at {address} nobody speaks Kafka's protocol in the clear (a listener for TLS or another service?): {why}"
+_NO_API_VERSIONS = "no valid response to ApiVersions (a TLS listener, or not Kafka?): {why}"
 
 
 class SocketConnection(BrokerConnection):
     """A connection of `SocketTransport`.
 
     Attributes:
-        socket: None before it is made and after it is closed.
-        untried: Resolved addresses that were not tried yet.
+        socket: The socket; None before it is created and after it is closed.
+        untried: Resolved addresses that have not been tried yet: family and socket address.
         is_connecting: Whether the socket is not connected yet.
-        begun_in_poll: Number of the poll in which the socket was made.
-        is_dirty: Whether unsent bytes are to be written at the end of the poll.
-        is_blocked: Whether the poller is to report when the socket takes more bytes.
+        begun_in_poll: Number of the poll in which the socket was created.
+        is_dirty: Whether `unsent` is to be written at the end of the poll.
+        is_blocked: Whether the socket's send buffer is full: the poller reports when it is writable.
     """
 
     __slots__ = ("begun_in_poll", "is_blocked", "is_connecting", "is_dirty", "socket", "untried")
@@ -53,27 +53,27 @@ class SocketTransport:
     """All TCP connections of one loop; a `Transport`.
 
     Args:
-        connect_timeout_ms: How long connecting and negotiating versions may take together, in real time.
+        connect_timeout_ms: Limit for connecting and negotiating versions together, in real time.
     """
 
     def __init__(self, connect_timeout_ms: float = DEFAULT_CONNECT_TIMEOUT_MS) -> None:
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._poller = best_poller()
-        self._connections: dict[int, SocketConnection] = {}  # by file descriptor
-        self._deadlines: dict[SocketConnection, float] = {}  # of those that are not open yet, in order
+        self._connections: dict[int, SocketConnection] = {}  # By file descriptor.
+        self._deadlines: dict[SocketConnection, float] = {}  # Of connections that are not open yet, in order.
         self._polls = 0
         self._dirty: list[SocketConnection] = []
-        self._opened: list[SocketConnection] = []
-        self._lost: list[tuple[SocketConnection, str]] = []
-        # Negotiated once per broker, for as long as no connection to it is lost.
+        self._opened: list[SocketConnection] = []  # Not reported yet.
+        self._lost: list[tuple[SocketConnection, str]] = []  # Not reported yet, with reasons.
+        # Negotiated once per broker, and again after a connection to it was lost: the broker may have been upgraded.
         self._versions: dict[Address, NegotiatedVersions] = {}
         self._resolved: dict[Address, list[tuple[int, Any]]] = {}
 
     def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> SocketConnection:
-        """Begin to make a connection; see `Transport.connect`.
+        """Start to connect; see `Transport.connect`.
 
         Raises:
-            FakebrokerError: This machine has no further files or ports.
+            FakebrokerError: This machine has no more files or ports for connections.
         """
         connection = SocketConnection(address, user, is_shared=is_shared)
         self._deadlines[connection] = time.monotonic() + self._connect_timeout_s
@@ -82,7 +82,7 @@ class SocketTransport:
         except OSError as error:
             self.fail(connection, error.strerror or str(error))
             return connection
-        self._try_next_address(connection, "its name has no address")
+        self._try_next_address(connection, "the host name has no address")
         return connection
 
     def send(
@@ -94,7 +94,7 @@ class SocketTransport:
         user: ConnectionUser,
         cache: FrameCache | None = None,
     ) -> None:
-        """Send a request over an open connection; if it is lost, its users are about to be notified."""
+        """Send a request over an open connection; no effect on a closed one, whose users are notified of the loss."""
         if connection.is_closed:
             return
         frame = connection.frame(request, version, client_id, user, cache)
@@ -107,23 +107,23 @@ class SocketTransport:
             self._dirty.append(connection)
 
     def fail(self, connection: SocketConnection, why: str) -> None:
-        """Close a connection as lost; its users are notified at the end of the next poll."""
+        """Close a connection; its users are notified of the loss at the end of the next poll."""
         if connection.is_closed:
             return
         if connection.is_negotiating:
-            why = _NO_KAFKA.format(address=f"{connection.address[0]}:{connection.address[1]}", why=why)
+            why = _NO_API_VERSIONS.format(why=why)
         self._versions.pop(connection.address, None)
         self._close(connection)
         self._lost.append((connection, why))
 
     def release(self, connection: SocketConnection, user: ConnectionUser) -> None:
-        """Remove a user of a connection, with its pending requests. Without users the connection is closed."""
+        """Remove a user of a connection, with its pending requests. A connection without users is closed."""
         connection.forget(user)
         if not connection.users and not connection.is_closed:
             self._close(connection)
 
     def poll(self, timeout_s: float) -> None:
-        """Wait for sockets to be ready, process what has arrived, and notify users."""
+        """Wait for ready sockets, read and write them, and notify users."""
         if self._deadlines:
             timeout_s = min(timeout_s, max(0.0, next(iter(self._deadlines.values())) - time.monotonic()))
         if self._lost or self._opened or self._dirty:
@@ -135,7 +135,7 @@ class SocketTransport:
             if connection is None:
                 continue  # closed by an event earlier in this poll
             if connection.is_connecting:
-                if connection.begun_in_poll != self._polls:  # else the event was for another socket of that number
+                if connection.begun_in_poll != self._polls:  # else the event was for a socket with the same descriptor
                     self._connected(connection)
                 continue
             if event & ~WRITE:
@@ -151,12 +151,12 @@ class SocketTransport:
         self._poller.close()
 
     def _finish_poll(self) -> None:
-        """Give up late connections, notify users, and write what was collected for shared connections."""
+        """Time out connections, notify users, and write the requests collected for shared connections."""
         while self._deadlines:
             connection, deadline_s = next(iter(self._deadlines.items()))
             if deadline_s > time.monotonic():
                 break
-            self.fail(connection, f"no connection with versions agreed on after {self._connect_timeout_s * 1000:g} ms")
+            self.fail(connection, f"no connection with negotiated versions in {self._connect_timeout_s * 1000:g} ms")
         opened, self._opened = self._opened, []
         for connection in opened:
             for user in list(connection.users):
@@ -178,7 +178,12 @@ class SocketTransport:
         return self._resolved[address]
 
     def _try_next_address(self, connection: SocketConnection, why: str) -> None:
-        """Connect to the next resolved address of the host; without one the connection is lost."""
+        """Connect to the next resolved address of the host; if there is none, the connection is lost.
+
+        Args:
+            connection: The connection.
+            why: The error of the previous address.
+        """
         while connection.untried:
             family, socket_address = connection.untried.pop(0)
             try:
@@ -201,12 +206,12 @@ class SocketTransport:
         self.fail(connection, why)
 
     def _exhausted(self, address: Address, error: OSError) -> FakebrokerError:
-        what = f"no further connection to {address[0]}:{address[1]} beside the {len(self._connections):,} that are open"
+        what = f"cannot connect to {address[0]}:{address[1]} with {len(self._connections):,} open connections"
         if error.errno in _NO_MORE_FILES:
             return FakebrokerError(f"{what}: the limit of open files is {file_limit():,}; raise it with `ulimit -n`")
         return FakebrokerError(
-            f"{what}: {error.strerror}; each needs a local port of its own (see net.ipv4.ip_local_port_range), lanes "
-            "need fewer"
+            f"{what}: {error.strerror}; each connection needs a local port (see net.ipv4.ip_local_port_range); use "
+            "`--lanes` for fewer connections"
         )
 
     def _connected(self, connection: SocketConnection) -> None:
@@ -257,7 +262,7 @@ class SocketTransport:
             self.fail(connection, str(error))
 
     def _write(self, connection: SocketConnection, frame: bytes | bytearray) -> None:
-        """Write unsent bytes, or a frame if there are none; what the socket does not take stays unsent."""
+        """Write the unsent bytes, or a frame if there are none. Bytes that the socket does not take stay unsent."""
         assert connection.socket is not None
         data = connection.unsent if connection.unsent else frame
         try:

@@ -1,5 +1,5 @@
-"""From a workload and a seed to one script per member: what it does and when.
+"""Scripts of members: their settings and actions, generated from a workload and a seed.
 
-script.py is plain data, shared by all of a replay. generator.py makes the scripts with Spark SQL; acts.py has the
-expressions for what members do, and the random choices. Depends on `replay.workload`.
+Depends on `replay.workload`. Start with script.py, plain data that all of `replay` uses. generator.py generates scripts
+with Spark SQL; acts.py has the SQL expressions of actions and random numbers.
 """

@@ -1,7 +1,7 @@
-"""What the members of a population do and when, drawn at random, as expressions of Spark SQL.
+"""Spark SQL expressions for the actions of members and their random times.
 
-Each row has `group`, `member`, `size` (members of the group to begin with) and `index` (of the member; from `size` on
-for members by which the group grows later).
+The expressions are for rows with the columns `group`, `member`, `size` (the group's initial number of members) and
+`index` (of the member in the group; at least `size` for members that join later, see `Grow`).
 """
 
 from pyspark.sql import Column, functions as f
@@ -15,48 +15,48 @@ from fakebroker.replay.workload.workload import Workload
 _NO_ACTS = "cast(array() as array<struct<at_ms: double, deed: string, for_ms: double>>)"
 
 _STEPS = 1 << 53
-"""How many numbers of [0, 1) may be drawn: as many as doubles can distinguish."""
+"""Number of different random numbers in [0, 1): the precision of doubles."""
 
 
 class RandomChoices:
-    """Random numbers in Spark SQL that repeat with their seed: hashes of the seed, the choice, and the row it is for.
+    """Reproducible random numbers in Spark SQL: hashes of the seed, the name of a choice, and columns of the row.
 
     Args:
-        seed: Of all choices.
+        seed: Seed of all choices.
     """
 
     def __init__(self, seed: int) -> None:
         self._seed = str(seed)
 
     def share(self, choice: str, *row: Column) -> Column:
-        """Return a uniform number in [0, 1)."""
+        """Return a uniform random number in [0, 1), which depends on the choice and the columns."""
         return f.pmod(f.xxhash64(f.lit(self._seed), f.lit(choice), *row), f.lit(_STEPS)) / f.lit(float(_STEPS))
 
     def of_group(self, choice: str) -> Column:
-        """Return the number of the row's group."""
+        """Return a random number that is the same for all members of a group."""
         return self.share(choice, f.col("group"))
 
     def of_member(self, choice: str) -> Column:
-        """Return the number of the row's member."""
+        """Return a random number of the member."""
         return self.share(choice, f.col("group"), f.col("member"))
 
     def within_ms(self, span: Span, drawn: Column) -> Column:
-        """Return a time of a span of seconds, in milliseconds.
+        """Return a time in a span, in milliseconds.
 
         Args:
-            span: Seconds.
-            drawn: Chooses the time: a number in [0, 1).
+            span: Seconds, or two limits of seconds.
+            drawn: Position in the span, in [0, 1).
         """
-        fewest, most = ends(span)
-        return f.lit(1000.0 * fewest) + drawn * (1000.0 * (most - fewest))
+        first_s, last_s = ends(span)
+        return f.lit(1000.0 * first_s) + drawn * (1000.0 * (last_s - first_s))
 
 
 def acts_of(population: Groups, workload: Workload, choose: RandomChoices) -> Column:
-    """Return the acts of the row's member, ordered by time."""
-    to_begin_with = [_act(_arrival_ms(population, choose), "start"), *_behaviors(population, choose)]
+    """Return the acts of a member, ordered by time."""
+    initial_acts = [_act(_arrival_ms(population, choose), "start"), *_behaviors(population, choose)]
     if population.restart:
-        to_begin_with.append(_restart(population.restart, choose))
-    acts = f.concat(*to_begin_with)
+        initial_acts.append(_restart(population.restart, choose))
+    acts = f.concat(*initial_acts)
     if population.grow:
         started_ms = _grown_ms(population.grow, choose)
         acts = f.when(f.col("index") < f.col("size"), acts).otherwise(_act(started_ms, "start"))
@@ -65,7 +65,7 @@ def acts_of(population: Groups, workload: Workload, choose: RandomChoices) -> Co
 
 
 def is_static(population: Groups, choose: RandomChoices) -> Column:
-    """Return whether the row's member has an instance id."""
+    """Return whether a member is static, with an instance id."""
     drawn = choose.of_member("static") < population.static
     if population.grow is None:
         return drawn
@@ -89,7 +89,7 @@ def _arrival_ms(population: Groups, choose: RandomChoices) -> Column:
 
 
 def _behaviors(population: Groups, choose: RandomChoices) -> list[Column]:
-    """Return the acts of the behaviors; one number is drawn for all, so that no member has two of them."""
+    """Return the acts of each behavior. All depend on one random number, so that a member has at most one behavior."""
     drawn, begins, acts = choose.of_member("behavior"), 0.0, []
     for action, behavior in population.behaviors.items():
         is_one = (drawn >= begins) & (drawn < begins + behavior.share)

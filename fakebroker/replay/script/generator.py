@@ -1,7 +1,7 @@
 """Generates one script per member from a workload and a seed, in Spark.
 
-Every random choice is a hash of (seed, group, member, choice), so that what a member does depends neither on the number
-of members beside it nor on how Spark partitions them.
+Each random number is a hash of seed, group, member and the name of the choice. So a script does not depend on other
+groups or members, or on the number of Spark partitions.
 """
 
 from collections.abc import Callable
@@ -19,28 +19,27 @@ from fakebroker.replay.workload.workload import Workload
 
 
 def member_scripts(spark: SparkSession, workload: Workload, seed: int, tasks: int) -> DataFrame:
-    """Return the scripts of all members, a row each as in `Script`; the members of a group share a partition.
+    """Return the scripts of all members, as rows of `Script`. The members of a group are in one Spark partition.
 
     Args:
-        spark: Generates them, lazily.
+        spark: The session.
         workload: The workload.
-        seed: Of all random choices.
-        tasks: Among how many partitions the groups are distributed, if there are so many groups. The rows are the same
-            for any number.
+        seed: Seed of all random choices.
+        tasks: Number of Spark partitions, at most one per group. The rows do not depend on it.
     """
     return _ScriptGenerator(spark, workload, seed).rows(tasks)
 
 
 def by_offsets_partition(scripts: DataFrame, offsets_partitions: int, tasks: int) -> DataFrame:
-    """Return the same scripts, with all groups of an offsets partition together.
+    """Return scripts with all groups of an offsets partition in one Spark partition.
 
     Args:
-        scripts: Rows as `member_scripts` gives them.
-        offsets_partitions: How many partitions `__consumer_offsets` has.
-        tasks: Into how many partitions of Spark the rows go.
+        scripts: Rows of `member_scripts`.
+        offsets_partitions: Number of partitions of `__consumer_offsets`.
+        tasks: Number of Spark partitions.
 
     Returns:
-        The rows with a column `offsets_partition int`; in one partition of Spark all of the same, in order.
+        The rows with another column `offsets_partition int`. Each Spark partition is sorted by it, group and member.
     """
     partition = f.udf(lambda group: partition_for(group, offsets_partitions), "int", useArrow=True)
     return (
@@ -67,19 +66,19 @@ class _ScriptGenerator:
             population.group_count if names is None else len(names)
             for population, names in zip(workload.groups, self._names, strict=True)
         ]
-        self._first_groups = [0, *accumulate(counts)]  # of each population, counted through all groups
+        self._first_groups = [0, *accumulate(counts)]  # Group number at which each population starts, and their total.
 
     def rows(self, tasks: int) -> DataFrame:
-        """See `member_scripts`."""
-        named = self._with_listed_names(self._groups(tasks)).withColumn("group", self._each(self._group_name))
-        sized = named.withColumn("size", self._each(self._size))
-        grown = self._each(lambda population: f.lit(population.grow.instances if population.grow else 0))
+        """Return the result of `member_scripts`."""
+        named = self._with_listed_names(self._groups(tasks)).withColumn("group", self._by_population(self._group_name))
+        sized = named.withColumn("size", self._by_population(self._size))
+        grown = self._by_population(lambda population: f.lit(population.grow.instances if population.grow else 0))
         indexed = sized.withColumn("index", f.explode(f.sequence(f.lit(0), f.col("size") + grown - 1)))
         members = indexed.withColumn("member", f.concat_ws("-", "group", f.col("index").cast("string")))
         return members.select(*(column.alias(name) for name, column in self._columns().items()))
 
     def _groups(self, tasks: int) -> DataFrame:
-        """Return the numbers of all groups, distributed one by one, so that each task has its part of a population."""
+        """Return the numbers of all groups, distributed in turn, so that each task has its share of each population."""
         tasks = min(tasks, self._first_groups[-1])
         number = f.explode(
             f.sequence(f.col("id"), f.lit(self._first_groups[-1] - 1).cast("long"), f.lit(tasks).cast("long"))
@@ -87,7 +86,7 @@ class _ScriptGenerator:
         return self._spark.range(0, tasks, 1, tasks).select(number.alias("group_number"))
 
     def _with_listed_names(self, groups: DataFrame) -> DataFrame:
-        """Add a column `listed` if there are names from files."""
+        """Add a column `listed` with group names from files, if there are any."""
         numbers: list[int] = []
         listed: list[str] = []
         for first, names in zip(self._first_groups, self._names, strict=False):
@@ -98,8 +97,8 @@ class _ScriptGenerator:
         table = pa.table({"group_number": pa.array(numbers, pa.int64()), "listed": pa.array(listed, pa.string())})
         return groups.join(f.broadcast(self._spark.createDataFrame(table)), "group_number", "left")
 
-    def _each(self, value: Callable[[Groups], Column]) -> Column:
-        """Return a value for which each population has its own expression."""
+    def _by_population(self, value: Callable[[Groups], Column]) -> Column:
+        """Return an expression that depends on the population of the row's group."""
         populations = self._workload.groups
         chosen = value(populations[-1])
         for population, end in reversed(list(zip(populations[:-1], self._first_groups[1:], strict=False))):
@@ -133,38 +132,46 @@ class _ScriptGenerator:
         return f.element_at(sizes, f.size(f.filter(bounds, lambda bound: bound <= drawn)) + 1)
 
     def _columns(self) -> dict[str, Column]:
-        """The columns of a script, by their names and in their order."""
-        each, workload, length = self._each, self._workload, self._length
+        """Return the columns of a script by name, in their order."""
+        by_population, workload, jitter = self._by_population, self._workload, self._with_jitter
         return {
-            "population": each(lambda population: f.lit(population.name)),
+            "population": by_population(lambda population: f.lit(population.name)),
             "group": f.col("group"),
             "member": f.col("member"),
-            "instance_id": each(self._instance_id),
-            "topics": each(lambda population: f.array(*map(f.lit, workload.topics_of(population)))),
-            "assignor": each(lambda population: f.lit(population.assignor)),
-            "session_timeout_ms": each(lambda some: length("session", some.session_timeout_ms, some.timeout_jitter)),
-            "rebalance_timeout_ms": each(
-                lambda some: length("rebalance", some.rebalance_timeout_ms, some.timeout_jitter)
+            "instance_id": by_population(self._instance_id),
+            "topics": by_population(lambda population: f.array(*map(f.lit, workload.topics_of(population)))),
+            "assignor": by_population(lambda population: f.lit(population.assignor)),
+            "session_timeout_ms": by_population(
+                lambda groups: jitter("session", groups.session_timeout_ms, groups.timeout_jitter)
             ),
-            "heartbeat_interval_ms": each(
-                lambda some: length("heartbeat", workload.heartbeat_interval_ms(some), some.jitter)
+            "rebalance_timeout_ms": by_population(
+                lambda groups: jitter("rebalance", groups.rebalance_timeout_ms, groups.timeout_jitter)
             ),
-            "commit_interval_ms": each(lambda some: length("commit", some.commit_interval_ms, some.jitter)),
-            "consume_per_s": each(lambda population: f.lit(float(population.consume_per_s))),
-            "acts": each(lambda population: acts_of(population, workload, self._choose)),
+            "heartbeat_interval_ms": by_population(
+                lambda groups: jitter("heartbeat", workload.heartbeat_interval_ms(groups), groups.jitter)
+            ),
+            "commit_interval_ms": by_population(
+                lambda groups: jitter("commit", groups.commit_interval_ms, groups.jitter)
+            ),
+            "consume_per_s": by_population(lambda population: f.lit(float(population.consume_per_s))),
+            "acts": by_population(lambda population: acts_of(population, workload, self._choose)),
         }
 
     def _instance_id(self, population: Groups) -> Column:
         instance_id = f.concat(f.lit("instance-"), f.col("index").cast("string"))
         return f.when(is_static(population, self._choose), instance_id)
 
-    def _length(self, choice: str, length_ms: float, jitter: float) -> Column:
+    def _with_jitter(self, choice: str, time_ms: float, jitter: float) -> Column:
+        """Return a time that differs among members by up to the share `jitter` in both directions."""
         factor = 1 + jitter * (2 * self._choose.of_member(choice) - 1)
-        return f.round(f.lit(float(length_ms)) * factor).cast("int")
+        return f.round(f.lit(float(time_ms)) * factor).cast("int")
 
 
 class _HotName:
-    """Finds a name for a group that belongs to one of a population's hot partitions."""
+    """A function for Spark: returns a group name in one of a population's hot partitions, for a group's number.
+
+    It tries names with an increasing suffix until one belongs to a hot partition.
+    """
 
     def __init__(self, population: Groups, offsets_partitions: int) -> None:
         self._pattern = population.name_pattern

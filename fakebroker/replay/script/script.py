@@ -1,4 +1,4 @@
-"""What one member of a replay does: a row of `members.parquet`. Plain data."""
+"""The script of a member: a row of `members.parquet`, as plain data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -6,25 +6,24 @@ from typing import Any, Literal, NamedTuple
 Action = Literal["start", "leave", "crash", "pause", "slow", "zombie"]
 """The actions of members.
 
-start: Look up the coordinator and join; no effect on a member that is running.
+start: Look up the coordinator and join. No effect on a running member.
 leave: Commit, leave the group and stop. A static member sends no LeaveGroup (KIP-345).
-crash: Stop at once; the connection is closed.
-pause: Do nothing at all for `for_ms`, then go on as if no time had passed, as a stopped process or a long garbage
-    collection does. The connection stays open.
-slow: Do not poll for `for_ms`: heartbeats go on, joins do not. Past the rebalance timeout the member leaves until
-    then, as Kafka's consumer does past `max.poll.interval.ms` (KIP-62).
-zombie: Send nothing until the session is over, then send heartbeats and commits under the old member id for `for_ms`,
-    whatever the answers are; then go on as usual.
+crash: Stop and close the connection without a request.
+pause: Do nothing for `for_ms`, like a stopped process or a long garbage collection. The connection stays open.
+slow: Do not poll for `for_ms`: only heartbeats are sent. If this exceeds the rebalance timeout, the member leaves the
+    group then, and rejoins at the end, like Kafka's consumer at `max.poll.interval.ms` (KIP-62).
+zombie: Send nothing until the session has expired, then send heartbeats and commits with the old member id for
+    `for_ms` and ignore their errors; then continue normally.
 """
 
 
 class Act(NamedTuple):
-    """An action at a time.
+    """An action of a script.
 
     Attributes:
-        at_ms: From the start of the replay.
+        at_ms: When it is due, in milliseconds from the start of the replay.
         deed: The action.
-        for_ms: How long, for actions that last; else 0.
+        for_ms: Duration of "pause", "slow" and "zombie"; else 0.
     """
 
     at_ms: float
@@ -38,11 +37,16 @@ class Script(NamedTuple):
     Attributes:
         population: The `name` of the `[[groups]]` table that the group belongs to.
         group: Group id.
-        member: Its name in this replay, and its `client.id`; not the member id that the coordinator assigns.
+        member: Name of the member in the replay, and its `client.id`; not the member id that the coordinator assigns.
         instance_id: `group.instance.id`; None for a dynamic member.
-        commit_interval_ms: 0 for a member that never commits.
-        consume_per_s: By how many records the position of each of its partitions advances in a second.
-        acts: Ordered by time; the first one is a start.
+        topics: Subscribed topics.
+        assignor: Name of the assignor, such as "range".
+        session_timeout_ms: `session.timeout.ms`.
+        rebalance_timeout_ms: `max.poll.interval.ms`.
+        heartbeat_interval_ms: `heartbeat.interval.ms`.
+        commit_interval_ms: `auto.commit.interval.ms`; 0 for a member that never commits.
+        consume_per_s: Records consumed per second and partition.
+        acts: The actions, ordered by time; the first one is a start.
     """
 
     population: str
@@ -64,10 +68,10 @@ DDL = (
     "session_timeout_ms int, rebalance_timeout_ms int, heartbeat_interval_ms int, commit_interval_ms int, "
     "consume_per_s double, acts array<struct<at_ms: double, deed: string, for_ms: double>>"
 )
-"""The same schema for Spark."""
+"""The schema of `Script` for Spark."""
 
 
 def script_of(row: Mapping[str, Any]) -> Script:
-    """Return the script of a row of plain values, as Arrow gives them."""
+    """Return the script in a row of plain values, as from Arrow's `to_pylist`."""
     acts: Sequence[Mapping[str, Any]] = row["acts"]
     return Script(**{**row, "topics": tuple(row["topics"]), "acts": tuple(Act(**act) for act in acts)})

@@ -1,6 +1,6 @@
-"""Simulates a replay in virtual time, without sockets: same seed, same events.
+"""Simulates a replay in virtual time, without sockets. Equal seeds give equal events.
 
-Depends on the scripted members of `replay.members` and on a cluster of `fakebroker.cluster`. Start with
-simulation.py (one offsets partition), then scheduler.py (virtual time), virtual_transport.py and network.py (requests
-and responses); idle_heartbeats.py makes it fast.
+Depends on the scripted members of `replay.members` and on `fakebroker.cluster`. Start with simulation.py (one offsets
+partition), then scheduler.py (virtual time), virtual_transport.py and network.py (requests and responses).
+idle_heartbeats.py and postponed_appends.py save most of the work without changing the result.
 """

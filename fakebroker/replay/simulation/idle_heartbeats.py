@@ -1,10 +1,12 @@
-"""Fast-forwards the heartbeats and commits of idle members: they are counted instead of being simulated one by one.
+"""Fast-forwards idle members: their heartbeats are counted instead of being simulated one by one.
 
-A member is idle while its group is stable and it awaits nothing and does nothing but send heartbeats. Each of them is
-answered without an error and changes only two numbers of that member: when its session ends, on either side. So its
-coordinator is told that the session is kept up, and the heartbeats are made up for when something may change the
-group. That leaves exactly the state and the events of simulating them one by one. A commit, with no heartbeat under
-way at the same time, does not end idleness either: the coordinator handles it, and its response is only an event.
+A member is idle while its group is stable and the member only sends heartbeats. Each of them succeeds and changes only
+the deadlines of the session, at the coordinator and at the member. So these deadlines are suspended, and the heartbeats
+are recorded, and the deadlines restored, when the member stops being idle: when its script or a timer is due, or before
+anything may change the group. State and events are exactly those of simulating each heartbeat.
+
+An idle member may also commit, unless a heartbeat is in flight at the same time: the coordinator handles the commit at
+once, and only its event is recorded.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,16 +32,20 @@ _ROUND_TRIP_MS = 2 * LATENCY_MS
 class IdleHeartbeats:
     """The idle members of a simulation.
 
+    Each stage of a heartbeat (due, arrival at the broker, response) has a `Position` in the order of all calls. When a
+    member is woken at a position, the heartbeat has passed the stages whose positions are before.
+
     Args:
-        drivers: Those of all members.
-        cluster: The brokers.
-        scheduler: The time.
+        drivers: The drivers of all members, ordered by number.
+        cluster: The cluster.
+        scheduler: The scheduler of the simulation.
         network: Handles commits.
         recorder: Records heartbeats and commits.
-        plan: Schedules the next action of a member that is no longer idle.
+        plan: Schedules the next deadline of a member that is no longer idle.
 
     Attributes:
-        numbers: The numbers of the idle members. `scheduled_ms` of their drivers is when they do something else.
+        numbers: Numbers of the drivers of idle members. While a member is idle, `scheduled_ms` of its driver is when it
+            does something other than a heartbeat.
     """
 
     def __init__(
@@ -58,10 +64,10 @@ class IdleHeartbeats:
         for driver in drivers:
             self._by_group.setdefault(driver.group, []).append(driver)
 
-    # The begin of idleness
+    # Becoming idle
 
     def begin(self, driver: MemberDriver) -> bool:
-        """Let a member be idle, if it can; return whether it is."""
+        """Make a member idle if possible; return whether it is idle."""
         scripted = driver.member
         until_ms = scripted.idle_until
         if until_ms == -inf or driver.connection is None or not driver.connection.is_open:
@@ -72,19 +78,19 @@ class IdleHeartbeats:
             return False
         if client.session_deadline_ms <= heartbeat_ms + _ROUND_TRIP_MS:
             return False
-        known = self._valid_member(driver)
-        if known is None or known.deadline_ms <= heartbeat_ms + LATENCY_MS:
+        registered = self._accepting_member(driver)
+        if registered is None or registered.deadline_ms <= heartbeat_ms + LATENCY_MS:
             return False
         if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.active):
             return False
         self.numbers.add(driver.number)
-        driver.scheduled_ms, known.keeper = until_ms, self._session_expires
+        driver.scheduled_ms, registered.keeper = until_ms, self._session_expires
         if until_ms < inf:
             self._scheduler.schedule_private(until_ms, driver.number, self._act, driver, until_ms)
         return True
 
-    def _valid_member(self, driver: MemberDriver) -> Member | None:
-        """Return the coordinator's member, if its broker receives the heartbeats and answers without an error."""
+    def _accepting_member(self, driver: MemberDriver) -> Member | None:
+        """Return the coordinator's member if the connected broker would accept its heartbeats, else None."""
         identity = driver.member.member.identity
         broker: BrokerNode = driver.connection.broker
         if broker.node_id != driver.member.node_id:
@@ -92,28 +98,29 @@ class IdleHeartbeats:
         group = broker.coordinator.group(identity.group_id)
         if group is None or group.state is not STABLE or group.generation_id != identity.generation_id:
             return None
-        known = group.members.get(identity.member_id)
-        if known is None or identity.instance_id not in (None, known.instance_id):
+        registered = group.members.get(identity.member_id)
+        if registered is None or identity.instance_id not in (None, registered.instance_id):
             return None
-        return known
+        return registered
 
     # Sessions
 
     def _session_expires(self, group_id: str) -> None:
-        """A timer of a group expires."""
+        """Wake the members of a group because one of its sessions expires."""
         self.wake(group_id, (self._scheduler.clock.moment_ms, TIMER, -1))
 
     def _resume_session(self, driver: MemberDriver, position: Position) -> None:
-        """Let the coordinator have received all heartbeats up to a position, and time the session again."""
-        coordinator, group, known = driver.connection.broker.coordinator, self._group(driver), self._known(driver)
-        deadline_ms = known.deadline_ms
+        """Restore the session's deadline at the coordinator, after the heartbeats that arrived before a position."""
+        coordinator, group = driver.connection.broker.coordinator, self._group(driver)
+        registered = group.members[driver.member.member.member_id]
+        deadline_ms = registered.deadline_ms
         arrived = self._heartbeats_before(driver, position, LATENCY_MS, ARRIVAL)
         if arrived:
             interval_ms = driver.member.script.heartbeat_interval_ms
             last_ms = driver.member.member.next_heartbeat_ms + (arrived - 1) * interval_ms
-            # A commit may have come later.
-            deadline_ms = max(deadline_ms, last_ms + LATENCY_MS + known.session_timeout_ms)
-        coordinator.resume_session(group, known, deadline_ms)
+            # A later commit may have extended the session already.
+            deadline_ms = max(deadline_ms, last_ms + LATENCY_MS + registered.session_timeout_ms)
+        coordinator.resume_session(group, registered, deadline_ms)
         self._network.schedule_timer(coordinator.next_deadline())
 
     def _group(self, driver: MemberDriver) -> Group:
@@ -123,18 +130,14 @@ class IdleHeartbeats:
         assert group is not None
         return group
 
-    def _known(self, driver: MemberDriver) -> Member:
-        """Return the coordinator's member."""
-        return self._group(driver).members[driver.member.member.member_id]
-
     def _heartbeats_before(self, driver: MemberDriver, position: Position, after_ms: float, kind: int) -> int:
-        """Return how many heartbeats, from the next one on, have reached a stage before a position.
+        """Return how many of the uncounted heartbeats have passed a stage before a position.
 
         Args:
-            driver: That of the member.
+            driver: The member's driver.
             position: The position.
-            after_ms: When a heartbeat reaches the stage, after it was due.
-            kind: The kind of call of the stage.
+            after_ms: Time of the stage after a heartbeat was due.
+            kind: Kind of the scheduled call of the stage: ARRIVAL or RESPONSE.
         """
         first_ms = driver.member.member.next_heartbeat_ms + after_ms
         interval_ms = driver.member.script.heartbeat_interval_ms
@@ -146,10 +149,10 @@ class IdleHeartbeats:
     # Commits
 
     def _commit(self, driver: MemberDriver, due_ms: float) -> bool:
-        """Let an idle member commit, if that is all it does now; return whether it is idle still."""
+        """Let an idle member commit if it can stay idle; return whether it did."""
         scripted, network = driver.member, self._network
         connection, answered_ms = driver.connection, due_ms + _ROUND_TRIP_MS
-        if not network.is_alone_until(connection, due_ms, answered_ms) or self._is_heartbeat_near(driver, due_ms):
+        if not network.can_handle_at_once(connection, due_ms, answered_ms) or self._is_heartbeat_near(driver, due_ms):
             return False
         request = scripted.commit_while_idle(due_ms, answered_ms)
         if request is None:
@@ -169,28 +172,28 @@ class IdleHeartbeats:
         return True
 
     def _is_heartbeat_near(self, driver: MemberDriver, due_ms: float) -> bool:
-        """Return whether a heartbeat is under way then, or due together with the next commit: their order counts."""
+        """Return whether a heartbeat is in flight at a commit, or due with the next one: then their order matters."""
         script = driver.member.script
         since_ms = (due_ms - driver.member.member.next_heartbeat_ms) % script.heartbeat_interval_ms
         if since_ms < _ROUND_TRIP_MS or since_ms >= script.heartbeat_interval_ms - _ROUND_TRIP_MS:
             return True
         return (since_ms + script.commit_interval_ms) % script.heartbeat_interval_ms == 0
 
-    # The end of idleness
+    # Waking
 
     def _act(self, driver: MemberDriver, due_ms: float) -> None:
-        """An idle member does something other than send a heartbeat."""
+        """Let an idle member do something other than a heartbeat: commit, else wake it."""
         is_due = driver.number in self.numbers and driver.scheduled_ms == due_ms
         if is_due and not self._commit(driver, due_ms):
             self._wake(driver, (due_ms, ACTION, driver.number))
             driver.tick(due_ms)
 
     def wake(self, group_id: str, position: Position) -> None:
-        """Bring the idle members of a group to the state that simulating each heartbeat gives before a position."""
+        """Wake the idle members of a group, in the state that simulating each heartbeat gives before a position."""
         self._wake_members(self._by_group.get(group_id, ()), position)
 
     def wake_all(self, position: Position) -> None:
-        """Do so for all groups."""
+        """Wake the idle members of all groups."""
         self._wake_members(self._drivers, position)
 
     def _wake_members(self, drivers: Iterable[MemberDriver], position: Position) -> None:
@@ -224,7 +227,7 @@ class IdleHeartbeats:
         client.heartbeats_skipped(due_ms + count * interval_ms, due_ms + (count - 1) * interval_ms + _ROUND_TRIP_MS)
 
     def _begin_heartbeat(self, driver: MemberDriver, due_ms: float, position: Position) -> None:
-        """Put a heartbeat under way that was sent before a position, or its response."""
+        """Schedule the arrival of a heartbeat that was sent before a position, or its response if it has arrived."""
         scripted, network = driver.member, self._network
         scripted.tick(due_ms)
         request = scripted.take_request()

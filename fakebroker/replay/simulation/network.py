@@ -1,6 +1,6 @@
-"""The simulated network: connections, and the way of requests to their brokers and back.
+"""The simulated network: connections, requests to brokers, and their responses.
 
-A broker processes one request of a connection at a time. Does not depend on what is asked, or why.
+A broker processes one request of a connection at a time. Does not depend on members and scripts.
 """
 
 from collections import deque
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from fakebroker.client.transport import Address, ConnectionUser
-from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, NegotiatedVersions, in_shape_of
+from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, NegotiatedVersions, convert_request
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
@@ -28,39 +28,42 @@ from fakebroker.replay.simulation.scheduler import (
 M = TypeVar("M", bound=Message)
 
 _CLIENT_HOST = "/127.0.0.1"
-_HARMLESS = ("Heartbeat", "OffsetCommit", "OffsetFetch", "FindCoordinator", "Metadata", "DescribeGroups", "ListGroups")
-"""Requests that change nothing for other members of a group."""
+_PRIVATE_APIS = (
+    *("Heartbeat", "OffsetCommit", "OffsetFetch", "FindCoordinator"),
+    *("Metadata", "DescribeGroups", "ListGroups"),
+)
+"""Private requests: they have no effect on other members of the group."""
 
 _NEWEST: dict[type[Message], int] = {
     kind: min(api.versions.last, LAST_VERSION_WITH_TOPIC_NAMES.get(api.request, api.versions.last))
     for api in APIS
     for kind in (api.request, api.response)
 }
-"""The version of each message with all fields that the clients here use."""
+"""The newest version of each message that clients use: it has all fields that they read or write."""
 
 
 class VirtualConnection(Peer):
-    """A connection in virtual time: a `TransportConnection`, and the peer of its calls.
+    """A connection in virtual time: a `TransportConnection` for clients, and the `Peer` of calls for brokers.
 
     Args:
-        broker: Any one, until it is open.
+        broker: Any broker; replaced when the connection opens.
         address: Host and port of the broker; the port is its node id.
-        user: Its user.
-        number: Orders its calls among those of others at the same time.
-        after_call: Called after the user was called.
+        user: The user.
+        number: Number of its scheduled calls, which orders calls of the same time and kind.
+        after_call: Called after each call of the user.
 
     Attributes:
         address: Host and port of the broker.
-        users: Its user, until that has released it.
-        versions: None until it is open.
+        users: The user, until it releases the connection.
+        versions: The broker's versions; None until the connection is open.
         is_closed: Whether either side has closed it.
-        is_abandoned: Whether the client has closed it, or was notified that it is lost: nothing arrives any more.
-        number: Orders its calls.
-        pending: The users of pending requests, in their order.
-        known_response: The response to the next request, if it is known before.
+        is_abandoned: Whether the client has closed it, or was notified of its loss: responses no longer arrive.
+        number: Number of its scheduled calls.
+        pending: Users of pending requests, oldest first.
+        known_response: The response to the next request, if the broker has handled that already.
         in_progress: The request that the broker processes.
-        waiting: Requests that have arrived meanwhile.
-        busy_until_ms: Until when the broker does not read from it (KIP-219).
+        waiting: Requests that have arrived while one was in progress.
+        busy_until_ms: When the broker reads from it again after throttling (KIP-219).
     """
 
     __slots__ = (
@@ -106,20 +109,20 @@ class VirtualConnection(Peer):
         return self.versions is not None and not self.is_closed
 
     def opened(self) -> None:
-        """Notify the user that requests can be sent."""
+        """Notify the user that the connection is open."""
         for user in list(self.users):
             user.opened(self)
         if self._after_call is not None:
             self._after_call()
 
     def answered(self, response: Any) -> None:
-        """Pass the response to the oldest pending request to its user."""
+        """Notify the user of the oldest pending request of its response."""
         self.pending.pop(0).answered(self, response)
         if self._after_call is not None:
             self._after_call()
 
     def lost(self, why: str) -> None:
-        """Notify the user that the connection is lost, or could not be made."""
+        """Notify the user that the connection is lost, or could not be opened."""
         for user in list(self.users):
             user.lost(self, why)
         if self._after_call is not None:
@@ -127,16 +130,15 @@ class VirtualConnection(Peer):
 
 
 class Network:
-    """The way to the brokers and back.
+    """Schedules the arrival of requests, has the cluster handle them, and schedules their responses.
 
     Args:
-        cluster: The brokers.
-        scheduler: The time.
-        before_change: Called with the groups of a request that may change more than what its own sender knows.
-        keeps_order: Whether even requests that concern no other member are handled in their exact order, as the end
-            of the log is to be lost.
-        shortcuts_until_ms: Until when the requests of a member that concern no other member may be handled at once
-            (see `is_alone_until`); -inf for never.
+        cluster: The cluster.
+        scheduler: The scheduler of the simulation.
+        before_change: Called with the groups of a request that may affect other members, before it is handled.
+        keeps_order: Whether all requests are handled in their exact order. Needed if a failover drops the end of the
+            log, which holds the records in the order of handling.
+        shortcuts_until_ms: Until when `can_handle_at_once` may return True; -inf for never.
 
     Attributes:
         any_broker: The broker of connections that are not open yet.
@@ -153,7 +155,7 @@ class Network:
     ) -> None:
         self._keeps_order, self._shortcuts_until_ms = keeps_order, shortcuts_until_ms
         self._cluster, self._scheduler, self._before_change = cluster, scheduler, before_change
-        self._disconnects: dict[int, int] = {}  # By node id: how often its connections were closed.
+        self._disconnects: dict[int, int] = {}  # By node id: how often the broker closed all its connections.
         self._versions: dict[int, NegotiatedVersions] = {}
         self._timer_ms = float("inf")
         self._open_connections: dict[VirtualConnection, None] = {}
@@ -162,7 +164,7 @@ class Network:
     # Connections
 
     def connect(self, connection: VirtualConnection, now_ms: float) -> None:
-        """Begin to make a connection; its user is notified when it is open, or lost."""
+        """Start to connect; the user is notified when the connection is open, or lost."""
         self._scheduler.schedule(now_ms + CONNECT_MS, RESPONSE, connection.number, self._open, connection)
 
     def _open(self, connection: VirtualConnection) -> None:
@@ -181,12 +183,12 @@ class Network:
         connection.opened()
 
     def abandon(self, connection: VirtualConnection) -> None:
-        """Close a connection at the client's end: responses that are under way do not arrive."""
+        """Close a connection at the client: responses in flight do not arrive."""
         connection.is_closed = connection.is_abandoned = True
         self._open_connections.pop(connection, None)
 
     def disconnect_clients(self, broker: BrokerNode) -> None:
-        """Close all connections of a broker; requests that are under way are lost."""
+        """Close all connections of a broker; requests in flight are lost."""
         self._disconnects[broker.node_id] = self._disconnects.get(broker.node_id, 0) + 1
         self._versions.pop(broker.node_id, None)
         for connection in list(self._open_connections):
@@ -206,20 +208,20 @@ class Network:
     # Requests
 
     def call(self, connection: VirtualConnection, request: Message, version: int, client_id: str) -> Call:
-        """Return a request as the broker receives it over a connection."""
+        """Return the call of a request, as the broker receives it."""
         return Call(connection, api_of(request), version, 0, client_id, received(request, version), 0)
 
     def send(self, call: Call, now_ms: float) -> None:
-        """Send a request over the connection of its peer."""
+        """Schedule the arrival of a request at its broker."""
         connection = call.peer
         assert isinstance(connection, VirtualConnection)
         disconnects = self._disconnects.get(call.broker.node_id, 0)
-        is_private = call.api.name in _HARMLESS and not self._keeps_order
+        is_private = call.api.name in _PRIVATE_APIS and not self._keeps_order
         schedule = self._scheduler.schedule if is_private else self._scheduler.schedule_shared
         schedule(now_ms + LATENCY_MS, ARRIVAL, connection.number, self._arrive, connection, call, disconnects)
 
     def _arrive(self, connection: VirtualConnection, call: Call, disconnects: int) -> None:
-        """A broker reads a request even if the client has disconnected, but not if it has closed the connection."""
+        """Handle a request at the broker: also if the client has disconnected, but not if the broker has."""
         if self._disconnects.get(call.broker.node_id, 0) != disconnects:
             return
         is_current = not connection.is_abandoned
@@ -237,26 +239,35 @@ class Network:
             self._handle(call, now_ms)
 
     def _handle(self, call: Call, now_ms: float) -> None:
-        if call.api.name not in _HARMLESS:
+        if call.api.name not in _PRIVATE_APIS:
             self._before_change(call.group_ids)
         if self._cluster.handle(call, now_ms):
             self._respond(call, now_ms)
         self.send_responses(now_ms)
 
-    def is_alone_until(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:
-        """Return whether a request of the member that acts now may be handled at once, and answered at `end_ms`.
+    def can_handle_at_once(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:
+        """Return whether a private request of the member that acts now can be handled at once.
 
-        That is so if it concerns no other member, and no call in between may concern this one.
+        True if no scheduled call until the response may affect this member.
+
+        Args:
+            connection: The member's connection.
+            now_ms: When the request is sent.
+            end_ms: When its response arrives.
         """
         if self._cluster.faults.active or self._scheduler.position != (now_ms, ACTION, connection.number):
             return False
         return end_ms <= self._shortcuts_until_ms and self._scheduler.is_quiet_until(end_ms)
 
     def handle_at_once(self, call: Call, now_ms: float) -> Any:
-        """Handle a request that concerns no other member.
+        """Handle a private request without scheduling its arrival.
+
+        Args:
+            call: The request.
+            now_ms: When it arrives at the broker.
 
         Returns:
-            Its response, as the client receives it.
+            The response, as the client receives it.
         """
         self._cluster.handle(call, now_ms)
         self.schedule_timer(call.broker.coordinator.next_deadline())
@@ -265,7 +276,7 @@ class Network:
     # Responses
 
     def send_responses(self, now_ms: float) -> None:
-        """Send the responses that are complete."""
+        """Send completed late responses, such as those of joins at the end of a rebalance."""
         answered, self._cluster.answered = self._cluster.answered, []
         for call in answered:
             self._respond(call, now_ms)
@@ -291,7 +302,7 @@ class Network:
             )
 
     def send_response(self, call: Call, response: Message, now_ms: float) -> None:
-        """Send a response to a request, at a time that may be over already."""
+        """Schedule the arrival of a response at the client, one latency after `now_ms`, which may be in the past."""
         connection = call.peer
         assert isinstance(connection, VirtualConnection)
         self._scheduler.schedule(now_ms + LATENCY_MS, RESPONSE, connection.number, self._deliver, connection, response)
@@ -303,7 +314,7 @@ class Network:
     # The brokers' timers
 
     def schedule_timer(self, due_ms: float | None) -> None:
-        """Schedule the timers of brokers, if one is due earlier than known."""
+        """Schedule the processing of the brokers' timers, unless it is scheduled earlier."""
         if due_ms is not None and due_ms < self._timer_ms:
             self._timer_ms = due_ms
             self._scheduler.schedule_shared(due_ms, TIMER, -1, self._tick, due_ms)
@@ -317,9 +328,9 @@ class Network:
 
 
 def received(message: M, version: int) -> M:
-    """Return a message as it is received in a version: without the fields that the version lacks."""
+    """Return a message as the other side receives it: without the fields that the version lacks."""
     kind = type(message)
     if version >= _NEWEST[kind]:
         return message
-    shaped = in_shape_of(version, message)
-    return decode(kind, encode(shaped, version), version)
+    converted = convert_request(message, version)
+    return decode(kind, encode(converted, version), version)

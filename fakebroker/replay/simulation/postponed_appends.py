@@ -1,7 +1,6 @@
-"""Postponed appends to the logs of offsets partitions: records become bytes only when a log is read or truncated.
+"""Postponed appends to the logs of offsets partitions: records are encoded only when a log is read or truncated.
 
-In a simulation few of these logs are ever read, and encoding and compacting is most of the cost of a commit. Depends on
-the coordinator's records, not on their meaning.
+A simulation reads few of these logs, and encoding and compaction would be most of the cost of a commit.
 """
 
 from collections import deque
@@ -16,10 +15,10 @@ _Key = tuple[str, str, int]
 
 
 class PostponedAppends:
-    """The records that are still to be appended to a compacted log.
+    """The records that are not appended to a compacted log yet.
 
-    Of the records behind the window of the newest ones, which compaction leaves alone, the last of each key is kept.
-    The log end offset counts the records that are kept, because such a log is not read by offset.
+    The window of the newest records, which compaction does not touch, is kept as it is. Of older records only the last
+    one of each key is kept. The log end offset counts the kept records: these logs are never read by offset.
 
     Attributes:
         log: The log.
@@ -35,7 +34,7 @@ class PostponedAppends:
         self._window_count = 0
 
     def add(self, written: Sequence[Record], leader_epoch: int, now_ms: float) -> None:
-        """Append records as one batch, later."""
+        """Append records as one batch when the log is next read."""
         self._window.append((written, leader_epoch, now_ms))
         self._window_count += len(written)
         self.log.log_end_offset += len(written)

@@ -1,6 +1,6 @@
-"""Dry run of the `[[event]]` tables before a replay starts, on a cluster without members.
+"""Validates the `[[event]]` tables of a workload before a replay, by running them on a virtual cluster without members.
 
-It finds mistakes in the file. Errors that depend on groups and members are reported by the replay.
+Errors that depend on groups and members are found by the replay only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,30 +13,32 @@ from fakebroker.replay.simulation.virtual_cluster import VirtualCluster, Virtual
 from fakebroker.replay.workload.timeline import WHEN, by_time, without_time
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 
-OF_GROUPS = ("choose_leader", "delay_sync", "evict", "expire", "fence", "force_rebalance", "release_sync")
-"""Events that need an existing group: only their arguments can be validated in advance."""
+GROUP_EVENTS = ("choose_leader", "delay_sync", "evict", "expire", "fence", "force_rebalance", "release_sync")
+"""Events that need an existing group: a rehearsal validates their arguments only."""
 
-_OF_TIME = ("advance", "advance_to_next_deadline")
+_CLOCK_EVENTS = ("advance", "advance_to_next_deadline")
 """Events that need a manual clock."""
 
-_OF_SOCKETS = ("reset", "set_broker")
-_SOCKET_FAULTS = ("twice", "cut_bytes", "garble_bytes")
-"""Events that need connections, and faults that change the bytes of a response."""
+_SOCKET_EVENTS = ("reset", "set_broker")
+"""Events that need TCP connections."""
+
+_BYTE_FAULTS = ("twice", "cut_bytes", "garble_bytes")
+"""Options of faults that change the bytes of a response."""
 
 
 def rehearse(
     settings: ClusterSettings, topics: Mapping[str, int], events: Sequence[Mapping[str, Any]], *, in_memory: bool
 ) -> None:
-    """Validate a cluster and the events that will happen to it.
+    """Validate the cluster's settings and the events of a workload.
 
     Args:
-        settings: The cluster.
-        topics: Names and partition counts.
-        events: The tables of the file.
-        in_memory: Whether the replay's cluster has no sockets.
+        settings: The cluster's settings.
+        topics: Partition counts by name.
+        events: The tables of the workload.
+        in_memory: Whether the replay runs in memory, without sockets.
 
     Raises:
-        ConfigError: One is invalid; the message says which event, and what was expected.
+        ConfigError: A value is invalid. The message names it with its event, as `event[0].node_id=9: expected ...`.
     """
     clock = VirtualClock(0.0)
     environment = VirtualEnvironment(clock, lambda broker: None)
@@ -45,22 +47,22 @@ def rehearse(
         clock.moment_ms = event[WHEN] * 1000
         cluster.cluster.tick(clock.moment_ms)
         bare = without_time(event)
-        environment.skips_steps = bare.get("do") in OF_GROUPS
+        environment.skips_steps = bare.get("do") in GROUP_EVENTS
         try:
-            _check_means(bare, in_memory)
+            _check_supported(bare, in_memory)
             perform(cluster.commands, bare)
         except ConfigError as error:
             raise error.within(f"event[{index}]") from None
 
 
-def _check_means(event: Mapping[str, Any], in_memory: bool) -> None:
-    """Check that a replay of this kind has what an event affects."""
+def _check_supported(event: Mapping[str, Any], in_memory: bool) -> None:
+    """Check that replays of this kind support an event."""
     name, arguments = checked(event)
-    if name in _OF_TIME:
-        raise ConfigError.of("do", name, "an event that a replay allows, whose clock cannot be advanced")
-    if in_memory and name in _OF_SOCKETS:
-        raise ConfigError.of("do", name, "an event that does not need sockets, which a replay in memory lacks")
-    for option in _SOCKET_FAULTS:
+    if name in _CLOCK_EVENTS:
+        raise ConfigError.of("do", name, "another event: the clock of a replay cannot be advanced")
+    if in_memory and name in _SOCKET_EVENTS:
+        raise ConfigError.of("do", name, "another event: a replay in memory has no sockets")
+    for option in _BYTE_FAULTS:
         if in_memory and name == "fail" and arguments.get(option):
-            expected = "none: a replay in memory has no bytes that can be changed"
+            expected = "no value: a replay in memory does not encode responses"
             raise ConfigError.of(option, arguments[option], expected)

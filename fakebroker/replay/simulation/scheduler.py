@@ -1,7 +1,7 @@
-"""The scheduler of a simulation: a heap of calls in virtual time.
+"""The scheduler of a simulation: a heap of calls in virtual time. Does not depend on what is called.
 
-Calls at the same time are ordered by their kind, then by the number of what they are about, then as they were
-scheduled. Does not depend on what is called.
+Calls at the same time are ordered by kind, then by number (of the member, connection or event), then by the order of
+scheduling.
 """
 
 from collections.abc import Callable
@@ -10,29 +10,30 @@ from itertools import count
 from typing import Any
 
 START_MS = 1_600_000_000_000.0
-"""When a simulated replay starts: always the same, so that equal seeds give equal events."""
+"""Start of each simulation, in milliseconds since the Unix epoch; constant, so that equal seeds give equal events."""
 
 LATENCY_MS = 0.25
-"""How long anything takes from one end of the network to the other."""
+"""One-way latency of the network."""
 
 CONNECT_MS = 4 * LATENCY_MS
-"""How long a new connection takes: one round trip to connect and one to negotiate versions."""
+"""Time to open a connection: one round trip to connect and one to negotiate versions."""
 
 EVENT, TIMER, ARRIVAL, RESPONSE, ACTION, LOOKUP = range(6)
-"""The kinds of calls, in their order at one time: events of the timeline, timers of brokers, arrivals at brokers,
-responses and losses at clients, actions of members, look-ups and loads."""
+"""Kinds of calls, in their order at the same time: events of the timeline, timers of brokers, arrivals of requests,
+responses and losses at clients, deadlines of members, look-ups and loads."""
 
 Position = tuple[float, int, int]
-"""The place of a call in the order of all calls: time, kind, number."""
+"""The position of a call in the order of all calls: time in milliseconds, kind, number."""
 
 Entry = tuple[float, int, int, int, Callable[..., None], tuple[Any, ...]]
+"""A scheduled call: its position, an increasing number, the function and its arguments."""
 
 
 class VirtualClock:
-    """Virtual time.
+    """Virtual time, set by the scheduler.
 
     Attributes:
-        moment_ms: The time.
+        moment_ms: Present time, in milliseconds since the Unix epoch.
     """
 
     def __init__(self, start_ms: float) -> None:
@@ -43,13 +44,17 @@ class VirtualClock:
 
 
 class Scheduler:
-    """Scheduled calls.
+    """Makes scheduled calls in order.
+
+    There are three kinds of calls. A private call (`schedule_private`) affects one idle member only. A shared call
+    (`schedule_shared`) may change the brokers' state for any member. The others affect one client, or its broker's
+    state about this client only.
 
     Args:
         clock: Set to the time of each call.
 
     Attributes:
-        position: Of the present call.
+        position: Position of the present call.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -61,7 +66,7 @@ class Scheduler:
         self._shared_ms: list[float] = []
 
     def schedule_shared(self, at_ms: float, kind: int, number: int, call: Callable[..., None], *args: Any) -> None:
-        """Schedule a call that may change the brokers' state for any member."""
+        """Schedule a shared call."""
         heappush(self._shared_ms, at_ms)
         self.schedule(at_ms, kind, number, call, *args)
 
@@ -70,21 +75,21 @@ class Scheduler:
         heappush(self._heap, (at_ms, kind, number, next(self._numbers), call, args))
 
     def schedule_private(self, at_ms: float, number: int, call: Callable[..., None], *args: Any) -> None:
-        """Schedule an action of an idle member, which does not concern other members."""
+        """Schedule an action of an idle member, which affects no other member."""
         heappush(self._private, (at_ms, ACTION, number, next(self._numbers), call, args))
 
     def is_quiet_until(self, at_ms: float) -> bool:
-        """Return whether no shared call is scheduled from now until then."""
+        """Return whether no shared call is scheduled from now until a time, inclusive."""
         shared_ms = self._shared_ms
         while shared_ms and shared_ms[0] < self.clock.moment_ms:
             heappop(shared_ms)
         return not shared_ms or shared_ms[0] > at_ms
 
     def step(self, until_ms: float) -> bool:
-        """Make the next call.
+        """Make the next call, if it is due until a time, inclusive.
 
         Returns:
-            Whether there was one until then.
+            Whether a call was made.
         """
         heap, private = self._heap, self._private
         entries = private if not heap or (private and private[0] < heap[0]) else heap

@@ -1,7 +1,7 @@
-"""The replay of one offsets partition in virtual time: its groups' members against a cluster of their own.
+"""The replay of one offsets partition in virtual time: the members of its groups, and a cluster only for them.
 
-Groups do not depend on those of other offsets partitions, given which broker coordinates which partition, so this is
-exact. Does not depend on Spark or real time.
+This is exact, because groups of different offsets partitions do not affect each other. Does not depend on Spark or real
+time.
 """
 
 import gc
@@ -44,27 +44,28 @@ from fakebroker.replay.workload.timeline import OVER, Outcome, without_time
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 
 _HEAD_START_MS = 10 * CONNECT_MS
-"""How long before the start the connection for look-ups is made."""
+"""Time before the start at which the connection for look-ups is opened."""
 
 _LATEST_END_MS = 2 * LEAVE_TIMEOUT_MS
-"""How long after the duration the simulation ends, even if members are not done."""
+"""Time after the duration at which the simulation ends even if members are not done."""
 
 _STEPS_AT_ONCE = 1_000
+"""Scheduled calls between two yields of `Simulation.run`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationSettings:
-    """What all simulations of a replay have in common.
+    """The settings that all simulations of a replay share.
 
     Attributes:
-        seed: Of all ids and random choices.
+        seed: Seed of all ids and random choices.
         cluster: The cluster's settings.
-        topics: Names and partition counts.
-        events: What happens to the cluster, with `at_s`.
-        loads: Requests beside the members; a rate is divided evenly among all offsets partitions.
-        duration_s: From the start until the last member has left.
-        folds: Whether heartbeats without any event become one row.
-        closed_loop: Whether each heartbeat follows the answer to the last one.
+        topics: Partition counts by name.
+        events: The `[[event]]` tables; `at_s` is the time from the start.
+        loads: The loads; each offsets partition gets an equal part of a load's rate.
+        duration_s: Time from the start until the last members leave.
+        folds: Whether to fold heartbeats; see `EventRecorder`.
+        closed_loop: Whether each heartbeat is sent as soon as the last one is answered.
     """
 
     seed: int
@@ -78,17 +79,20 @@ class SimulationSettings:
 
 
 class Simulation:
-    """The replay of one offsets partition.
+    """The replay of one offsets partition; the `DriverContext` of its drivers.
 
     Args:
-        scripts: Of all its groups' members.
-        partition: Its number.
-        settings: What all simulations have in common.
-        is_fast: Whether the heartbeats of idle members are counted; else they are simulated one by one.
+        scripts: The scripts of all members whose groups are in the partition.
+        partition: The number of the offsets partition.
+        settings: The settings.
+        is_fast: Whether to count the heartbeats of idle members instead of simulating each. The result is the same.
 
     Attributes:
+        outcomes: Outcomes of the events that affect the partition, by their index in `settings.events`.
+        clock, scheduler, network, virtual_cluster: The virtual time, network and cluster.
+        drivers: The members' drivers, ordered by number.
         recorder: Records events.
-        outcomes: Outcomes of the events that are about groups of the partition, by their places among all.
+        transport, lookup, shared: See `DriverContext`; `shared` is None.
     """
 
     def __init__(
@@ -130,12 +134,12 @@ class Simulation:
         self._schedule_all()
 
     def _set_up_lookups(self, scripts: Sequence[Script]) -> None:
-        numbers = count(len(self.drivers))
+        numbers = count(len(self.drivers))  # behind those of the members' connections
         transport = VirtualTransport(
             self.network, self.scheduler, lambda user: next(numbers), after_call=self.process_lookups
         )
         brokers = [(HOST, node_id) for node_id in self._cluster.brokers]
-        first = self._partition % len(brokers)  # so that not all partitions ask the same one
+        first = self._partition % len(brokers)  # spreads the look-ups of all partitions among the brokers
         now_ms, record = self.clock.now_ms, self.recorder.add
         self.lookup = CoordinatorLookup(transport, now_ms, brokers[first:] + brokers[:first], record)
         self._loads: list[AdminLoad] = []
@@ -161,7 +165,7 @@ class Simulation:
             self.scheduler.schedule(max(load.next_deadline(), START_MS), LOOKUP, 0, self._process)
 
     def run(self) -> Iterator[list[pa.RecordBatch]]:
-        """Run the simulation to its end, and yield the events as they are recorded."""
+        """Run the simulation to its end; yield events, or empty lists so that the caller can report progress."""
         recorder = self.recorder
         with _no_garbage_collection():
             while self._run_steps():
@@ -170,7 +174,7 @@ class Simulation:
             yield recorder.take(flush=True)
 
     def _run_steps(self) -> bool:
-        """Make some scheduled calls; return whether there may be more."""
+        """Make up to `_STEPS_AT_ONCE` scheduled calls; return whether there may be more."""
         step, end_ms = self.scheduler.step, self._end_ms
         return all(not self._is_done and step(end_ms) for _ in range(_STEPS_AT_ONCE))
 
@@ -191,7 +195,7 @@ class Simulation:
 
     def _finish(self) -> None:
         for number, event in enumerate(self._settings.events):
-            if self.virtual_cluster.is_about(event, self._partition):
+            if self.virtual_cluster.affects(event, self._partition):
                 self.outcomes.setdefault(number, OVER)
         self._idle.wake_all((self._end_ms, LOOKUP, -1))
         for driver in self.drivers:
@@ -206,9 +210,9 @@ class Simulation:
         """Perform an event of the timeline."""
         self._idle.wake_all(self.scheduler.position)
         event = without_time(self._settings.events[number])
-        if self.virtual_cluster.is_about(event, self._partition):
-            self.outcomes[number] = self.virtual_cluster.happen(event)
-        self._cluster.tick(self.clock.moment_ms)  # as the reactor does after each command
+        if self.virtual_cluster.affects(event, self._partition):
+            self.outcomes[number] = self.virtual_cluster.perform(event)
+        self._cluster.tick(self.clock.moment_ms)  # as the server's reactor does after each command
         self.network.send_responses(self.clock.moment_ms)
 
     def _disconnect_clients(self, broker: BrokerNode) -> None:
@@ -224,8 +228,8 @@ class Simulation:
         """Return the virtual time."""
         return self.clock.moment_ms
 
-    def settled(self, driver: MemberDriver) -> None:
-        """Schedule the next action of a member, unless it is idle until then."""
+    def schedule_tick(self, driver: MemberDriver) -> None:
+        """Schedule the next deadline of a member, unless it is idle until then."""
         if driver.member.is_done:
             self._done.add(driver.number)
         if not (self._is_fast and self._idle.begin(driver)):
@@ -240,7 +244,7 @@ class Simulation:
                 self.scheduler.schedule(at_ms, ACTION, driver.number, self._tick, driver, due_ms)
 
     def _tick(self, driver: MemberDriver, due_ms: float) -> None:
-        """Let a member act, unless the plan has changed since this was scheduled."""
+        """Call a member at its deadline, unless the deadline has moved since this was scheduled."""
         if due_ms == driver.scheduled_ms and driver.number not in self._idle.numbers:
             driver.scheduled_ms = inf
             driver.tick(due_ms)
@@ -248,7 +252,7 @@ class Simulation:
     # Look-ups and loads
 
     def process_lookups(self) -> None:
-        """Schedule the processing of look-ups and loads after all other calls of this time."""
+        """Schedule the processing of look-ups and loads, after all other calls of this time."""
         if not self._is_processing:
             self._is_processing = True
             self.scheduler.schedule(self.clock.moment_ms, LOOKUP, 0, self._process)

@@ -1,6 +1,6 @@
-"""A cluster without sockets, in virtual time. The same commands work on it as on one over TCP.
+"""A cluster in virtual time, without sockets. It has the commands of a cluster over TCP.
 
-Does not depend on members; of connections it knows only that those to a broker are closed.
+Does not depend on members or on how connections work.
 """
 
 import random
@@ -28,18 +28,18 @@ from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 T = TypeVar("T")
 
 HOST = "memory"
-"""Host name of all brokers; a broker's port is its node id."""
+"""Host name of all brokers. The port of a broker is its node id."""
 
 
 class VirtualEnvironment:
     """The `fakebroker.cluster.environment.Environment` of a cluster in virtual time.
 
     Args:
-        clock: The time.
-        disconnect: Called with each broker whose connections are closed.
+        clock: The clock of the simulation.
+        disconnect: Called with each broker that closes its connections.
 
     Attributes:
-        skips_steps: Whether commands only validate their arguments.
+        skips_steps: Whether commands validate their arguments without any effect.
     """
 
     def __init__(self, clock: VirtualClock, disconnect: Callable[[BrokerNode], None]) -> None:
@@ -54,7 +54,7 @@ class VirtualEnvironment:
         return self._clock.moment_ms
 
     def advance(self, seconds: float) -> None:
-        raise ConfigError("the clock of a cluster in memory cannot be advanced: it runs by itself")
+        raise ConfigError("the clock of a cluster in memory cannot be advanced")
 
     def open_listener(self, broker: BrokerNode) -> None:
         broker.host, broker.port = HOST, broker.node_id
@@ -66,24 +66,24 @@ class VirtualEnvironment:
         return NetworkConditions()
 
     def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
-        """Ignored: there is no network."""
+        """No effect: network conditions apply to sockets only."""
 
     def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
 
 class VirtualCluster:
-    """A cluster in virtual time, as a workload describes it. It keeps no journal and no history.
+    """A cluster in virtual time, configured by a workload. It has no journal, and its groups have no history.
 
     Args:
         settings: The cluster's settings.
-        topics: Names and partition counts.
-        seed: Seed of its ids.
-        environment: Where it runs.
+        topics: Partition counts by name.
+        seed: Seed of member ids and of faults with a probability.
+        environment: The environment of its commands.
 
     Attributes:
         cluster: The cluster.
-        commands: What can be done to it.
+        commands: Its commands.
     """
 
     def __init__(
@@ -128,16 +128,20 @@ class VirtualCluster:
 
         cluster.append_records = append  # type: ignore[method-assign]  # these records are never fetched
 
-    def is_about(self, event: Mapping[str, Any], partition: int) -> bool:
-        """Whether an event affects groups of an offsets partition, if not these alone."""
+    def affects(self, event: Mapping[str, Any], partition: int) -> bool:
+        """Return whether an event may affect groups of an offsets partition."""
         group_id = event.get("group_id")
         if group_id is not None:
             count = self.cluster.config.number("offsets.topic.num.partitions")
             return partition_for(group_id, count) == partition
         return bool(event["do"] != "move_offsets_partition" or event["partition"] == partition)
 
-    def happen(self, event: Mapping[str, Any]) -> Outcome:
-        """Run an event; see `fakebroker.cluster.events.perform`."""
+    def perform(self, event: Mapping[str, Any]) -> Outcome:
+        """Run an event.
+
+        Returns:
+            The error as text; None if there is none.
+        """
         try:
             perform(self.commands, event)
         except ConfigError as error:

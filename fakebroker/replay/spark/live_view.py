@@ -1,4 +1,4 @@
-"""Live display of a replay in the terminal: a progress bar and a line of numbers."""
+"""Live progress of a replay: a progress bar with numbers in a terminal, else plain lines."""
 
 import threading
 import time
@@ -17,15 +17,17 @@ from fakebroker.replay.spark.progress import Tally
 _REFRESH_PER_S = 4
 _RATE_OVER_S = 2.0
 _LINE_EVERY_S = 10.0
-_MOST_LINES = 20
-"""Limit without a terminal."""
+"""Shortest interval of lines without a terminal."""
+
+_MAX_LINES = 20
+"""Maximum number of lines without a terminal."""
 
 
 class Pace:
-    """Requests per second over the last two seconds, from consecutive tallies.
+    """Rate of requests over the last two seconds, from consecutive tallies.
 
     Args:
-        clock: Returns monotonic seconds.
+        clock: Returns monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +35,7 @@ class Pace:
         self._seen = deque([(clock(), 0)])
 
     def of(self, tally: Tally) -> float:
-        """Return the rate up to this tally."""
+        """Return requests per second, with this tally as the newest."""
         seen, now_s = self._seen, self._clock()
         if now_s > seen[-1][0]:
             seen.append((now_s, tally.requests))
@@ -44,22 +46,24 @@ class Pace:
 
 
 @contextmanager
-def status_line(console: Console, what: str) -> Iterator[None]:
-    """Print what is being done; in a terminal, with a spinner."""
-    console.print(what)
+def status_line(console: Console, text: str) -> Iterator[None]:
+    """Print a line about the work in the context; in a terminal, show a spinner meanwhile."""
+    console.print(text)
     with console.status(""):
         yield
 
 
 @contextmanager
 def live_view(console: Console, total: Callable[[], Tally], duration_s: float, members: int) -> Iterator[None]:
-    """Show the tally that `total` returns, repeatedly; without a terminal, print a line now and then.
+    """Show the progress of a replay within the context.
+
+    In a terminal the display is live; else a line is printed every ten seconds, less often in long replays.
 
     Args:
-        console: Where to show it.
-        total: The tally of all tasks.
-        duration_s: How long the replay takes, by the members' clock.
-        members: How many there are in all.
+        console: The output.
+        total: Returns the sum of the tasks' tallies.
+        duration_s: Duration of the replay by the members' clock.
+        members: Number of members.
     """
     pace = Pace()
     if not console.is_terminal:
@@ -76,7 +80,7 @@ def live_view(console: Console, total: Callable[[], Tally], duration_s: float, m
 
 
 def render(tally: Tally, pace: Pace, duration_s: float, members: int) -> Group:
-    """Return the two lines of one tally."""
+    """Return the two lines that a terminal shows: a progress bar and the numbers."""
     elapsed_s = _elapsed_s(tally, duration_s, members)
     bar = Table.grid(padding=(0, 1), expand=True)
     bar.add_column(no_wrap=True)
@@ -92,7 +96,7 @@ def render(tally: Tally, pace: Pace, duration_s: float, members: int) -> Group:
 
 
 def line(tally: Tally, pace: Pace, duration_s: float, members: int) -> str:
-    """Return one line of plain text."""
+    """Return the line that is printed without a terminal."""
     elapsed_s = _elapsed_s(tally, duration_s, members)
     return (
         f"{elapsed_s:.0f} of {duration_s:.0f} s: {tally.joined:,} of {members:,} members joined, "
@@ -101,18 +105,18 @@ def line(tally: Tally, pace: Pace, duration_s: float, members: int) -> str:
 
 
 def _elapsed_s(tally: Tally, duration_s: float, members: int) -> float:
-    """Return the average progress of members where they are played in turn, else that of the replay."""
+    """Return the progress of the replay; in memory, where members are simulated in turn, the average of all members."""
     elapsed_ms = tally.lived_ms / members if tally.lived_ms else tally.elapsed_ms
     return min(elapsed_ms / 1000, duration_s)
 
 
 @contextmanager
 def _lines(console: Console, now: Callable[[], str], duration_s: float) -> Iterator[None]:
-    """Print a line every ten seconds, less often in long replays."""
+    """Print lines from another thread within the context."""
     over = threading.Event()
 
     def print_lines() -> None:
-        while not over.wait(max(_LINE_EVERY_S, duration_s / _MOST_LINES)):
+        while not over.wait(max(_LINE_EVERY_S, duration_s / _MAX_LINES)):
             console.print(now(), highlight=False, soft_wrap=True)
 
     thread = threading.Thread(target=print_lines, name="replay lines", daemon=True)

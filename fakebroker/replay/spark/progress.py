@@ -1,6 +1,6 @@
-"""Live numbers from the tasks to the driver, in small UDP datagrams, any of which may be lost.
+"""Live numbers that the tasks of a replay send to the driver, as UDP datagrams.
 
-The summary does not depend on them.
+Datagrams may be lost: the numbers are for display only.
 """
 
 import json
@@ -10,21 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 
-_LOOK_UP_EVERY_S = 0.1
-"""How often the receiver checks whether it is to stop."""
+_CHECK_EVERY_S = 0.1
+"""Interval at which the receiver checks `stopped`."""
 
 _STOP = b"stop"
+"""The driver's reply to a report, to end the task."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """The numbers of one task so far; those of several tasks add up.
+    """The numbers of one task, or the sum of several tasks.
 
     Attributes:
-        joined: Members that are part of their group now.
-        errors: Answers with an error outside the ordinary ones, and requests without an answer.
-        elapsed_ms: Since the start of the replay; of several tasks the largest counts.
-        lived_ms: In memory, where members are played in turn: the elapsed time of each member, added up.
+        requests: Requests so far.
+        joined: Members that have joined their group and not left it.
+        errors: Responses with an error other than `ORDINARY_ERRORS`, and requests without a response.
+        elapsed_ms: Time since the start of the replay by the members' clock; the maximum of several tasks.
+        lived_ms: In memory, where members are simulated in turn: sum of the simulated time of each member; else 0.
     """
 
     requests: int = 0
@@ -35,7 +37,12 @@ class Tally:
 
 
 class Sender:
-    """The task's end: sends its tally now and then."""
+    """The task's side: sends tallies, and receives the request to stop.
+
+    Args:
+        address: Host and port of the receiver.
+        task: Number of the task.
+    """
 
     def __init__(self, address: tuple[str, int], task: int) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -44,34 +51,38 @@ class Sender:
         self._task = task
 
     def send(self, tally: Tally) -> None:
+        """Send a tally, which replaces the last one."""
         try:
             self._socket.sendto(json.dumps([self._task, asdict(tally)]).encode(), self._address)
         except OSError:
-            return  # the next report has newer numbers
+            return  # the next tally replaces this one
 
     def stop_requested(self) -> bool:
-        """Return whether the driver wants the task to end early."""
+        """Return whether the driver has requested the task to end early."""
         try:
             return self._socket.recv(len(_STOP)) == _STOP
         except OSError:
-            return False  # no datagram, or the driver is gone
+            return False  # no datagram, or no receiver
 
     def close(self) -> None:
         self._socket.close()
 
 
 class Receiver:
-    """The driver's end: the last tally of each task.
+    """The driver's side: keeps the last tally of each task.
+
+    Args:
+        udp: A bound socket.
 
     Attributes:
-        port: Where reports go.
-        stopped: Ends `listen`.
+        port: The socket's port.
+        stopped: Set it to end `listen`.
     """
 
-    # The request to stop is the answer to each report of a task, because any of them may be lost.
+    # Each report is answered with the request to stop, because any datagram may be lost.
 
     def __init__(self, udp: socket.socket) -> None:
-        udp.settimeout(_LOOK_UP_EVERY_S)
+        udp.settimeout(_CHECK_EVERY_S)
         self.port: int = udp.getsockname()[1]
         self.stopped = False
         self._socket = udp
@@ -79,17 +90,18 @@ class Receiver:
         self._tasks_are_to_stop = False
 
     def total(self) -> Tally:
+        """Return the sum of the last tallies."""
         tallies = list(self._tallies.values())
         total = Tally(**{field.name: sum(getattr(tally, field.name) for tally in tallies) for field in fields(Tally)})
         total.elapsed_ms = max((tally.elapsed_ms for tally in tallies), default=0)
         return total
 
     def stop_tasks(self) -> None:
-        """Request all tasks to end early."""
+        """Request all tasks to end early, at their next reports."""
         self._tasks_are_to_stop = True
 
     def listen(self) -> None:
-        """Receive reports until `stopped` is set."""
+        """Receive tallies until `stopped` is set."""
         while not self.stopped:
             try:
                 datagram, sender = self._socket.recvfrom(1024)
@@ -100,7 +112,7 @@ class Receiver:
                 self._socket.sendto(_STOP, sender)
 
     def take(self, datagram: bytes) -> None:
-        """Process a report; other datagrams are ignored."""
+        """Store the tally of a datagram; ignore invalid datagrams."""
         try:
             task, tally = json.loads(datagram)
             self._tallies[int(task)] = Tally(**tally)
@@ -110,10 +122,10 @@ class Receiver:
 
 @contextmanager
 def receiving(host: str) -> Iterator[Receiver]:
-    """Receive reports in a thread of their own.
+    """Receive tallies in another thread within the context.
 
     Args:
-        host: The address to receive on.
+        host: Address to bind to.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.bind((host, 0))

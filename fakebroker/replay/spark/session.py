@@ -1,7 +1,4 @@
-"""A Spark session whose output, and that of its Java, goes to a log file instead of the terminal.
-
-Does not depend on workloads and events.
-"""
+"""Starts and stops Spark. The output of its processes goes to a log file. Does not depend on workloads and events."""
 
 import logging
 import os
@@ -31,14 +28,17 @@ from fakebroker.replay.disk_space import BLOCK_BYTES
 from fakebroker.replay.spark.java import java_home
 
 SPARK_ERRORS = (PySparkException, Py4JError)
-"""What a call of Spark raises: its own errors, translated or not."""
+"""Exceptions that calls of PySpark raise."""
 
 _IO_ERROR = re.compile(r"^Caused by: java\.(?:io|nio\.file)\.\w+: (.+)$", re.MULTILINE)
 
-_STOP_TIMEOUT_S = 10.0
+"""The error of a failed read or write in a Java stack trace."""
 
-_ELSEWHERE = ("192.0.2.1", 9)
-"""An address outside of every network (RFC 5737), to find this machine's address of the default route."""
+_STOP_TIMEOUT_S = 10.0
+"""How long Java may take to stop before it is killed."""
+
+_EXTERNAL_ADDRESS = ("192.0.2.1", 9)
+"""An address for documentation (RFC 5737): its route is the default route."""
 
 _SETTINGS = {
     "spark.app.name": "fakebroker replay",
@@ -46,16 +46,16 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Plans are long, and not needed.
+    # Limits the text of query plans in errors and logs.
     "spark.sql.maxPlanStringLength": "1000",
     "spark.sql.debug.maxToStringFields": "5",
-    # A replay that failed is not repeated; one that needs more cores than there are fails at once.
+    # Do not repeat a failed replay, and fail soon if there are fewer cores than tasks.
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "3",
-    # Limits how much of what is recorded is not written yet.
+    # Limits the events in memory that are not written yet.
     "spark.hadoop.parquet.block.size": str(BLOCK_BYTES),
-    # What a task has written is kept when another one fails, for example when the disk is full.
+    # Keep the output of finished tasks when another one fails, for example because the disk is full.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
 _LOCAL_PARTITIONS = "4"
@@ -63,46 +63,46 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""In so short a run, Java's second compiler and a parallel collector only take time from the members."""
+_SHORT_RUN_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""In a short run, Java's optimizing compiler and parallel garbage collector cost more CPU time than they save."""
 
 MANY_MEMBERS = 10_000
-"""From this number of members on, Java runs long enough for its second compiler."""
+"""From this number of members on, a run is long enough for Java's optimizing compiler."""
 
-_LEAST_MEMORY_MIB, _MOST_MEMORY_MIB = 1_024, 8_192
-"""Limits for Java in a local session, which gets a quarter of the machine's memory."""
+_MIN_MEMORY_MIB, _MAX_MEMORY_MIB = 1_024, 8_192
+"""Limits of Java's memory in a local session, which is a quarter of the machine's."""
 
 
 def cause_of(error: Exception) -> str:
-    """Return the line of Spark's error that says what went wrong.
+    """Return the line of Spark's error that names the cause.
 
-    That is the last one of a Python traceback, else the error of writing a file, else Java's message.
+    This is the last line of a Python traceback, else the error of a failed read or write, else Java's message.
     """
     text = str(error)
     python = text.partition("Traceback (most recent call last)")[2].partition("SQLSTATE")[0].partition("\n\tat ")[0]
     if lines := [line.strip(" |+-") for line in python.splitlines() if line.strip(" |+-")]:
         return lines[-1]
-    if written := _IO_ERROR.findall(getattr(error, "_stackTrace", None) or text):
-        return str(written[-1])
+    if io_errors := _IO_ERROR.findall(getattr(error, "_stackTrace", None) or text):
+        return str(io_errors[-1])
     first, *others = text.splitlines() or [type(error).__name__]
     return next((line.removeprefix(": ") for line in others if line.startswith(": ")), first)
 
 
 @contextmanager
 def spark_session(master: str, log: Path, members: int = 0) -> Iterator[SparkSession]:
-    """Start Spark, and stop it with its processes at the end.
+    """Run Spark within the context.
 
-    Sets the environment variables that Spark's processes inherit, and leaves them set.
+    Sets environment variables that Spark's processes inherit, and leaves them set.
 
     Args:
         master: Spark's master URL, for example `local[*]`.
         log: Receives the output of Spark's processes.
-        members: How many members there will be events of.
+        members: Number of members of the replay; selects settings.
 
     Raises:
         FakebrokerError: Spark does not start.
     """
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it reports each interrupted call
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs each interrupted call
     with tempfile.TemporaryDirectory(prefix="fakebroker-spark-") as scratch, log.open("wb") as output:
         os.environ["JAVA_HOME"] = str(java_home(Path(scratch)))
         settings = SparkConf().setMaster(master).setAll(list(settings_for(master, members).items()))
@@ -118,11 +118,11 @@ def spark_session(master: str, log: Path, members: int = 0) -> Iterator[SparkSes
                 context = SparkContext(conf=settings, gateway=gateway)
             except SPARK_ERRORS as error:
                 raise FakebrokerError(f"Spark did not start (see {log}): {cause_of(error)}") from None
-            if threading.current_thread() is threading.main_thread():  # there Spark has set a handler: it cancels all
+            if threading.current_thread() is threading.main_thread():  # undo Spark's handler, which cancels all jobs
                 signal.signal(signal.SIGINT, on_interrupt)
             session = SparkSession(context)
             if not is_local(master):
-                context.addPyFile(str(_packed(Path(scratch))))
+                context.addPyFile(str(_package_archive(Path(scratch))))
             try:
                 yield session
             finally:
@@ -131,7 +131,7 @@ def spark_session(master: str, log: Path, members: int = 0) -> Iterator[SparkSes
 
 @contextmanager
 def spark_errors(log: Path) -> Iterator[None]:
-    """Turn Spark's errors into one sentence that names the log.
+    """Convert Spark's errors within the context to one line that names the log.
 
     Raises:
         FakebrokerError: A call of Spark failed.
@@ -139,56 +139,56 @@ def spark_errors(log: Path) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        raise FakebrokerError(f"the replay broke off (see {log}): {cause_of(error)}") from None
+        raise FakebrokerError(f"the replay failed (see {log}): {cause_of(error)}") from None
 
 
 def settings_for(master: str, members: int) -> dict[str, str]:
-    """Return Spark's settings for a session with the events of so many members."""
+    """Return Spark's settings for a master URL and a number of members."""
     settings = dict(_SETTINGS)
     if master.startswith("local"):
         settings["spark.sql.shuffle.partitions"] = _LOCAL_PARTITIONS
         if members < MANY_MEMBERS:
             settings |= dict.fromkeys(
-                ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _SHORT_LIVED
+                ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _SHORT_RUN_JAVA_OPTIONS
             )
     if is_local(master):
         settings |= _LOCAL_SETTINGS
         if "SPARK_DRIVER_MEMORY" not in os.environ:
             quarter_mib = memory_bytes() // 2**22
-            settings["spark.driver.memory"] = f"{min(max(quarter_mib, _LEAST_MEMORY_MIB), _MOST_MEMORY_MIB)}m"
+            settings["spark.driver.memory"] = f"{min(max(quarter_mib, _MIN_MEMORY_MIB), _MAX_MEMORY_MIB)}m"
     return settings
 
 
 def memory_bytes(limits: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the memory of this machine, or of the container that this is in.
+    """Return the memory of this machine, or the memory limit of this container.
 
     Args:
-        limits: Where Linux has the limits of a container (cgroup v2 or v1).
+        limits: Directory of the container's limits (cgroup v2 or v1).
     """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # There is no limit, or it is "max".
+        with suppress(OSError, ValueError):  # there is no limit, or it is "max"
             return min(machine, int((limits / name).read_text()))
     return machine
 
 
 @contextmanager
 def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGateway]:
-    """Run Spark's Java process. PySpark itself keeps it until this process ends, and never starts another."""
-    # In a session of its own it does not receive Ctrl-C: the replay ends its tasks, and keeps what they recorded.
+    """Run Spark's Java process within the context. PySpark alone would keep it running until this process ends."""
+    # In another process session Java does not get Ctrl-C: the replay stops the tasks itself and keeps their events.
     redirected = {"stdout": output, "stderr": subprocess.STDOUT, "start_new_session": True}
     try:
         gateway = launch_gateway(settings, redirected)  # type: ignore[no-untyped-call]  # PySpark leaves it so
     except PySparkException:
-        complaints = [line for line in log.read_text().splitlines() if "Exception" in line or "Error" in line]
-        why = complaints[0] if complaints else "its Java process ended"
+        errors = [line for line in log.read_text().splitlines() if "Exception" in line or "Error" in line]
+        why = errors[0] if errors else "its Java process ended"
         raise FakebrokerError(f"Spark did not start (see {log}): {why}") from None
     try:
         yield gateway
     finally:
-        # A Java that is about to end is not notified of objects that are dropped.
+        # Do not notify Java of garbage-collected objects while it stops.
         gateway._gateway_client.is_connected = False
-        gateway.proc.stdin.close()  # makes it end
+        gateway.proc.stdin.close()  # stops Java
         try:
             gateway.proc.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -199,39 +199,39 @@ def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGat
 
 
 def is_local(master: str) -> bool:
-    """Return whether all of Spark runs in one process here."""
+    """Return whether Spark's driver and executors run in one process on this machine."""
     return master == "local" or master.startswith("local[")
 
 
 def address_for(master: str) -> str:
-    """Return the address of this machine for executors elsewhere: the one on the route to Spark's master.
+    """Return the address at which executors can reach this machine: the one on the route to Spark's master.
 
-    `SPARK_LOCAL_IP` overrides it, as always with Spark.
+    The environment variable `SPARK_LOCAL_IP` overrides it.
     """
     if is_local(master) or master.startswith("local-cluster"):
         return "127.0.0.1"
-    if set_by_hand := os.environ.get("SPARK_LOCAL_IP"):
-        return set_by_hand
+    if configured := os.environ.get("SPARK_LOCAL_IP"):
+        return configured
     found = re.match(r"spark://([^:,/]+):(\d+)", master)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, suppress(OSError):
-        udp.connect((found[1], int(found[2])) if found else _ELSEWHERE)  # sends nothing
+        udp.connect((found[1], int(found[2])) if found else _EXTERNAL_ADDRESS)  # sends no packets
         return str(udp.getsockname()[0])
     return "127.0.0.1"
 
 
-def _packed(directory: Path) -> Path:
-    """Return this package as a zip file, for executors elsewhere."""
+def _package_archive(directory: Path) -> Path:
+    """Create a zip file of this package for executors in other processes, and return its path."""
     root = Path(fakebroker.__file__).parent
-    packed = directory / "fakebroker.zip"
-    with zipfile.ZipFile(packed, "w") as archive:
+    path = directory / "fakebroker.zip"
+    with zipfile.ZipFile(path, "w") as archive:
         for file in sorted(root.rglob("*")):
             if file.suffix != ".pyc":
                 archive.write(file, file.relative_to(root.parent))
-    return packed
+    return path
 
 
 def _set_local_environment() -> None:
-    """Let Spark's Python workers import this package from where it was imported here."""
+    """Set environment variables so that Spark's Python workers import this package from the same directory."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     package_parent = str(Path(fakebroker.__file__).parent.parent)
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

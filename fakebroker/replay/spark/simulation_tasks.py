@@ -1,6 +1,7 @@
-"""Spark tasks that simulate scripts (`--transport memory`), one offsets partition after the other.
+"""Spark tasks that simulate scripts (`--transport memory`).
 
-A task holds the members of one offsets partition at a time in memory, and returns its events as they are recorded.
+A task simulates its offsets partitions one after the other, so it has the members of one partition in memory, and
+returns events while it runs.
 """
 
 import time
@@ -19,23 +20,28 @@ from fakebroker.cluster.configs.settings import Config
 from fakebroker.replay.members.events import DDL
 from fakebroker.replay.script.generator import by_offsets_partition
 from fakebroker.replay.script.script import Script, script_of
-from fakebroker.replay.simulation.rehearsal import OF_GROUPS
+from fakebroker.replay.simulation.rehearsal import GROUP_EVENTS
 from fakebroker.replay.simulation.simulation import Simulation, SimulationSettings
 from fakebroker.replay.spark.progress import Sender, Tally
 from fakebroker.replay.spark.tcp_tasks import TaskPlan
 from fakebroker.replay.workload.timeline import OVER, WHEN, EventOutcome, Outcome, by_time, event_outcome
 
 _REPORT_EVERY_S = 0.25
+"""Interval of progress reports, in real time."""
+
 _PARTITION = "offsets_partition"
+"""The column that `by_offsets_partition` adds."""
+
 _TASKS_PER_CORE = 8
+"""Default number of tasks per core: several, because offsets partitions differ in their number of members."""
 
 
 Outcomes = Accumulator[dict[int, Outcome]]
-"""The outcomes of events in the simulations that they were about, by their places among all."""
+"""Outcomes of events in the simulations that they affect, by index in the plan's events."""
 
 
 class _MergedOutcomes(AccumulatorParam[dict[int, Outcome]]):
-    """One outcome per event: a refusal has precedence, then that it was done, then that a simulation was over."""
+    """Merges the outcomes of an event in several simulations: errors have precedence, then success, then `OVER`."""
 
     def zero(self, value: dict[int, Outcome]) -> dict[int, Outcome]:
         return {}
@@ -54,13 +60,12 @@ def no_outcomes(spark: SparkSession) -> Outcomes:
 def simulate(
     scripts: DataFrame, plan: TaskPlan, tasks: int | None = None, outcomes: Outcomes | None = None
 ) -> DataFrame:
-    """Return the events of simulating scripts. Equal scripts and plans give equal events, whatever the tasks.
+    """Return the events of simulating scripts. They depend on scripts and plan only, not on the number of tasks.
 
     Args:
         scripts: Rows as in `Script`.
-        plan: How to play; the fields about connections to a real cluster are ignored.
-        tasks: Among how many tasks the offsets partitions are distributed; a few per core if not given, because some
-            have more to do.
+        plan: The plan; its fields about connections to a real cluster are ignored.
+        tasks: Number of tasks that share the offsets partitions; by default a few per core.
         outcomes: Receives the outcomes of the plan's events.
     """
     partitions = Config(plan.cluster.config).number("offsets.topic.num.partitions")
@@ -69,12 +74,12 @@ def simulate(
 
 
 def simulating_tasks(scripts: DataFrame, offsets_partitions: int, wanted: int | None) -> int:
-    """Return the number of tasks of a simulation: no more than there are offsets partitions."""
+    """Return the number of tasks of a simulation: the wanted or default number, at most one per offsets partition."""
     return min(wanted or _TASKS_PER_CORE * scripts.sparkSession.sparkContext.defaultParallelism, offsets_partitions)
 
 
 def simulation_settings(plan: TaskPlan) -> SimulationSettings:
-    """Return the settings of the simulations of a plan."""
+    """Return the simulations' settings for a plan."""
     return SimulationSettings(
         seed=plan.seed,
         cluster=plan.cluster,
@@ -93,21 +98,21 @@ def timeline_of(
     """Return the timeline for `summary.json`.
 
     Args:
-        events: The events of the workload; each has been rehearsed.
-        outcomes: The known ones.
-        is_complete: Whether all simulations were played to their end.
+        events: The events of the workload; rehearsed before.
+        outcomes: Outcomes in the simulations, by index in `events`.
+        is_complete: Whether all simulations ran to their end.
     """
     return [
-        event_outcome(event, event[WHEN], outcomes[number] if number in outcomes else _unseen(event, is_complete))
+        event_outcome(event, event[WHEN], outcomes[number] if number in outcomes else _default(event, is_complete))
         for number, event in by_time(events)
     ]
 
 
-def _unseen(event: Mapping[str, Any], is_complete: bool) -> Outcome:
-    """Return the outcome of an event that was about no group of the replay."""
+def _default(event: Mapping[str, Any], is_complete: bool) -> Outcome:
+    """Return the outcome of an event that affects no offsets partition of the replay."""
     if not is_complete:
         return OVER
-    return f"group_id={event['group_id']!r}: expected a group of the replay" if event["do"] in OF_GROUPS else None
+    return f"group_id={event['group_id']!r}: expected a group of the replay" if event["do"] in GROUP_EVENTS else None
 
 
 def _simulator(
@@ -119,12 +124,12 @@ def _simulator(
             before = Tally()
             for partition, scripts in _by_partition(batches):
                 simulation = Simulation(scripts, partition, settings)
-                stop_requested = yield from _played(simulation, before, sender)
+                stop_requested = yield from _run(simulation, before, sender)
                 if outcomes is not None:
                     outcomes.add(simulation.outcomes)
                 if stop_requested:
                     return
-                # All its members have left: they count as joined, and as played to the end.
+                # Its members have left by now: count them as joined, and with their full time.
                 lived_ms = len(scripts) * round(settings.duration_s * 1000)
                 before = _sum(before, replace(simulation.tally(), joined=len(scripts), lived_ms=lived_ms))
 
@@ -142,15 +147,15 @@ def _sum(before: Tally, now: Tally) -> Tally:
     return Tally(**{field.name: getattr(before, field.name) + getattr(now, field.name) for field in fields(Tally)})
 
 
-def _played(simulation: Simulation, before: Tally, sender: Sender) -> Generator[pa.RecordBatch, None, bool]:
-    """Yield the events of one offsets partition; report its progress, added to that of the ones before.
+def _run(simulation: Simulation, before: Tally, sender: Sender) -> Generator[pa.RecordBatch, None, bool]:
+    """Run a simulation: yield its events, and send its tally added to the one of earlier simulations.
 
     Returns:
-        Whether the driver wants the task to end early.
+        Whether the driver has requested the task to end early.
     """
     report_s = 0.0
-    for packed in simulation.run():
-        yield from packed
+    for batches in simulation.run():
+        yield from batches
         if time.monotonic() >= report_s:
             report_s = time.monotonic() + _REPORT_EVERY_S
             sender.send(_sum(before, simulation.tally()))

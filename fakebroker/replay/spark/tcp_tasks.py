@@ -1,4 +1,4 @@
-"""Spark tasks that play scripts over TCP: each task plays its members, and all tasks start at the same time."""
+"""Spark tasks that play scripts over TCP. All tasks run at the same time and start their members together."""
 
 import json
 import time
@@ -23,26 +23,27 @@ from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.workload import Cluster
 
 _HEAD_START_S = 0.5
-"""From when the last task is ready until the start, so that all tasks learn of it in time."""
+"""Time from when the last task is ready until the start of the replay: enough for all tasks to receive that time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """What all tasks of a replay have in common.
+    """The options that all tasks of a replay share, over TCP and in memory.
 
     Attributes:
-        bootstrap: HOST:PORT, or several with commas.
-        report_to: Where live numbers are sent.
-        seed: Of the simulation.
-        loads: Requests beside the members. The tasks take turns with them: the first load is played by the first task.
-        lanes: How many connections to each broker the members of a task share; None for one per member.
-        speed: How many times as fast as real time the members' clock runs.
-        closed_loop: Whether each heartbeat follows the answer to the last one.
-        record: Whether heartbeats that change nothing are folded into one event ("changes").
-        duration_s: How long the replay takes, by the members' clock.
-        events: What happens to the simulated cluster.
-        cluster: The simulated cluster.
-        topics: Its topics, with their partitions.
+        bootstrap: Bootstrap servers, HOST:PORT separated by commas. TCP only.
+        report_to: Host and port of the receiver of tallies.
+        seed: Seed of ids and random choices. In memory only.
+        loads: The loads. Over TCP, load i is played by task i modulo the number of tasks.
+        lanes: Number of connections to each broker that the members of a task share; None for one connection per
+            member. TCP only.
+        speed: Speed of the members' clock, as a multiple of real time. TCP only.
+        closed_loop: Whether each heartbeat is sent as soon as the last one is answered.
+        record: "changes" to fold heartbeats (see `EventRecorder`), "all" to record each.
+        duration_s: Duration of the replay by the members' clock.
+        events: The `[[event]]` tables. In memory only.
+        cluster: The cluster's settings. In memory only.
+        topics: Partition counts by name. In memory only.
     """
 
     bootstrap: str
@@ -60,11 +61,12 @@ class TaskPlan:
 
 
 def play_scripts(scripts: DataFrame, plan: TaskPlan) -> DataFrame:
-    """Return the events of playing scripts over TCP. The members play each time this is evaluated.
+    """Return the events of playing scripts over TCP. Each evaluation of the result plays them again.
 
     Args:
-        scripts: Rows as in `Script`, the members of a group in one partition; no more partitions than run at once.
-        plan: How to play.
+        scripts: Rows as in `Script`, with the members of each group in one Spark partition. The number of partitions is
+            the number of tasks, at most the number of cores.
+        plan: The plan.
     """
     return scripts.mapInArrow(_player(plan), DDL, barrier=True)
 
@@ -74,11 +76,11 @@ def _player(plan: TaskPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
         scripts = [script_of(row) for batch in batches for row in batch.to_pylist()]
         context, stream = BarrierTaskContext.get(), EventStream(folds=plan.record == "changes")
         brokers = deque(addresses(plan.bootstrap))
-        brokers.rotate(context.partitionId())  # so that not all tasks ask the same broker
+        brokers.rotate(context.partitionId())  # spreads the look-ups of all tasks among the brokers
         settings = LoopSettings(
             lanes=plan.lanes, speed=plan.speed, closed_loop=plan.closed_loop, duration_s=plan.duration_s
         )
-        loads = _loads_here(plan.loads, scripts, context)
+        loads = _loads_of_task(plan.loads, scripts, context)
         with closing(Sender(plan.report_to, context.partitionId())) as sender:
 
             def report(tally: Tally) -> None:
@@ -94,10 +96,10 @@ def _player(plan: TaskPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
     return play
 
 
-def _loads_here(
+def _loads_of_task(
     loads: Sequence[Load], scripts: Sequence[Script], context: BarrierTaskContext
 ) -> list[tuple[Load, dict[str, list[str]]]]:
-    """Return the loads that this task plays, with their groups, whose members other tasks may play."""
+    """Return the loads that this task plays, each with its groups: those of all tasks."""
     if not loads:
         return []
     gathered = context.allGather(json.dumps([groups_of(load, scripts) for load in loads]))

@@ -1,4 +1,4 @@
-"""An admin client beside a fake cluster, in one trio; retries come soon, and conversations are told in few words."""
+"""An admin client and its fake cluster in one process, and the requests that the client has sent."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -6,28 +6,25 @@ from typing import Any
 
 from fakebroker import FakeCluster
 from fakebroker.client.admin.admin import Admin
-from fakebroker.cluster.call import Call
 
 CLIENT_ID = "admin"
-
 PARTITION = ("orders", 0)
 
 
 @asynccontextmanager
-async def administered(
+async def cluster_and_admin(
     brokers: Any = 3, *, topics: dict[str, int] | None = None, admin: dict[str, Any] | None = None, **cluster: Any
 ) -> AsyncIterator[tuple[FakeCluster, Admin]]:
-    """A cluster with topic `orders`, and an admin client of it.
+    """Start a cluster with the topic "orders", and open an admin client with short back-offs.
 
     Args:
-        brokers: What `FakeCluster` takes.
-        topics: The topics, if others.
-        admin: More arguments of `Admin`.
-        cluster: More arguments of `FakeCluster`.
+        brokers: Passed to `FakeCluster`.
+        topics: Other topics.
+        admin: Further arguments of `Admin`.
+        cluster: Further arguments of `FakeCluster`.
     """
-    # Closed by hand: a trio task tree would wrap what a test raises.
-    fake = FakeCluster(brokers, topics=topics or {"orders": 4}, seed=1, **cluster)
-    with fake:
+    # The plain context manager: the async one runs a nursery, which would wrap a test's exceptions in groups.
+    with FakeCluster(brokers, topics=topics or {"orders": 4}, seed=1, **cluster) as fake:
         settings: dict[str, Any] = {"client_id": CLIENT_ID, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5} | (
             admin or {}
         )
@@ -36,23 +33,22 @@ async def administered(
 
 
 def groups_of(cluster: FakeCluster, node_id: int, count: int) -> list[str]:
-    """Groups that a broker coordinates."""
+    """Return names of groups that a broker coordinates."""
     names = (f"group-{number}" for number in range(1_000))
     return [name for name in names if cluster.coordinator_of(name).node_id == node_id][:count]
 
 
-def talk(cluster: FakeCluster, *apis: str) -> list[str]:
-    """What the client asked with these APIs: broker, API, version, and the groups in each request."""
-    return [told(call) for call in cluster.requests(client_id=CLIENT_ID) if call.api.name in apis]
+def sent_requests(cluster: FakeCluster, *apis: str) -> list[str]:
+    """Return the client's requests of these APIs, each as "BROKER API vVERSION GROUPS"."""
+    return [
+        f"{call.node_id} {call.api.name} v{call.api_version} {' '.join(_groups_in(call.request))}"
+        for call in cluster.requests(client_id=CLIENT_ID)
+        if call.api.name in apis
+    ]
 
 
-def told(call: Call) -> str:
-    return f"{call.node_id} {call.api.name} v{call.api_version} {' '.join(names(call.request))}"
-
-
-def names(request: Any) -> Iterable[str]:
-    """The groups in a request."""
+def _groups_in(request: Any) -> Iterable[str]:
     for field in ("coordinator_keys", "groups", "groups_names"):
-        if many := getattr(request, field, None):
-            return [each if isinstance(each, str) else each.group_id for each in many]
+        if groups := getattr(request, field, None):
+            return [each if isinstance(each, str) else each.group_id for each in groups]
     return [getattr(request, "key", "") or request.group_id]

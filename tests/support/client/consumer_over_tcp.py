@@ -1,7 +1,7 @@
-"""What tests of the consumer over TCP share: a consumer in a hurry, and records put straight into the logs."""
+"""Consumers of a fake cluster over TCP, and records appended to its logs without a producer."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import trio
 
@@ -12,10 +12,10 @@ from fakebroker.cluster.handlers import fetch
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.topic_partition import TopicPartition
 
-T = TypeVar("T")
-
 DEADLINE_S = 10.0
-_HASTY: dict[str, Any] = {
+"""Longer than anything that a test waits for takes on a busy machine."""
+
+_SETTINGS: dict[str, Any] = {
     "group_id": "g",
     "client_id": "c",
     "auto_offset_reset": "earliest",
@@ -30,49 +30,56 @@ P0, P1, P2 = ("orders", 0), ("orders", 1), ("orders", 2)
 
 
 def consumer(cluster: FakeCluster, **settings: Any) -> Consumer:
-    """A member of the group "g" that begins at the beginning and does not wait long for anything."""
-    return Consumer(cluster.bootstrap_servers, **(_HASTY | settings))
+    """Return a member of the group "g" with short intervals that starts at the earliest offset."""
+    return Consumer(cluster.bootstrap_servers, **(_SETTINGS | settings))
 
 
-def append(cluster: FakeCluster, place: TopicPartition, batch: bytes) -> None:
-    """Put a batch into a log, as its leader."""
+def append(cluster: FakeCluster, partition: TopicPartition, batch: bytes) -> None:
+    """Append a batch to a log, and complete the Fetch requests that wait for it."""
 
-    def put() -> None:
-        topic = cluster.cluster.topics.get(place[0])
+    def append_to_leader() -> None:
+        topic = cluster.cluster.topics.get(partition[0])
         assert topic is not None
-        partition = topic.partitions[place[1]]
-        partition.log.append(batch, partition.leader_epoch)
-        fetch.wake(cluster.cluster, partition, len(batch), cluster.clock.now_ms())
+        leader = topic.partitions[partition[1]]
+        leader.log.append(batch, leader.leader_epoch)
+        fetch.wake(cluster.cluster, leader, len(batch), cluster.clock.now_ms())
 
-    cluster.call(put)
+    cluster.call(append_to_leader)
 
 
-def produce(cluster: FakeCluster, place: TopicPartition, *values: bytes, **how: Any) -> None:
-    """Put records with these values into a log, as one batch."""
+def produce(cluster: FakeCluster, partition: TopicPartition, *values: bytes, **batch: Any) -> None:
+    """Append records with these values to a log.
+
+    Args:
+        cluster: The cluster.
+        partition: The partition.
+        values: The values.
+        batch: Further arguments of `encode_batch`.
+    """
     records = [Record(index, 1_000 + index, None, value) for index, value in enumerate(values)]
-    append(cluster, place, encode_batch(records, **how))
+    append(cluster, partition, encode_batch(records, **batch))
 
 
 async def poll_until(
-    consumers: Iterable[Consumer], holds: Callable[[], bool], read: list[ConsumerRecord] | None = None
+    consumers: Iterable[Consumer], condition: Callable[[], bool], records: list[ConsumerRecord] | None = None
 ) -> None:
-    """Poll them in turn until something holds."""
+    """Poll consumers in turn until a condition holds; collect their records in `records`, if given."""
     with trio.fail_after(DEADLINE_S):
-        while not holds():
+        while not condition():
             for each in consumers:
-                records = await each.poll(0.005)
-                if read is not None:
-                    read += records
+                polled = await each.poll(0.005)
+                if records is not None:
+                    records += polled
 
 
-async def read(consumer: Consumer, size: int) -> list[bytes | None]:
-    """The values of so many records."""
+async def read(consumer: Consumer, count: int) -> list[bytes | None]:
+    """Poll until the consumer has returned so many records, and return their values."""
     records: list[ConsumerRecord] = []
-    await poll_until([consumer], lambda: len(records) >= size, records)
+    await poll_until([consumer], lambda: len(records) >= count, records)
     return [record.value for record in records]
 
 
-def committed(cluster: FakeCluster, place: TopicPartition) -> int | None:
-    """What the group has committed."""
-    offset = cluster.offsets("g").get(place)
+def committed(cluster: FakeCluster, partition: TopicPartition) -> int | None:
+    """Return the committed offset of the group "g"."""
+    offset = cluster.offsets("g").get(partition)
     return None if offset is None else offset.offset

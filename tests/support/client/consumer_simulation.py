@@ -1,88 +1,113 @@
-"""Whole consumers and a whole cluster in virtual time, with a network in between that delays, reorders and loses.
+"""Consumers and a cluster of three brokers in virtual time, with connections that delay messages and break.
 
-Each consumer has a connection for each broker and lane. Within one connection nothing overtakes anything, and a broker
-takes its requests one at a time; what is sent on different connections arrives in any order. Of the requests on their
-way when a connection is cut some still arrive, perhaps after those of the next one; nothing comes back.
+Each consumer has a connection for each broker and lane, as `fakebroker.client.consumer.consumer` has. Messages on
+different connections arrive in any order.
 """
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
-from random import Random
-from typing import Any
 
 from fakebroker.client.consumer.consumer_core import ConsumerCore
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
 from fakebroker.client.consumer.group_offsets import OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
-from fakebroker.client.errors import CommitFailed, ConsumerError
-from fakebroker.client.versions import in_shape_of, versions_of
+from fakebroker.client.errors import CommitFailed, ConsumerError, GroupFailed
+from fakebroker.client.versions import convert_request, versions_of
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.controller import Failover
+from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.coordinator.group.invariants import check
+from fakebroker.errors import ErrorCode
 from fakebroker.protocol.registry import api_of
+from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
-from tests.support.cluster.cluster_harness import START_MS, ClusterHarness, batch, carried
-from tests.support.virtual_time import VirtualTime
+from tests.support.cluster.cluster_harness import ClusterHarness, batch, carried
+from tests.support.virtual_time import SimulatedConnection, VirtualTime
+
+ClientConnection = SimulatedConnection[OutboundRequest, Message]
 
 MAX_POLL_INTERVAL_MS = 8_000
-POLL_MS = 400.0
+POLL_INTERVAL_MS = 400.0
+_BROKERS = (1, 2, 3)
+_DELAYS_MS = (0.0, 1.0, 5.0, 200.0)
 
 
 @dataclass(eq=False)
-class Link:
-    """One connection: what is on its way, what waits at the broker, when what was sent last arrives."""
+class Application:
+    """An application that polls a consumer, and has processed the records of a poll when it polls again.
 
-    app: "App"
-    node_id: int
-    lane: Lane
-    peer: Peer
-    in_flight: dict[int, OutboundRequest] = field(default_factory=dict)
-    queue: deque[Call] = field(default_factory=deque)
-    serving: Call | None = None
-    is_cut: bool = False
-    arrival_ms: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(eq=False)
-class App:
-    """An application: it polls, and is done with what a poll gave when it polls again."""
+    Attributes:
+        batch: The records of the last poll.
+        commit: The commit that the next poll waits for.
+        group_queue: Requests of the group lane that wait for the response to `group_request`.
+        stalled_until_ms: The application does not poll until then.
+    """
 
     core: ConsumerCore
     batch: list[ConsumerRecord] = field(default_factory=list)
-    ticket: OffsetOperation | None = None  # of the commit that its callback waits for
-    group_asks: deque[OutboundRequest] = field(default_factory=deque)
-    group_current: OutboundRequest | None = None
-    links: dict[tuple[int, Lane], Link] = field(default_factory=dict)
+    commit: OffsetOperation | None = None
+    group_queue: deque[OutboundRequest] = field(default_factory=deque)
+    group_request: OutboundRequest | None = None
+    connections: dict[tuple[int, Lane], ClientConnection] = field(default_factory=dict)
     stalled_until_ms: float = 0.0
     is_running: bool = True
 
 
+def is_sync_while_loading(error: ConsumerError) -> bool:
+    """Whether the coordinator of a SyncGroup was loading. With brokers since Kafka 4.0 that is fatal in Kafka, too."""
+    return isinstance(error, GroupFailed) and error.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 class ConsumerSimulation(VirtualTime):
-    """A cluster of three brokers with the group "g" of up to `size` consumers.
+    """A cluster and the group "g" of up to `size` consumers that subscribe to all topics.
+
+    After each step the coordinators' invariants are checked, and that only offsets of processed records are committed.
+
+    Args:
+        seed: The seed of delays and losses.
+        assignor: The assignor of all consumers.
+        size: The highest number of consumers.
+        topics: Partition counts by topic.
+        accepts_error: Whether a poll may raise an error; the application polls again then.
+        commits_after_poll: The applications process the records of each poll at once, and commit.
 
     Attributes:
-        processed: The offsets of each partition that an application was done with.
+        processed: The offsets of each partition whose records an application has processed.
+        apps: The running applications by index, None where none runs.
     """
 
-    def __init__(self, seed: int, assignor: str, size: int, topics: dict[str, int]) -> None:
-        super().__init__(START_MS)
-        self.random = Random(seed)
+    def __init__(
+        self,
+        seed: int,
+        assignor: str,
+        size: int,
+        topics: dict[str, int],
+        *,
+        accepts_error: Callable[[ConsumerError], bool] = is_sync_while_loading,
+        commits_after_poll: bool = False,
+    ) -> None:
+        super().__init__(seed)
         self.assignor = assignor
-        self.harness = ClusterHarness(topics, brokers=3, config={"group.initial.rebalance.delay.ms": 0})
-        self.cluster = self.harness.cluster
+        self._accepts_error, self._commits_after_poll = accepts_error, commits_after_poll
+        self.cluster = ClusterHarness(
+            topics, brokers=len(_BROKERS), config={"group.initial.rebalance.delay.ms": 0}
+        ).cluster
         self.processed: dict[TopicPartition, set[int]] = {}
-        self.apps: list[App | None] = [None] * size
+        self.apps: list[Application | None] = [None] * size
+        self._first_unprocessed: dict[TopicPartition, int] = {}
         self._connection_ids = count(1)
         self._correlation_ids = count(1)
-        self._owed: dict[int, Link] = {}
-        self._reaches: dict[tuple[int, int], bool] = {}
+        self._respond_by_call: dict[Call, Callable[[Message], None]] = {}
 
-    # What may happen
+    # Events
 
     def start(self, index: int) -> None:
+        """Start an application, unless it runs. The third one is a static member."""
         if self.apps[index] is None:
             settings = ConsumerSettings(
                 group_id="g",
@@ -98,247 +123,239 @@ class ConsumerSimulation(VirtualTime):
                 fetch_max_wait_ms=2_000,
                 metadata_max_age_ms=3_000,
             )
-            app = self.apps[index] = App(ConsumerCore(settings))
+            app = self.apps[index] = Application(ConsumerCore(settings))
             app.core.subscribe(list(self.topics()), self.now_ms)
-            self._poll_on(app)
-
-    def topics(self) -> dict[str, int]:
-        visible = [topic for topic in self.cluster.topics if not topic.name.startswith("__")]
-        return {topic.name: len(topic.partitions) for topic in visible}
+            self._keep_polling(app)
 
     def leave(self, index: int) -> None:
+        """Let an application process its records, leave the group and end."""
         if (app := self.apps[index]) is not None:
             self._process(app)
             app.core.unsubscribe(self.now_ms)
-            self._carry_out(app)
-            self._end(index, app, lost=False)
+            self._follow(app)
+            self._end(index, app, keeps_group_connection=True)
 
     def crash(self, index: int) -> None:
         if (app := self.apps[index]) is not None:
-            self._end(index, app, lost=True)
+            self._end(index, app, keeps_group_connection=False)
 
-    def _end(self, index: int, app: App, *, lost: bool) -> None:
+    def _end(self, index: int, app: Application, *, keeps_group_connection: bool) -> None:
         app.is_running = False
-        for link in list(app.links.values()):
-            if lost or link.lane is not Lane.GROUP:
-                self._cut(link)
+        for (_, lane), connection in app.connections.items():
+            if lane is not Lane.GROUP or not keeps_group_connection:
+                connection.close()
         self.apps[index] = None
 
     def stall(self, index: int) -> None:
-        """The application does not poll for so long that it is out of the group."""
+        """Let an application not poll for so long that it is removed from the group."""
         if (app := self.apps[index]) is not None:
             app.stalled_until_ms = self.now_ms + MAX_POLL_INTERVAL_MS + 3_000
 
-    def cut(self, index: int) -> None:
-        if (app := self.apps[index]) is not None and app.links:
-            self._lose(self.random.choice(list(app.links.values())))
+    def disconnect(self, index: int) -> None:
+        """Break one connection of an application, which notices at once."""
+        if (app := self.apps[index]) is not None and app.connections:
+            node_id, lane = self.random.choice(list(app.connections))
+            unanswered = app.connections[node_id, lane].unanswered
+            self._close(app, node_id, lane)
+            if lane is Lane.GROUP:
+                app.group_request = None
+            for outbound in unanswered:
+                app.core.unanswered(outbound, self.now_ms)
+            self._follow(app)
 
     def move_coordinator(self, load_ms: float) -> None:
-        partition = self.cluster.offsets_partition_of("g")
-        self._lead_elsewhere(partition, Failover(load_ms=load_ms))
+        """Move the group's coordinator to another broker, which takes some time to load the group."""
+        self._elect_another_leader(self.cluster.offsets_partition_of("g"), Failover(load_ms=load_ms))
 
     def move_leader(self) -> None:
+        """Move the leader of one partition to another broker."""
         partitions = [each for name in self.topics() for each in self._topic(name).partitions]
-        self._lead_elsewhere(self.random.choice(partitions), Failover())
+        self._elect_another_leader(self.random.choice(partitions), Failover())
 
-    def _lead_elsewhere(self, partition: Any, how: Failover) -> None:
-        node_id = self.random.choice([each for each in (1, 2, 3) if each != partition.leader_id])
-        self.cluster.controller.set_leader(partition, node_id, self.now_ms, how)
+    def _elect_another_leader(self, partition: Partition, failover: Failover) -> None:
+        node_id = self.random.choice([each for each in _BROKERS if each != partition.leader_id])
+        self.cluster.controller.set_leader(partition, node_id, self.now_ms, failover)
 
-    def grow(self) -> None:
+    def add_partition(self) -> None:
+        """Add a partition to the topic "t"."""
         self.cluster.create_partitions("t", len(self._topic("t").partitions) + 1)
 
-    def produce(self, most: int = 4) -> None:
-        """Some records for each partition."""
+    def produce(self, max_records: int = 4) -> None:
+        """Append up to `max_records` records to each partition."""
         for name in self.topics():
             for partition in self._topic(name).partitions:
-                if size := self.random.randint(0, most):
+                if size := self.random.randint(0, max_records):
                     values = [b"%d" % (partition.log.log_end_offset + index) for index in range(size)]
                     partition.log.append(batch(*values), partition.leader_epoch)
 
-    def _topic(self, name: str) -> Any:
-        return self.cluster.topics.get(name)
+    def topics(self) -> dict[str, int]:
+        """Return the partition counts of all topics that are not internal."""
+        visible = [topic for topic in self.cluster.topics if not topic.name.startswith("__")]
+        return {topic.name: len(topic.partitions) for topic in visible}
 
-    # Time. What must always hold is checked after everything that happens.
+    def _topic(self, name: str) -> Topic:
+        topic = self.cluster.topics.get(name)
+        assert topic is not None
+        return topic
 
-    def _settle(self) -> None:
-        self.cluster.tick(self.now_ms)
-        self._hand_out()
-        for app in self._running():
-            due_ms = app.core.next_deadline()
-            if due_ms is not None and due_ms <= self.now_ms:
-                app.core.tick(self.now_ms)
-            self._carry_out(app)
+    # Checks
+
+    def after_call(self) -> None:
+        self._follow_cluster()
         for broker in self.cluster.brokers.values():
             for group in broker.coordinator.groups():
                 check(group)
-        self._check_commits()
+        for partition, offset in self.committed().items():
+            assert offset <= self._next_unprocessed(partition), (partition, offset, self.processed.get(partition))
 
-    def _running(self) -> list[App]:
-        return [app for app in self.apps if app is not None]
-
-    def _next_deadline(self) -> float:
-        deadlines = [app.core.next_deadline() for app in self._running()]
-        deadlines += [self.cluster.next_deadline(), self.cluster.purgatory.next_deadline()]
-        return min((deadline for deadline in deadlines if deadline is not None), default=float("inf"))
+    def is_consumed(self) -> bool:
+        """Return whether all records are processed and all offsets committed."""
+        ends = {
+            (topic.name, partition.index): partition.log.log_end_offset
+            for topic in map(self._topic, self.topics())
+            for partition in topic.partitions
+        }
+        processed = all(self._next_unprocessed(partition) == end for partition, end in ends.items())
+        return processed and self.committed() == ends
 
     def committed(self) -> dict[TopicPartition, int]:
+        """Return the committed offsets; none while the coordinator is loading."""
         broker = self.cluster.coordinator_of("g")
         if broker is None:
             return {}
-        places = [(name, index) for name, size in self.topics().items() for index in range(size)]
-        _, found = broker.coordinator.fetch_offsets("g", places, self.now_ms)
+        partitions = [(name, index) for name, size in self.topics().items() for index in range(size)]
+        _, found = broker.coordinator.fetch_offsets("g", partitions, self.now_ms)
         return {(topic, index): offset.offset for topic, index, offset in found if offset is not None}
 
-    def _check_commits(self) -> None:
-        """Nothing is committed that no application was done with."""
-        for place, offset in self.committed().items():
-            assert offset <= self._prefix(place), (place, offset, self.processed.get(place))
+    def _next_unprocessed(self, partition: TopicPartition) -> int:
+        """Return the first offset that no application has processed."""
+        offset, processed = self._first_unprocessed.get(partition, 0), self.processed.get(partition, ())
+        while offset in processed:
+            offset += 1
+        self._first_unprocessed[partition] = offset
+        return offset
 
-    def _prefix(self, place: TopicPartition) -> int:
-        """The first offset that nobody was done with."""
-        done = self.processed.get(place, ())
-        return next(offset for offset in count() if offset not in done)
+    # Applications
 
-    # The applications
-
-    def _poll_on(self, app: App) -> None:
-        """Poll now, and again and again."""
+    def _keep_polling(self, app: Application) -> None:
+        """Poll, and schedule the next poll."""
         if app.is_running:
             if self.now_ms >= app.stalled_until_ms:
                 self._poll(app)
-            self.at(self.random.choice([0.1, 1.0, 2.0]) * POLL_MS, lambda: self._poll_on(app))
+            self._follow(app)
+            delay_ms = self.random.choice([0.1, 1.0, 2.0]) * POLL_INTERVAL_MS
+            self.call_in(delay_ms, partial(self._keep_polling, app))
 
-    def _poll(self, app: App) -> None:
-        if app.ticket is None:
+    def _poll(self, app: Application) -> None:
+        if app.commit is None:
             self._process(app)
             app.core.begin_poll(self.now_ms)
-        if self._call_back(app):
+        if self._run_callbacks(app):
             try:
                 app.batch = app.core.take_records(self.now_ms)
             except ConsumerError as error:
-                raise AssertionError(f"{app.core.settings.client_id}: {error}") from error
+                if not self._accepts_error(error):
+                    raise AssertionError(f"{app.core.settings.client_id}: {error}") from error
+            if self._commits_after_poll:
+                self._process(app)
+                with suppress(CommitFailed):
+                    app.commit = app.core.commit(None, self.now_ms)
 
-    def _process(self, app: App) -> None:
+    def _process(self, app: Application) -> None:
         for record in app.batch:
             self.processed.setdefault((record.topic, record.partition), set()).add(record.offset)
         app.batch = []
 
-    def _call_back(self, app: App) -> bool:
-        """Run the callbacks; before partitions go their offsets are committed. Whether all is done."""
-        if app.ticket is not None:
-            if app.ticket.error is None:
+    def _run_callbacks(self, app: Application) -> bool:
+        """Run the rebalance callbacks; the one for revoked partitions commits. Return whether all are done."""
+        if app.commit is not None:
+            if app.commit.error is None:
                 return False
-            app.ticket = None
+            app.commit = None
         while app.core.callbacks:
             event, _ = app.core.callbacks.popleft()
             if event is RebalanceEvent.REVOKED:
                 try:
-                    app.ticket = app.core.commit(None, self.now_ms)
+                    app.commit = app.core.commit(None, self.now_ms)
                 except CommitFailed:
                     continue
-                if app.ticket is not None:
+                if app.commit is not None:
                     return False
         app.core.callbacks_done(self.now_ms)
         return True
 
-    # The consumers' side of the network
-
-    def _carry_out(self, app: App) -> None:
+    def _follow(self, app: Application) -> None:
+        """Send the requests of a consumer after a call, and schedule its next deadline."""
         outbounds, app.core.outbound = app.core.outbound, []
         for outbound in outbounds:
             if outbound.lane is Lane.GROUP:
-                app.group_asks.append(outbound)
+                app.group_queue.append(outbound)
             else:
                 self._send(app, outbound)
-        current = app.group_current
+        current = app.group_request
         if current is not None and not app.core.needs(current):
-            app.group_current = None
+            app.group_request = None
             assert current.node_id is not None
-            self._cut(self._link(app, current.node_id, Lane.GROUP))
-        while app.group_asks and app.group_current is None:
-            outbound = app.group_asks.popleft()
+            self._close(app, current.node_id, Lane.GROUP)
+        while app.group_queue and app.group_request is None:
+            outbound = app.group_queue.popleft()
             if app.core.needs(outbound):
-                app.group_current = outbound
+                app.group_request = outbound
                 self._send(app, outbound)
+        if app.is_running:
+            self.call_at_deadline(app, app.core.next_deadline(), partial(self._expire_timers, app))
 
-    def _link(self, app: App, node_id: int, lane: Lane) -> Link:
-        if (node_id, lane) not in app.links:
+    def _expire_timers(self, app: Application) -> None:
+        if app.is_running:
+            app.core.tick(self.now_ms)
+            self._follow(app)
+
+    def _send(self, app: Application, outbound: OutboundRequest) -> None:
+        node_id = self.random.choice(_BROKERS) if outbound.node_id is None else outbound.node_id
+        key = node_id, outbound.lane
+        if key not in app.connections:
             peer = Peer(self.cluster.brokers[node_id], "127.0.0.1", next(self._connection_ids))
-            app.links[node_id, lane] = Link(app, node_id, lane, peer)
-        return app.links[node_id, lane]
+            handle = partial(self._handle, peer, app.core.settings.client_id)
+            app.connections[key] = SimulatedConnection(self, handle, _DELAYS_MS)
+        app.connections[key].send(outbound, partial(self._on_response, app, outbound))
 
-    def _send(self, app: App, outbound: OutboundRequest) -> None:
-        node_id = self.random.choice([1, 2, 3]) if outbound.node_id is None else outbound.node_id
-        link = self._link(app, node_id, outbound.lane)
+    def _on_response(self, app: Application, outbound: OutboundRequest, response: Message) -> None:
+        if outbound.lane is Lane.GROUP:
+            app.group_request = None
+        app.core.answered(outbound, response, self.now_ms)
+        self._follow(app)
+
+    def _close(self, app: Application, node_id: int, lane: Lane) -> None:
+        if connection := app.connections.pop((node_id, lane), None):
+            connection.close()
+
+    # Brokers
+
+    def _handle(
+        self, peer: Peer, client_id: str, outbound: OutboundRequest, respond: Callable[[Message], None]
+    ) -> None:
+        """Handle a request in the newest version, with messages as they are after encoding and decoding."""
         version = versions_of(type(outbound.request)).last
-        request = carried(in_shape_of(version, outbound.request), version)
-        call = Call(
-            link.peer, api_of(request), version, next(self._correlation_ids), app.core.settings.client_id, request, 0
-        )
-        link.in_flight[id(call)] = outbound
-        self._travel(link, "out", lambda: self._arrive(link, call))
+        request = carried(convert_request(outbound.request, version), version)
+        call = Call(peer, api_of(request), version, next(self._correlation_ids), client_id, request, 0)
+        self._respond_by_call[call] = respond
+        if self.cluster.handle(call, self.now_ms):
+            self._respond(call)
+        self._follow_cluster()
 
-    def _travel(self, link: Link, direction: str, arrive: Callable[[], None]) -> None:
-        """Later things never overtake earlier ones of the same connection and direction."""
-        delay_ms = self.random.choice([0.0, 1.0, 5.0, 200.0])
-        arrival_ms = max(self.now_ms + delay_ms, link.arrival_ms.get(direction, 0.0))
-        link.arrival_ms[direction] = arrival_ms
-        self.at(arrival_ms - self.now_ms, arrive)
+    def _respond(self, call: Call) -> None:
+        assert call.response is not None
+        self._respond_by_call.pop(call)(carried(call.response, call.api_version))
 
-    def _lose(self, link: Link) -> None:
-        """The connection breaks, and the consumer notices at once."""
-        outbounds = list(link.in_flight.values())
-        self._cut(link)
-        app = link.app
-        if link.lane is Lane.GROUP:
-            app.group_current = None
-        for outbound in outbounds:
-            app.core.unanswered(outbound, self.now_ms)
-        self._carry_out(app)
-
-    def _cut(self, link: Link) -> None:
-        """Nothing comes back; of what is on its way some arrives still, some does not."""
-        link.is_cut = True
-        link.in_flight.clear()
-        link.app.links.pop((link.node_id, link.lane), None)
-
-    # The brokers' side of it
-
-    def _arrive(self, link: Link, call: Call) -> None:
-        if link.is_cut and self.random.random() < 0.5:
-            return
-        link.queue.append(call)
-        self._serve(link)
-
-    def _serve(self, link: Link) -> None:
-        while link.queue and link.serving is None:
-            link.serving = link.queue.popleft()
-            self._owed[id(link.serving)] = link
-            if self.cluster.handle(link.serving, self.now_ms):
-                self._answer(link.serving)
-            self._hand_out()
-
-    def _hand_out(self) -> None:
+    def _follow_cluster(self) -> None:
+        """Send the responses that the cluster has completed, and schedule its next deadline."""
         while self.cluster.answered:
             answered, self.cluster.answered = self.cluster.answered, []
             for call in answered:
-                link = self._answer(call)
-                self._serve(link)
+                self._respond(call)
+        for part in (self.cluster, self.cluster.purgatory):
+            self.call_at_deadline(part, part.next_deadline(), self._expire_cluster_timers)
 
-    def _answer(self, call: Call) -> Link:
-        link = self._owed.pop(id(call))
-        link.serving = None
-        self._travel(link, "back", lambda: self._deliver(link, call))
-        return link
-
-    def _deliver(self, link: Link, call: Call) -> None:
-        outbound = link.in_flight.pop(id(call), None)
-        if outbound is None:
-            return
-        app = link.app
-        if link.lane is Lane.GROUP:
-            app.group_current = None
-        assert call.response is not None
-        app.core.answered(outbound, carried(call.response, call.api_version), self.now_ms)
-        self._carry_out(app)
+    def _expire_cluster_timers(self) -> None:
+        self.cluster.tick(self.now_ms)
+        self._follow_cluster()

@@ -1,45 +1,42 @@
-"""Real members against two brokers in virtual time, recorded.
+"""Scripted members and two brokers in virtual time, and the events that the members record.
 
-A broker serves the group "g" while it leads it, from a log that both share; the other one answers NOT_COORDINATOR.
-Whoever looks the coordinator up asks broker 1.
+One broker at a time coordinates the group "g", from a log that both share; the other one answers NOT_COORDINATOR.
+Coordinators are looked up at broker 1. Coordinators that break a promise can take the place of the package's, which
+`fakebroker.replay.simulation` does not offer.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
-from math import inf
-from random import Random
 from typing import Any
 
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
-from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import Record
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupRequest
-from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.script.script import Act, Action, Script
-from tests.support.client.member_harness import committed, fetched, refusal
-from tests.support.coordinator import messages as spoken
-from tests.support.coordinator.coordinator_harness import result_of
-from tests.support.virtual_time import VirtualTime
+from tests.support.coordinator.coordinator_adapter import CoordinatorAdapter, Respond
+from tests.support.virtual_time import SimulatedConnection, VirtualTime
 
-START_MS = 1_700_000_000_000.0
 PARTITIONS = {"orders": 4, "payments": 2}
 SESSION_MS, REBALANCE_MS = 6_000, 9_000
-_PARTITION = 0  # the one of __consumer_offsets
+_OFFSETS_PARTITION = 0
+_DELAYS_MS = (1.0, 2.0, 20.0)
 _BROKERS = (1, 2)
 
 
 def script(name: str, *acts: tuple[float, Action] | tuple[float, Action, float], **more: Any) -> Script:
-    """What a member does: seconds, deed and for how many seconds; it starts at once unless that says otherwise."""
+    """Return the script of a member.
+
+    Args:
+        name: The member's name.
+        acts: When, in seconds, what, and for how many seconds. The member starts at once unless the first act does.
+        more: Other fields of the script.
+    """
     deeds = tuple(Act(each[0] * 1000.0, each[1], each[2] * 1000.0 if len(each) > 2 else 0.0) for each in acts)
     if not deeds or deeds[0].deed != "start":
         deeds = (Act(0.0, "start"), *deeds)
@@ -50,115 +47,115 @@ def script(name: str, *acts: tuple[float, Action] | tuple[float, Action, float],
 
 
 @dataclass(eq=False)
-class _Seat:
-    """A member and its connection: what was sent over an older one is not answered any more."""
+class _Client:
+    """A member, and its connection to the coordinator that it found last."""
 
-    actor: ScriptedMember
-    connection: int = 0
-    arrivals: int = 0
+    member: ScriptedMember
+    connection: SimulatedConnection[GroupRequest, GroupResponse] | None = None
 
-
-@dataclass(eq=False)
-class _Token:
-    """A request at a broker."""
-
-    seat: _Seat
-    connection: int
-    request: GroupRequest
+    def disconnect(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
 
 
-class Stage(VirtualTime):
-    """Members that play their scripts, and what was recorded of it.
+class ScriptedGroup(VirtualTime):
+    """Members that follow their scripts.
 
     Args:
-        scripts: What they do.
-        kind: The coordinators they meet.
-        seed: Of delays and what is lost.
+        scripts: Their scripts.
+        coordinator_class: The class of both brokers' coordinators.
+        seed: The seed of delays and losses.
 
     Attributes:
-        events: All that was recorded.
-        named: Whom a look-up names; the leader, unless somebody changes it.
+        events: The events recorded so far.
+        find_coordinator: Returns the node id in the next response to FindCoordinator; by default the coordinator's.
     """
 
-    def __init__(self, scripts: Sequence[Script], kind: type[Coordinator] = Coordinator, seed: int = 0) -> None:
-        super().__init__(START_MS)
-        self.random = Random(seed)
+    def __init__(
+        self, scripts: Sequence[Script], coordinator_class: type[Coordinator] = Coordinator, seed: int = 0
+    ) -> None:
+        super().__init__(seed)
         self.events: list[Event] = []
-        self.named: Callable[[], int] = lambda: self._leader
-        self._leader = 1
+        self.find_coordinator: Callable[[], int] = lambda: self._coordinator_id
+        self._coordinator_id = 1
         self._log: list[Record] = []
-        numbers = count(1)
+        ids = count(1)
         config = CoordinatorConfig(group_initial_rebalance_delay_ms=1_000, offsets_topic_num_partitions=1)
         self._coordinators = {
-            node_id: kind(config, lambda: f"{next(numbers):04}", self._append) for node_id in _BROKERS
+            node_id: coordinator_class(config, lambda: f"{next(ids):04}", self._append) for node_id in _BROKERS
         }
-        self._coordinators[1].lead(_PARTITION, START_MS)
-        self._seats = [_Seat(ScriptedMember(each, START_MS, self._record)) for each in scripts]
+        self._coordinators[1].lead(_OFFSETS_PARTITION, self.now_ms)
+        self._clients = [_Client(ScriptedMember(each, self.now_ms, self._record)) for each in scripts]
+        for client in self._clients:
+            self._follow(client)
 
     def _record(self, event: Event) -> None:
-        """Of a request that was lost, `until_us` says when."""
+        """Record an event. For a request that was lost, `until_us` is the time of the loss."""
         self.events.append(event._replace(until_us=round(self.now_ms * 1000)) if event.lost else event)
 
     def _append(self, _: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
         self._log.extend(records)
         done(ErrorCode.NONE)
 
-    # What may happen
+    # Events
 
-    def move(self) -> None:
-        """The other broker becomes the coordinator."""
-        self._coordinators[self._leader].resign(_PARTITION, self.now_ms)
-        self._hand_out(self._leader)
-        self._leader = _BROKERS[self._leader % len(_BROKERS)]
-        self._coordinators[self._leader].start_loading(_PARTITION)
-        self._coordinators[self._leader].finish_loading(_PARTITION, self._log, self.now_ms)
+    def move_coordinator(self) -> None:
+        """Make the other broker the coordinator."""
+        self._coordinators[self._coordinator_id].resign(_OFFSETS_PARTITION, self.now_ms)
+        self._follow_coordinator(self._coordinator_id)
+        self._coordinator_id = _BROKERS[self._coordinator_id % len(_BROKERS)]
+        self._coordinators[self._coordinator_id].start_loading(_OFFSETS_PARTITION)
+        self._coordinators[self._coordinator_id].finish_loading(_OFFSETS_PARTITION, self._log, self.now_ms)
+        self._follow_coordinator(self._coordinator_id)
 
-    def share(self) -> None:
-        """Both brokers serve the group, as one."""
+    def share_coordinator(self) -> None:
+        """Let both brokers serve the group, from one coordinator."""
         self._coordinators[2] = self._coordinators[1]
 
-    def cut(self, index: int) -> None:
-        """A member's connection breaks."""
-        self._seats[index].connection += 1
-        self._seats[index].actor.connection_lost(self.now_ms)
+    def disconnect(self, index: int) -> None:
+        """Break a member's connection; the member notices at once."""
+        client = self._clients[index]
+        client.disconnect()
+        client.member.connection_lost(self.now_ms)
+        self._follow(client)
 
-    def _next_deadline(self) -> float:
-        deadlines = [seat.actor.next_deadline() for seat in self._seats]
-        return min([*deadlines, *(coordinator.next_deadline() or inf for coordinator in self._coordinators.values())])
+    # Members
 
-    def _settle(self) -> None:
-        for node_id, coordinator in self._coordinators.items():
-            coordinator.tick(self.now_ms)
-            self._hand_out(node_id)
-        for seat in self._seats:
-            seat.actor.tick(self.now_ms)
-            self._carry_out(seat)
+    def _follow(self, client: _Client) -> None:
+        """Carry out what a member wants after a call, and schedule its next deadline."""
+        member = client.member
+        if member.take_disconnect():
+            client.disconnect()
+        if (since_ms := member.take_discovery()) is not None:
+            self._look_up(client, since_ms)
+        if (topics := member.take_metadata()) is not None:
+            counts = {topic: PARTITIONS[topic] for topic in topics[0]}
+            self._call_later(client, lambda: member.metadata(counts, self.now_ms))
+        if (request := member.take_request()) is not None:
+            member.sent(9, self.now_ms)
+            if client.connection is None:
+                handle = partial(self._handle, member.node_id, member.script.member)
+                client.connection = SimulatedConnection(self, handle, _DELAYS_MS)
+            client.connection.send(
+                request, lambda response: self._call(client, lambda: member.answered(response, self.now_ms))
+            )
+        self.call_at_deadline(
+            client, member.next_deadline(), lambda: self._call(client, lambda: member.tick(self.now_ms))
+        )
 
-    def _after(self, act: Callable[[], None]) -> None:
-        self.at(self.random.choice([1.0, 2.0, 20.0]), act)
+    def _call(self, client: _Client, call: Callable[[], None]) -> None:
+        call()
+        self._follow(client)
 
-    # The members' side
+    def _call_later(self, client: _Client, call: Callable[[], None]) -> None:
+        self.call_in(self.random.choice(_DELAYS_MS), lambda: self._call(client, call))
 
-    def _carry_out(self, seat: _Seat) -> None:
-        actor = seat.actor
-        if actor.take_disconnect():
-            seat.connection += 1
-        if (since_ms := actor.take_discovery()) is not None:
-            self._look_up(seat, since_ms)
-        if (wanted := actor.take_metadata()) is not None:
-            counts = {topic: PARTITIONS[topic] for topic in wanted[0]}
-            self._after(lambda: actor.metadata(counts, self.now_ms))
-        if (request := actor.take_request()) is not None:
-            actor.sent(9, self.now_ms)
-            token, node_id = _Token(seat, seat.connection, request), actor.node_id
-            self._after(lambda: self._arrive(node_id, token))
-
-    def _look_up(self, seat: _Seat, since_ms: float) -> None:
+    def _look_up(self, client: _Client, since_ms: float) -> None:
         sent_ms = self.now_ms
 
         def answer() -> None:
-            node_id = self.named()
-            seeks_again = seat.actor.is_rejoining
+            node_id = self.find_coordinator()
             self.events.append(
                 Event(
                     scheduled_us=round(since_ms * 1000),
@@ -170,74 +167,28 @@ class Stage(VirtualTime):
                     group="g",
                     error=0,
                     lookups=1,
-                    found=[("g", node_id, 0, seeks_again)],
+                    found=[("g", node_id, 0, client.member.is_rejoining)],
                 )
             )
-            seat.actor.discovered(node_id, f"b{node_id}", 9092, self.now_ms)
+            client.disconnect()
+            client.member.discovered(node_id, f"b{node_id}", 9092, self.now_ms)
 
-        self._after(answer)
+        self._call_later(client, answer)
 
-    # The brokers' side. What was on its way over a connection that was cut may still arrive.
+    # Brokers
 
-    def _arrive(self, node_id: int, token: _Token) -> None:
-        if token.connection == token.seat.connection or self.random.random() < 0.5:
-            self._handle(node_id, token)
-            self._hand_out(node_id)
+    def _handle(self, node_id: int, client_id: str, request: GroupRequest, respond: Respond) -> None:
+        CoordinatorAdapter(self._coordinators[node_id]).handle(request, client_id, respond, self.now_ms)
+        self._follow_coordinator(node_id)
 
-    def _answer(self, token: _Token, response: GroupResponse) -> None:
-        def deliver() -> None:
-            if token.connection == token.seat.connection:
-                token.seat.actor.answered(response, self.now_ms)
-
-        self._after(deliver)
-
-    def _hand_out(self, node_id: int) -> None:
+    def _follow_coordinator(self, node_id: int) -> None:
+        """Send the responses that a coordinator has completed, and schedule its next deadline."""
         coordinator = self._coordinators[node_id]
-        answers, coordinator.answers = coordinator.answers, []
-        for token, result in answers:
-            assert isinstance(token, _Token)
-            assert isinstance(result, JoinResult | SyncResult)
-            self._answer(token, spoken.joined(result) if isinstance(result, JoinResult) else spoken.synced(result))
+        CoordinatorAdapter(coordinator).send_responses()
+        self.call_at_deadline(
+            coordinator, coordinator.next_deadline(), lambda: self._expire_timers(node_id, coordinator)
+        )
 
-    def _handle(self, node_id: int, token: _Token) -> None:
-        coordinator, request, now_ms = self._coordinators[node_id], token.request, self.now_ms
-        match request:
-            case JoinGroupRequest():
-                coordinator.join_group("g", spoken.join(request, token.seat.actor.script.member), token, now_ms)
-            case SyncGroupRequest():
-                coordinator.sync_group("g", spoken.sync(request), token, now_ms)
-            case HeartbeatRequest(generation_id=generation_id, member_id=member_id, group_instance_id=instance_id):
-                error = coordinator.heartbeat("g", generation_id, member_id, instance_id, now_ms)
-                self._answer(token, HeartbeatResponse(error_code=error))
-            case OffsetCommitRequest():
-                self._answer(token, _commit(coordinator, request, now_ms))
-            case OffsetFetchRequest():
-                self._answer(token, _fetch(coordinator, request, now_ms))
-            case LeaveGroupRequest(members=members):
-                leaving = [(each.member_id, each.group_instance_id) for each in members]
-                error, _ = result_of(coordinator.leave_group, "g", leaving, now_ms)
-                self._answer(token, LeaveGroupResponse(error_code=error))
-
-
-def _commit(coordinator: Coordinator, request: OffsetCommitRequest, now_ms: float) -> OffsetCommitResponse:
-    offsets = [
-        OffsetToCommit(topic=topic.name, partition=p.partition_index, offset=p.committed_offset)
-        for topic in request.topics
-        for p in topic.partitions
-    ]
-    generation_id = request.generation_id_or_member_epoch
-    errors = result_of(
-        coordinator.commit_offsets, "g", generation_id, request.member_id, request.group_instance_id, offsets, now_ms
-    )
-    response = committed(request)
-    for outcome, error in zip([p for topic in response.topics for p in topic.partitions], errors, strict=True):
-        outcome.error_code = error
-    return response
-
-
-def _fetch(coordinator: Coordinator, request: OffsetFetchRequest, now_ms: float) -> GroupResponse:
-    wanted = [(topic.name, index) for topic in request.groups[0].topics or [] for index in topic.partition_indexes]
-    error, found = coordinator.fetch_offsets("g", wanted, now_ms)
-    if error:
-        return refusal(request, error)
-    return fetched({(topic, index): offset.offset if offset else -1 for topic, index, offset in found})
+    def _expire_timers(self, node_id: int, coordinator: Coordinator) -> None:
+        coordinator.tick(self.now_ms)
+        self._follow_coordinator(node_id)

@@ -1,4 +1,4 @@
-"""Small replays in memory for tests: scripts, worlds, and what came of them."""
+"""Small replays in memory for tests: scripts, settings, and the events that are recorded."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,10 +8,11 @@ from fakebroker.replay.simulation.simulation import Simulation, SimulationSettin
 from fakebroker.replay.workload.workload import Cluster
 
 Row = dict[str, Any]
+"""A row of `events.parquet`."""
 
 
 def script(group: str, number: int, *acts: Act, **changes: Any) -> Script:
-    """A member `GROUP-NUMBER` that does these things."""
+    """Return the script of the member `GROUP-NUMBER`; without acts it starts at once and stays."""
     plain = Script(
         population="some",
         group=group,
@@ -29,17 +30,17 @@ def script(group: str, number: int, *acts: Act, **changes: Any) -> Script:
     return plain._replace(**changes)
 
 
-def world(duration_s: float = 30.0, **changes: Any) -> SimulationSettings:
-    """Two brokers, one topic of four partitions."""
+def two_broker_settings(duration_s: float = 30.0, **changes: Any) -> SimulationSettings:
+    """Return the settings of a simulation with two brokers and a topic of four partitions."""
     settings: Mapping[str, Any] = {"seed": 7, "cluster": Cluster(brokers=2), "topics": {"orders": 4}} | changes
     return SimulationSettings(duration_s=duration_s, **settings)
 
 
-def played(
-    scripts: Sequence[Script], where: SimulationSettings, *, is_fast: bool = True
+def play_in_memory(
+    scripts: Sequence[Script], settings: SimulationSettings, *, is_fast: bool = True
 ) -> tuple[Simulation, list[Row]]:
-    """A replay of one offsets partition, and its events in the order of their sending."""
-    simulation = Simulation(scripts, 0, where, is_fast=is_fast)
+    """Simulate offsets partition 0; return the simulation and its events, in the order in which they were sent."""
+    simulation = Simulation(scripts, 0, settings, is_fast=is_fast)
     rows = [row for batches in simulation.run() for batch in batches for row in batch.to_pylist()]
     return simulation, sorted(rows, key=_order)
 
@@ -48,6 +49,6 @@ def _order(row: Row) -> tuple[Any, ...]:
     return row["sent_us"], row["member"] or "", row["kind"], row["api"], repr(row)
 
 
-def of(rows: Sequence[Row], api: str, member: str | None = None) -> list[Row]:
-    """The events of one API, or deed."""
+def rows_of(rows: Sequence[Row], api: str, member: str | None = None) -> list[Row]:
+    """Return the events of an API or an action; of one member, if it is given."""
     return [row for row in rows if row["api"] == api and member in (None, row["member"])]

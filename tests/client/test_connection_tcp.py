@@ -1,4 +1,4 @@
-"""Opening a connection over TCP, to a listener on this machine."""
+"""Opening a connection over TCP."""
 
 import pytest
 import trio
@@ -8,17 +8,17 @@ from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
-from tests.support.client.scripted_broker import Broker, heartbeat
+from tests.support.client.scripted_broker import ScriptedBroker, heartbeat
 from tests.support.trio_runner import in_trio_with_sockets
 
 
 @in_trio_with_sockets
 async def test_open_connects_over_tcp() -> None:
     async def serve(stream: trio.SocketStream) -> None:
-        broker = Broker(stream)
-        await broker.tell_versions()
-        header, _ = await broker.take()
-        await broker.answer(header, HeartbeatResponse(error_code=25))
+        broker = ScriptedBroker(stream)
+        await broker.serve_versions()
+        header, _ = await broker.receive()
+        await broker.respond(header, HeartbeatResponse(error_code=25))
 
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, serve, 0)
@@ -29,7 +29,7 @@ async def test_open_connects_over_tcp() -> None:
 
 
 @in_trio_with_sockets
-async def test_nobody_listening_is_said_with_host_and_port() -> None:
+async def test_the_error_of_a_refused_connection_contains_host_and_port() -> None:
     listener, *_ = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     await listener.aclose()
@@ -39,27 +39,29 @@ async def test_nobody_listening_is_said_with_host_and_port() -> None:
     assert caught.value.broker == f"broker 127.0.0.1:{port}"
 
 
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        (None, "no connection with versions agreed on after 50 ms"),
+@in_trio_with_sockets
+async def test_a_server_without_a_valid_response_to_api_versions_is_unreachable(subtests: pytest.Subtests) -> None:
+    for response, message in (
+        (None, "no connection with negotiated versions in 50 ms"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "frame of 1213486160 bytes, expected 0 to 104857600"),
         (b"", "the broker has closed it"),
-    ],
-    ids=["silent", "not a broker", "closes"],
-)
-@in_trio_with_sockets
-async def test_what_does_not_answer_as_a_broker_is_unreachable(said: bytes | None, why: str) -> None:
+    ):
+        with subtests.test(response=response):
+            await check_unreachable(response, message)
+
+
+async def check_unreachable(response: bytes | None, message: str) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         await stream.receive_some()
-        if said is None:
+        if response is None:
             await trio.sleep_forever()
         else:
-            await stream.send_all(said)
+            await stream.send_all(response)
 
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, serve, 0)
         port = listeners[0].socket.getsockname()[1]
-        with pytest.raises(BrokerUnreachable, match=why):
-            await Connection.open("localhost", port, "c", nursery, connect_timeout_ms=50 if said is None else 10_000)
+        connect_timeout_ms = 50 if response is None else 10_000
+        with pytest.raises(BrokerUnreachable, match=message):
+            await Connection.open("localhost", port, "c", nursery, connect_timeout_ms=connect_timeout_ms)
         nursery.cancel_scope.cancel()

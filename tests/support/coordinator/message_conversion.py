@@ -1,11 +1,12 @@
-"""Requests as the coordinator takes them, and its results as responses: for tests that have no broker in between."""
+"""Conversion between protocol messages and the coordinator's requests and results, for tests without a broker."""
 
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def join(request: JoinGroupRequest, client_id: str) -> JoinGroup:
+def to_join_group(request: JoinGroupRequest, client_id: str) -> JoinGroup:
+    """Convert a JoinGroup request of the newest version, which requires a member id and supports skipAssignment."""
     return JoinGroup(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -20,7 +21,8 @@ def join(request: JoinGroupRequest, client_id: str) -> JoinGroup:
     )
 
 
-def sync(request: SyncGroupRequest) -> SyncGroup:
+def to_sync_group(request: SyncGroupRequest) -> SyncGroup:
+    """Convert a SyncGroup request."""
     return SyncGroup(
         generation_id=request.generation_id,
         member_id=request.member_id,
@@ -31,7 +33,15 @@ def sync(request: SyncGroupRequest) -> SyncGroup:
     )
 
 
-def joined(result: JoinResult) -> JoinGroupResponse:
+def to_response(result: JoinResult | SyncResult) -> JoinGroupResponse | SyncGroupResponse:
+    """Convert the result of a JoinGroup or SyncGroup to its response."""
+    if isinstance(result, SyncResult):
+        return SyncGroupResponse(
+            error_code=result.error,
+            protocol_type=result.protocol_type,
+            protocol_name=result.protocol_name,
+            assignment=result.assignment,
+        )
     return JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation_id,
@@ -44,13 +54,4 @@ def joined(result: JoinResult) -> JoinGroupResponse:
             JoinGroupResponseMember(member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata)
             for m in result.members
         ],
-    )
-
-
-def synced(result: SyncResult) -> SyncGroupResponse:
-    return SyncGroupResponse(
-        error_code=result.error,
-        protocol_type=result.protocol_type,
-        protocol_name=result.protocol_name,
-        assignment=result.assignment,
     )

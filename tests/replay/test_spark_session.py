@@ -1,4 +1,4 @@
-"""Executors in processes of their own, which get what they need; and what a full disk is called."""
+"""Spark sessions: executors in other processes, addresses for them, and the cause of Spark's errors."""
 
 import json
 import subprocess
@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from fakebroker.errors import FakebrokerError
+from fakebroker.replay import run_directory
 from fakebroker.replay.run_directory import write_results
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.spark.session import address_for, cause_of, is_local, spark_errors
@@ -33,7 +34,7 @@ check = ["one-owner"]
 
 
 @pytest.mark.slow
-def test_executors_in_processes_of_their_own_get_the_package(tmp_path: Path) -> None:
+def test_executors_in_other_processes_get_the_package(tmp_path: Path) -> None:
     (file := tmp_path / "small.toml").write_text(WORKLOAD)
     command = [sys.executable, "-m", "fakebroker", "replay", str(file), "--out", str(tmp_path / "out")]
     command += ["--master", "local-cluster[2,1,1024]"]
@@ -46,8 +47,8 @@ def test_executors_in_processes_of_their_own_get_the_package(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_what_other_tasks_have_written_stays_when_one_fails(spark: SparkSession, tmp_path: Path) -> None:
-    """Two tasks run at a time, so two are done when the last of four begins: its disk is full."""
+def test_output_of_finished_tasks_is_kept_when_another_task_fails(spark: SparkSession, tmp_path: Path) -> None:
+    """Two tasks run at a time, so at least two are done when the last of four fails: its disk is full."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
@@ -56,7 +57,7 @@ def test_what_other_tasks_have_written_stays_when_one_fails(spark: SparkSession,
 
     rows = spark.range(0, 40, 1, 4).mapInArrow(write, "id long")
     with (
-        pytest.raises(FakebrokerError, match=r"the replay broke off .*No space left on device"),
+        pytest.raises(FakebrokerError, match=r"the replay failed .*No space left on device"),
         spark_errors(tmp_path / "spark.log"),
     ):
         rows.write.parquet(str(tmp_path / "events.parquet"))
@@ -64,14 +65,15 @@ def test_what_other_tasks_have_written_stays_when_one_fails(spark: SparkSession,
     assert len(kept) in (20, 30)
 
 
-def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_directory, "page", lambda summary: "")  # it takes seconds to draw
     (tmp_path / "summary.json").symlink_to("/dev/full")
     with pytest.raises(FakebrokerError) as caught:
         write_results(tmp_path, summary_of(made_up_summary(1)))
     assert str(caught.value) == f"{tmp_path / 'summary.json'}: cannot be written: No space left on device"
 
 
-def test_a_full_disk_is_found_in_what_spark_says() -> None:
+def test_the_cause_of_a_spark_error_is_that_of_the_failed_write() -> None:
     error = Exception(
         "An error occurred while calling o48.parquet.\n: org.apache.spark.SparkException: Job aborted\n\tat a.b(C)\n"
         "Caused by: org.apache.spark.SparkException: Task failed\n\tat a.b(C)\n"
@@ -80,7 +82,7 @@ def test_a_full_disk_is_found_in_what_spark_says() -> None:
     assert cause_of(error) == "No space left on device"
 
 
-def test_which_address_executors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_address_depends_on_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     assert [is_local(master) for master in ("local", "local[*]", "local-cluster[1,1,1]", "yarn")] == [
         True,

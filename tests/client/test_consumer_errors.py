@@ -1,0 +1,243 @@
+"""Invalid arguments and settings of the consumer, and errors that its calls raise."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from fakebroker import FakeCluster
+from fakebroker.client.consumer.consumer import Consumer
+from fakebroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
+from fakebroker.client.errors import (
+    CommitFailed,
+    EmptySubscription,
+    GroupFailed,
+    InitialOffsetUnknown,
+    InvalidSubscription,
+    OffsetOutOfRange,
+    PartitionsNotAssigned,
+)
+from fakebroker.errors import ConfigError, ErrorCode
+from tests.support.client.consumer_over_tcp import DEADLINE_S, P0, P1, consumer, poll_until, produce, read
+from tests.support.trio_runner import in_trio_with_sockets
+
+# Settings
+
+
+def test_invalid_settings_are_rejected(subtests: pytest.Subtests) -> None:
+    for name, value, message in (
+        ("isolation_level", "read_committed", "isolation_level='read_committed': expected 'read_uncommitted'"),
+        ("auto_offset_reset", "none", "auto_offset_reset='none': expected one of earliest, latest or None"),
+        ("group_id", "", "group_id='': expected a name, or None"),
+        ("max_poll_records", 0, "max_poll_records=0: expected an integer from 1 to 2147483647"),
+        ("fetch_max_wait_ms", -1, "fetch_max_wait_ms=-1: expected an integer from 0 to 2147483647"),
+        ("session_timeout_ms", 2**31, "session_timeout_ms=2147483648: expected an integer from 1 to"),
+        ("fetch_max_bytes", 1e6, r"fetch_max_bytes=1000000\.0: expected an integer from 1 to"),
+        ("instance_id", "", "instance_id='': expected 1 to 249 of"),
+        ("assignor", "best", "assignor='best': expected one of range"),
+    ):
+        settings: dict[str, Any] = {name: value}
+        with subtests.test(**settings), pytest.raises(ConfigError, match=message):
+            Consumer("localhost:9092", **settings)
+
+
+def test_invalid_bootstrap_servers_are_rejected() -> None:
+    with pytest.raises(ConfigError, match="bootstrap_servers='here': expected HOST:PORT"):
+        Consumer("here")
+
+
+def test_the_options_of_a_consumer_are_its_settings() -> None:
+    assert list(ConsumerOptions.__annotations__) == list(ConsumerSettings.__dataclass_fields__)
+
+
+# Subscriptions
+
+
+@in_trio_with_sockets
+async def test_invalid_subscriptions_are_rejected(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[Callable[[Any], None], str]] = [
+        (lambda reader: reader.subscribe("orders"), "topics='orders': expected a list of names"),
+        (lambda reader: reader.subscribe(7), "topics=7: expected a list of names, or a compiled pattern"),
+        (lambda reader: reader.subscribe([]), r"topics=\[\]: expected one or more"),
+        (lambda reader: reader.subscribe(["a b"]), "topic='a b': expected 1 to 249 of"),
+        (lambda reader: reader.subscribe(["."]), r"topic='\.': expected 1 to 249 of"),
+        (lambda reader: reader.assign([("", 0)]), "topic='': expected 1 to 249 of"),
+        (lambda reader: reader.assign("orders"), "partitions='orders': expected several, such as"),
+        (lambda reader: reader.assign(7), "partitions=7: expected several, such as"),
+        (lambda reader: reader.assign(["orders"]), r"partition='orders': expected \(topic, number\), such as"),
+        (lambda reader: reader.assign([("orders", -1)]), r"partition=\('orders', -1\): expected \(topic, number\)"),
+        (lambda reader: reader.assign([("orders", 2**31)]), r"partition=\('orders', 2147483648\): expected \(topic"),
+    ]
+    async with FakeCluster(1) as cluster, consumer(cluster) as reader:
+        for subscribe, message in cases:
+            with subtests.test(message):
+                with pytest.raises(InvalidSubscription, match=message):
+                    subscribe(reader)
+                with pytest.raises(EmptySubscription):
+                    await reader.poll(0)
+
+
+@in_trio_with_sockets
+async def test_types_of_subscription_cannot_be_mixed() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
+        reader.subscribe(["orders"])
+        with pytest.raises(InvalidSubscription, match="subscription to partitions: already subscribed to topics"):
+            reader.assign([P0])
+        with pytest.raises(InvalidSubscription, match="subscription to a pattern: already subscribed to topics"):
+            reader.subscribe(re.compile("o.*"))
+        await reader.unsubscribe()
+        reader.assign([P0])
+        with pytest.raises(InvalidSubscription, match="subscription to topics: already subscribed to partitions"):
+            reader.subscribe(["orders"])
+
+
+@in_trio_with_sockets
+async def test_calls_that_need_a_subscription_raise_without_one() -> None:
+    async with FakeCluster(1) as cluster, consumer(cluster) as reader:
+        calls: list[Any] = [
+            lambda: reader.poll(0),
+            reader.commit,
+            lambda: reader.commit({P0: 1}),
+            reader.committed,
+            reader.assignment,
+            lambda: reader.position(P0),
+        ]
+        for call in calls:
+            with pytest.raises(EmptySubscription, match="no topics or partitions: expected subscribe"):
+                await call()
+        with pytest.raises(EmptySubscription):
+            reader.seek(P0, 0)
+
+
+@in_trio_with_sockets
+async def test_partitions_that_are_not_assigned_are_rejected() -> None:
+    async with FakeCluster(1, {"orders": 2}) as cluster, consumer(cluster) as reader:
+        reader.assign([P0])
+        message = "partitions orders-1: not assigned, expected some of orders-0"
+        with pytest.raises(PartitionsNotAssigned, match=message):
+            await reader.commit({P1: 1})
+        with pytest.raises(PartitionsNotAssigned, match=message):
+            await reader.position(P1)
+        with pytest.raises(PartitionsNotAssigned, match=message):
+            reader.seek(P1, 1)
+
+
+@in_trio_with_sockets
+async def test_subscriptions_and_commits_need_a_group_id() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster, group_id=None) as reader:
+        with pytest.raises(InvalidSubscription, match="group_id=None: expected a group id to subscribe"):
+            reader.subscribe(["orders"])
+        reader.assign([P0])
+        with pytest.raises(ConfigError, match="group_id=None: expected a name, to commit"):
+            await reader.commit()
+
+
+# Offsets
+
+
+@in_trio_with_sockets
+async def test_invalid_offsets_are_rejected(subtests: pytest.Subtests) -> None:
+    offsets: tuple[Any, ...] = (-1, 2**63, 1.5, "7", None)
+    async with FakeCluster(1, {"orders": 1}) as cluster:
+        for offset in offsets:
+            message = f"orders-0: offset={offset!r}: expected an integer from 0 to "
+            async with consumer(cluster) as reader:
+                with subtests.test(offset=offset):
+                    with pytest.raises(ConfigError, match=message):
+                        reader.assign({P0: offset})
+                    reader.assign([P0])
+                    with pytest.raises(ConfigError, match=message):
+                        reader.seek(P0, offset)
+                    with pytest.raises(ConfigError, match=message):
+                        await reader.commit({P0: offset})
+        assert cluster.count("OffsetCommit") == 0
+
+
+@in_trio_with_sockets
+async def test_invalid_partitions_have_no_committed_offsets() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
+        reader.assign([P0])
+        with pytest.raises(InvalidSubscription, match=r"partition='orders': expected \(topic, number\)"):
+            await reader.committed(["orders"])  # type: ignore[list-item]  # wrong on purpose
+
+
+@pytest.mark.parametrize("subscribes", [True, False], ids=["subscribe", "assign"])
+@in_trio_with_sockets
+async def test_without_a_reset_policy_an_initial_offset_is_required(subscribes: bool) -> None:
+    async with FakeCluster(1, {"orders": 2}) as cluster, consumer(cluster, auto_offset_reset=None) as reader:
+        produce(cluster, P0, b"a")
+        if subscribes:
+            reader.subscribe(["orders"])
+        else:
+            reader.assign([P0, P1])
+        for _ in range(2):
+            with pytest.raises(InitialOffsetUnknown, match="orders-0, orders-1: no offset is committed") as raised:
+                await poll_until([reader], lambda: False)
+        assert raised.value.partitions == (P0, P1)
+        with pytest.raises(InitialOffsetUnknown):
+            await reader.position(P1)
+        for partition in raised.value.partitions:
+            reader.seek(partition, 0)
+        assert await read(reader, 1) == [b"a"]
+
+
+@in_trio_with_sockets
+async def test_without_a_reset_policy_an_offset_out_of_range_is_an_error() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster, auto_offset_reset=None) as reader:
+        produce(cluster, P0, b"a")
+        reader.assign({P0: 9})
+        with pytest.raises(OffsetOutOfRange, match="orders-0: offset 9 is out of range"):
+            await reader.poll(DEADLINE_S)
+        reader.seek(P0, 0)
+        assert await read(reader, 1) == [b"a"]
+
+
+@in_trio_with_sockets
+async def test_a_commit_outside_of_a_generation_fails() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
+        reader.subscribe(["orders"])
+        with pytest.raises(CommitFailed, match="commit of group 'g': UNKNOWN_MEMBER_ID, expected NONE") as raised:
+            await reader.commit()
+        assert raised.value.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# Groups and polls
+
+
+@in_trio_with_sockets
+async def test_waiting_for_an_assignment_raises_the_error_of_the_group() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
+        cluster.fail("JoinGroup", error="GROUP_AUTHORIZATION_FAILED", times=1)
+        reader.subscribe(["orders"])
+        with pytest.raises(GroupFailed, match="GROUP_AUTHORIZATION_FAILED"):
+            await reader.assignment()
+        assert await reader.assignment() == (P0,)
+
+
+@in_trio_with_sockets
+async def test_a_consumer_whose_last_poll_was_cancelled_leaves_its_group() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster, max_poll_interval_ms=30) as reader:
+        reader.subscribe(["orders"])
+        await reader.assignment()
+        with trio.move_on_after(0.01):
+            await reader.poll(DEADLINE_S)
+        with trio.fail_after(DEADLINE_S):
+            while cluster.group("g").members:
+                await trio.lowlevel.checkpoint()
+
+
+@in_trio_with_sockets
+async def test_only_one_task_can_poll_and_only_while_the_consumer_is_open() -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster:
+        async with consumer(cluster) as reader, trio.open_nursery() as nursery:
+            reader.assign([P0])
+            nursery.start_soon(reader.poll, 10)
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(trio.BusyResourceError):
+                await reader.poll(0)
+            nursery.cancel_scope.cancel()
+        with pytest.raises(trio.ClosedResourceError, match="the consumer is not open"):
+            await reader.poll(0)

@@ -1,0 +1,157 @@
+"""Groups of members in virtual time: after any sequence of events each partition ends up with exactly one owner."""
+
+from functools import partial
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from fakebroker.client.member.assignors import ASSIGNORS
+from fakebroker.client.member.effects import GroupRequest, Send
+from fakebroker.client.member.member import Member
+from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.states import MemberState
+from fakebroker.errors import ErrorCode
+from tests.support.client.group_simulation import GroupSimulation, group_simulation
+from tests.support.group_responses import error_response
+from tests.support.soak import examples, soak
+from tests.support.virtual_time import START_MS
+
+SIZE = 4
+EVENTS_MS = 12_000
+QUIET_MS = 40_000
+"""Without events a group is stable after this: more than a rebalance takes in which sessions have to expire first."""
+
+EVENTS = {
+    "start": GroupSimulation.start,
+    "leave": GroupSimulation.leave,
+    "crash": GroupSimulation.crash,
+    "disconnect": GroupSimulation.disconnect,
+    "move coordinator": lambda simulation, _: simulation.move_coordinator(1_000.0),
+    "add partition": lambda simulation, _: simulation.add_partition("t"),
+}
+EVENT_LISTS = st.lists(
+    st.tuples(
+        st.integers(0, EVENTS_MS),
+        st.sampled_from([*EVENTS, "start", "disconnect"]),  # these twice as often
+        st.integers(0, SIZE - 1),
+    ),
+    max_size=12,
+)
+"""Events: the time, the name and the index of the member."""
+
+
+def consume(simulation: GroupSimulation) -> None:
+    """Advance every position by one, again and again."""
+    for member in simulation.members:
+        for partition in member.positions:
+            member.positions[partition] += 1
+    simulation.call_in(500.0, partial(consume, simulation))
+
+
+@soak
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+@given(seed=st.integers(0, 2**32), events=EVENT_LISTS)
+@settings(max_examples=examples(15, soak=2_000))
+def test_each_partition_has_one_owner_once_there_are_no_more_events(
+    assignor: str, seed: int, events: list[tuple[int, str, int]]
+) -> None:
+    simulation = group_simulation(seed, assignor, SIZE, {"t": 5, "u": 2})
+    simulation.start(0)
+    consume(simulation)
+    for at_ms, event, index in events:
+        simulation.call_in(at_ms, partial(EVENTS[event], simulation, index))
+    simulation.run(EVENTS_MS + QUIET_MS)
+    up = [member for member in simulation.members if member.state is not MemberState.DOWN]
+    group = simulation.coordinator.group("g")
+    assert {member.member_id for member in up} == set(group.members if group else ())
+    assert {member.state for member in up} <= {MemberState.PART_OF_GROUP}
+    assert {member.generation_id for member in up} <= {group.generation_id if group else -1}
+    owned = sorted(partition for member in up for partition in member.assigned)
+    all_partitions = [(topic, index) for topic, count in simulation.partition_counts.items() for index in range(count)]
+    assert owned == (sorted(all_partitions) if up else [])
+    assert all(set(member.positions) == set(member.assigned) for member in up)
+
+
+def test_the_next_owner_starts_at_the_committed_offsets(subtests: pytest.Subtests) -> None:
+    for assignor in ASSIGNORS:
+        with subtests.test(assignor=assignor):
+            simulation = group_simulation(1, assignor, 2, {"t": 2})
+            simulation.start(0)
+            simulation.run(10_000)
+            simulation.members[0].positions.update({("t", 0): 70, ("t", 1): 80})
+            simulation.leave(0)
+            simulation.start(1)
+            simulation.run(10_000)
+            assert simulation.members[1].positions == {("t", 0): 70, ("t", 1): 80}
+
+
+def test_a_static_member_that_returns_within_its_session_timeout_keeps_its_partitions_without_a_rebalance() -> None:
+    simulation = group_simulation(1, "range", 3, {"t": 3})
+    for index in range(3):
+        simulation.start(index)
+    simulation.run(20_000)
+    group = simulation.coordinator.group("g")
+    assert group is not None
+    generation_id, assigned = group.generation_id, [member.assigned for member in simulation.members]
+    simulation.crash(2)
+    simulation.run(2_000)
+    simulation.start(2)
+    simulation.run(10_000)
+    assert (group.generation_id, [member.assigned for member in simulation.members]) == (generation_id, assigned)
+
+
+def test_a_cooperative_rebalance_does_not_revoke_partitions_that_do_not_move() -> None:
+    simulation = group_simulation(1, "cooperative-sticky", 2, {"t": 4})
+    simulation.start(0)
+    simulation.run(10_000)
+    simulation.start(1)
+    assigned: list[set[tuple[str, int]]] = []
+    for _ in range(100):
+        simulation.run(100)
+        assigned.append(set(simulation.members[0].assigned))
+    assert len(simulation.members[0].assigned) == len(simulation.members[1].assigned) == 2
+    assert all(each >= assigned[-1] for each in assigned)
+
+
+CALLS = (
+    "start",
+    "leave",
+    "crash",
+    "commit",
+    "connection_lost",
+    "discovery_failed",
+    "metadata",
+    *["discovered"] * 3,
+    *["tick"] * 2,
+    *["answered"] * 8,
+)
+"""Methods of a member; those that occur several times are drawn more often."""
+
+
+@soak
+@given(st.data())
+@settings(max_examples=examples(40, soak=5_000))
+def test_no_sequence_of_calls_leads_to_an_undefined_transition(data: st.DataObject) -> None:
+    """Calls that no driver makes, too: any error for any request, late responses, two responses to one request."""
+    assignor = data.draw(st.sampled_from(sorted(ASSIGNORS)))
+    member = Member(MemberSettings(group_id="g", client_id="c", topics=("t",), assignor=assignor))
+    sent: list[GroupRequest] = []
+    now_ms = START_MS
+    for _ in range(data.draw(st.integers(1, 40))):
+        now_ms += data.draw(st.sampled_from([0, 1, 100, 3_000, 50_000]))
+        match data.draw(st.sampled_from(CALLS)):
+            case "discovery_failed":
+                member.discovery_failed(ErrorCode.NETWORK_EXCEPTION, now_ms)
+            case "metadata":
+                member.metadata({"t": data.draw(st.integers(0, 3))}, now_ms)
+            case "answered":
+                if sent:
+                    request = data.draw(st.sampled_from(sent))
+                    error = data.draw(st.sampled_from([0, 0, 0, *ErrorCode, 999]))
+                    member.answered(request, error_response(request, error), now_ms)
+            case name:
+                getattr(member, name)(now_ms)
+        sent += [effect.request for effect in member.effects if isinstance(effect, Send)]
+        member.effects.clear()
+        assert member.next_deadline() is None or member.state is not MemberState.DOWN
+        assert set(member.positions) <= set(member.assigned)
