@@ -136,7 +136,7 @@ def test_who_waits_in_vain_is_told_what_there_was(fake_cluster: FakeCluster) -> 
     assert any(line.endswith("SyncGroup of the leader app") for line in lines)
     assert isinstance(caught.value, FakebrokerError)
     assert isinstance(caught.value, TimeoutError)
-    with pytest.raises(WaitTimeout, match="2 of SyncGroup with client_id='app'\ncame: 1; the last 4 of 4 requests"):
+    with pytest.raises(WaitTimeout, match="2 of SyncGroup with client_id='app'\nreceived: 1; the last 4 of 4 requests"):
         fake_cluster.wait_for_request("SyncGroup", "app", count=2, timeout_s=0)
     with pytest.raises(WaitTimeout, match="rain\ngroup g, since"):
         fake_cluster.wait_until("rain", lambda cluster: None, timeout_s=0)
