@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_readme import README, ROOT
+from tests.documents.test_readme import README, ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -16,41 +16,12 @@ from fakebroker.client.connection import Connection
 from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.server.clock import ManualClock, RealClock, ScaledClock
+from tests.support.group_requests import JOIN_WITHOUT_MEMBER_ID, heartbeat_to, join_and_sync, join_request, sync_request
 from tests.support.wire_client import WireClient, until
 
 SESSION_S = 45.0
-LAST_VERSION_BEFORE_KIP_394 = 3
-
-
-def join(group_id: str = "g") -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=45_000,
-        rebalance_timeout_ms=60_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
-
-
-def sync(member_id: str, group_id: str = "g") -> SyncGroupRequest:
-    assignments = [SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")]
-    return SyncGroupRequest(
-        group_id=group_id,
-        generation_id=1,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=assignments,
-    )
-
-
-def heartbeat(member_id: str, group_id: str = "g") -> HeartbeatRequest:
-    return HeartbeatRequest(group_id=group_id, generation_id=1, member_id=member_id)
 
 
 def fetch(max_wait_ms: int) -> FetchRequest:
@@ -62,16 +33,13 @@ def fetch(max_wait_ms: int) -> FetchRequest:
 
 
 def stable(cluster: FakeCluster, group_id: str = "g") -> str:
-    """Make a group of one member, which has said all that it will."""
+    """Make a stable group of one member, and close its connection."""
     with WireClient(cluster.coordinator_of(group_id)) as wire:
-        joined = wire.ask(join(group_id), JoinGroupResponse, LAST_VERSION_BEFORE_KIP_394)
-        assert wire.ask(sync(joined.member_id, group_id), SyncGroupResponse).assignment == b"all"
-    return joined.member_id
+        return join_and_sync(wire, group_id, session_timeout_ms=45_000)
 
 
 def beat(cluster: FakeCluster, member_id: str, group_id: str = "g") -> ErrorCode:
-    with WireClient(cluster.coordinator_of(group_id)) as wire:
-        return ErrorCode(wire.ask(heartbeat(member_id, group_id), HeartbeatResponse).error_code)
+    return heartbeat_to(cluster.coordinator_of(group_id), group_id, member_id)
 
 
 # The manual clock
@@ -136,7 +104,10 @@ def test_half_a_request_is_waited_for_by_the_clients_time(fake_cluster: FakeClus
 @pytest.mark.fake_cluster(clock=Scaled(1_000))
 def test_a_session_at_another_pace(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.coordinator_of("g")) as wire:
-        assert wire.ask(join(), JoinGroupResponse, LAST_VERSION_BEFORE_KIP_394).generation_id == 1
+        assert (
+            wire.ask(join_request(session_timeout_ms=45_000), JoinGroupResponse, JOIN_WITHOUT_MEMBER_ID).generation_id
+            == 1
+        )
     # Its timeline, for the group itself is deleted at the next check of expired offsets, within 0.6 s.
     until(lambda: "Empty" in [moment.state_to for moment in fake_cluster.timeline("g").moments], fake_cluster)
 
@@ -238,11 +209,13 @@ async def async_stable(cluster: FakeCluster, nursery: trio.Nursery) -> Connectio
     """Make a group of one member inside of trio."""
     broker = cluster.coordinator_of("g")
     connection = await Connection.open(broker.host, broker.port, "app", nursery)
-    told = await connection.request(join())
-    request = join()
+    told = await connection.request(join_request(session_timeout_ms=45_000))
+    request = join_request(session_timeout_ms=45_000)
     request.member_id = told.member_id
     joined = await connection.request(request)
-    assert (await connection.request(sync(joined.member_id))).assignment == b"all"
+    assert (
+        await connection.request(sync_request(joined.member_id, assignments={joined.member_id: b"all"}))
+    ).assignment == b"all"
     return connection
 
 

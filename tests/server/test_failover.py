@@ -10,19 +10,14 @@ from fakebroker import ConfigError, FakeCluster
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.server.test_fake_cluster import stable_group
-from tests.server.test_reactor import join
-from tests.support.wire_client import WireClient, find_coordinator, until
+from tests.support.group_requests import heartbeat_to, join_request, stable_group
+from tests.support.wire_client import WireClient, broker_of, find_coordinator, until
 
 
 def beat(cluster: FakeCluster, member_id: str, node_id: int) -> ErrorCode:
-    broker = next(broker for broker in cluster.brokers if broker.node_id == node_id)
-    with WireClient(broker) as wire:
-        request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
-        return ErrorCode(wire.ask(request, HeartbeatResponse).error_code)
+    return heartbeat_to(broker_of(cluster, node_id), member_id=member_id)
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
@@ -48,9 +43,9 @@ def test_a_held_load_ends_when_the_test_says_so(fake_cluster: FakeCluster) -> No
     new = fake_cluster.coordinator_of("g").node_id % 3 + 1
     fake_cluster.move_coordinator("g", to=new, load_ms=None)
     with WireClient(fake_cluster.coordinator_of("g")) as wire:
-        assert wire.ask(join("g"), JoinGroupResponse).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert wire.ask(join_request("g"), JoinGroupResponse).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         fake_cluster.finish_loading()
-        assert wire.ask(join("g"), JoinGroupResponse).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert wire.ask(join_request("g"), JoinGroupResponse).error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
@@ -65,7 +60,7 @@ def test_a_load_that_ends_by_itself(fake_cluster: FakeCluster) -> None:
 @pytest.mark.fake_cluster(brokers=1, config={"group.initial.rebalance.delay.ms": 600_000})
 def test_a_parked_join_is_told_at_once(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.brokers[0]) as wire:
-        wire.send(join("g"), 3)
+        wire.send(join_request("g"), 3)
         until(lambda: fake_cluster.group("g").state == "PreparingRebalance", fake_cluster)
         fake_cluster.move_coordinator("g", to=None)
         answer = wire.receive()

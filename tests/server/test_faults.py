@@ -11,19 +11,19 @@ from fakebroker import ConfigError, ErrorCode, FakeCluster, Fault
 from fakebroker.cluster.command import FaultHandle
 from fakebroker.cluster.faults.rule import Fault as CoreFault, FaultOptions
 from fakebroker.errors import ProtocolError
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
-from tests.cluster.test_faults import commit
+from tests.support.group_requests import commit_request, heartbeat, heartbeat_request
 from tests.support.wire_client import WireClient, until
 
-BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+BEAT = heartbeat_request("g")
 one_broker = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1)
 by_hand = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1, clock="manual")
 
 
 def beat(wire: WireClient) -> str:
-    return ErrorCode(wire.ask(BEAT, HeartbeatResponse).error_code).name
+    return heartbeat(wire).name
 
 
 def waits_ms(cluster: FakeCluster) -> list[float]:
@@ -79,12 +79,12 @@ def test_a_commit_whose_answer_is_lost(
 ) -> None:
     fake_cluster.fail("OffsetCommit", drop=True, handles=handles, times=1)
     with WireClient(fake_cluster.brokers[0]) as wire:
-        wire.send(commit(7, ("orders", 0)), 8)
+        wire.send(commit_request(7), 8)
         assert wire.is_closed_by_broker()
     found = fake_cluster.offsets("g").get(("orders", 0))
     assert (found and found.offset) == offset
     with WireClient(fake_cluster.brokers[0]) as wire:
-        assert wire.ask(commit(8, ("orders", 0)), OffsetCommitResponse, 8).topics[0].partitions[0].error_code == 0
+        assert wire.ask(commit_request(8), OffsetCommitResponse, 8).topics[0].partitions[0].error_code == 0
     assert caplog.records == []
 
 

@@ -14,8 +14,9 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from fakebroker.protocol.schema import Message
 from fakebroker.server.journal_files import plain, read_journal, restored
-from tests.server.test_journal_queries import beat, member, until_asked
+from tests.server.test_journal_queries import member, until_asked
 from tests.support.cluster.cluster_harness import carried
+from tests.support.group_requests import heartbeat as beat
 from tests.support.strategies import MESSAGE_VERSIONS, messages
 from tests.support.wire_client import WireClient
 

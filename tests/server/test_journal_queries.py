@@ -6,30 +6,16 @@ from typing import Any
 import pytest
 
 from fakebroker import ConfigError, ErrorCode, FakeCluster
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.server.test_reactor import join
+from tests.support.group_requests import JOIN_WITHOUT_MEMBER_ID, heartbeat, join_and_sync, join_request
 from tests.support.wire_client import WireClient, until
 
-JOIN_VERSION = 3
-"""The last version in which one JoinGroup is enough."""
 
-
-def beat(wire: WireClient, group_id: str = "g", member_id: str = "m", generation_id: int = 1) -> int:
-    """A heartbeat; gives the error."""
-    request = HeartbeatRequest(group_id=group_id, generation_id=generation_id, member_id=member_id)
-    return wire.ask(request, HeartbeatResponse).error_code
-
-
-def member(wire: WireClient, group_id: str = "g") -> str:
-    """Join a group that nobody else is in, sync, and beat once."""
-    joined = wire.ask(join(group_id), JoinGroupResponse, JOIN_VERSION)
-    member_id, generation_id = joined.member_id, joined.generation_id
-    sync = SyncGroupRequest(group_id=group_id, generation_id=generation_id, member_id=member_id, assignments=[])
-    wire.ask(sync, SyncGroupResponse, JOIN_VERSION)
-    assert beat(wire, group_id, member_id, generation_id) == 0
+def member(wire: WireClient) -> str:
+    """Make a stable group of one member, send one heartbeat, and return the member id."""
+    member_id = join_and_sync(wire)
+    assert heartbeat(wire, member_id=member_id) is ErrorCode.NONE
     return member_id
 
 
@@ -47,7 +33,7 @@ def filled() -> Any:
     ):
         member(a)
         cluster.clock.advance(1)
-        assert beat(b, "other") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert heartbeat(b, "other") == ErrorCode.UNKNOWN_MEMBER_ID
         yield cluster
 
 
@@ -107,7 +93,7 @@ def test_steps_that_cannot_be_are_refused(steps: list[Any], why: str, fake_clust
 
 def test_a_broker_that_is_gone_can_still_be_asked_for(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.brokers[2]) as wire:
-        beat(wire)
+        heartbeat(wire)
     fake_cluster.remove_broker(3)
     assert fake_cluster.count(broker=3) == 1
 
@@ -116,12 +102,12 @@ def test_responses_come_in_their_own_order() -> None:
     config = {"group.initial.rebalance.delay.ms": 3000}
     with FakeCluster(brokers=1, clock="manual", config=config) as cluster:
         with WireClient(cluster.brokers[0], "a") as a, WireClient(cluster.brokers[0], "b") as b:
-            a.send(join("g"), JOIN_VERSION)
+            a.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)
             until_asked(cluster, 1)
-            beat(b)
+            heartbeat(b)
             cluster.clock.advance(3)
             a.receive()
-            beat(b)
+            heartbeat(b)
         assert names(cluster.requests()) == ["JoinGroup", "Heartbeat", "Heartbeat"]
         assert names(cluster.responses()) == ["Heartbeat", "JoinGroup", "Heartbeat"]
         assert [call.latency_ms for call in cluster.responses()] == [0, 3000, 0]
@@ -130,8 +116,8 @@ def test_responses_come_in_their_own_order() -> None:
 def test_the_order_of_responses_holds_while_time_stands_still() -> None:
     with FakeCluster(brokers=1, clock="manual") as cluster:
         with WireClient(cluster.brokers[0], "a") as a, WireClient(cluster.brokers[0], "b") as b:
-            first = a.ask(join("g"), JoinGroupResponse, JOIN_VERSION).member_id
-            b.send(join("g"), JOIN_VERSION)  # parked until the first one rejoins
+            first = a.ask(join_request("g"), JoinGroupResponse, JOIN_WITHOUT_MEMBER_ID).member_id
+            b.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)  # parked until the first one rejoins
             until_asked(cluster, 2)
             assert names(cluster.responses()) == ["JoinGroup"]
             leave = LeaveGroupRequest(group_id="g", member_id=first)
@@ -170,7 +156,7 @@ def test_an_order_that_was_not_is_shown(filled: FakeCluster) -> None:
         no SyncGroup with group='g' after #3, step 3 of: JoinGroup, Heartbeat, SyncGroup:
              #  api           client  connection  broker  error  came     answered
           1  1  JoinGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
-             2  SyncGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
+             2  SyncGroup v2  'a'     0           1       -      +0.0 ms  after 0.0 ms
           2  3  Heartbeat v4  'a'     0           1       -      +0.0 ms  after 0.0 ms
         """
     )
@@ -196,7 +182,7 @@ def test_an_order_of_nothing_shows_the_last_requests(filled: FakeCluster) -> Non
 def test_what_should_never_have_been_is_shown_with_its_neighbors(filled: FakeCluster) -> None:
     with WireClient(filled.brokers[0], "c") as wire:
         for _ in range(6):
-            beat(wire)
+            heartbeat(wire)
     with pytest.raises(AssertionError) as caught:
         filled.assert_never("JoinGroup", client_id="a")
     assert str(caught.value) == table(
@@ -204,7 +190,7 @@ def test_what_should_never_have_been_is_shown_with_its_neighbors(filled: FakeClu
         expected no JoinGroup with client_id='a', there are 1:
              #  api           client  connection  broker  error  came     answered
           >  1  JoinGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
-             2  SyncGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
+             2  SyncGroup v2  'a'     0           1       -      +0.0 ms  after 0.0 ms
              3  Heartbeat v4  'a'     0           1       -      +0.0 ms  after 0.0 ms
         """
     )
@@ -220,7 +206,7 @@ def test_gaps_and_many_lines_are_cut() -> None:
         WireClient(cluster.brokers[0], "b") as b,
     ):
         for number in range(60):
-            beat(b if number in (5, 50) else wire)
+            heartbeat(b if number in (5, 50) else wire)
         with pytest.raises(AssertionError) as caught:
             cluster.assert_never(client_id="b")
         lines = str(caught.value).splitlines()
@@ -236,7 +222,7 @@ def test_gaps_and_many_lines_are_cut() -> None:
 def test_an_owed_answer_is_seen() -> None:
     config = {"group.initial.rebalance.delay.ms": 60_000}
     with FakeCluster(brokers=1, config=config) as cluster, WireClient(cluster.brokers[0], "a") as wire:
-        wire.send(join("g"), JOIN_VERSION)
+        wire.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)
         until_asked(cluster, 1)
         assert cluster.responses() == []
         assert cluster.count("JoinGroup", error="NONE") == 0
@@ -251,7 +237,7 @@ def test_an_owed_answer_is_seen() -> None:
 def test_what_was_dropped_is_said(journal: Any) -> None:
     with FakeCluster(brokers=1, journal=journal, journal_calls=3) as cluster, WireClient(cluster.brokers[0]) as wire:
         for _ in range(5):
-            beat(wire)
+            heartbeat(wire)
         assert (cluster.journal_dropped, cluster.count()) == (2, 3)
         dropped = "The journal has dropped 2 older requests: journal_calls and journal_bytes limit it."
         shown = r"  3  Heartbeat v4 .*\n.*\n.*  5  Heartbeat v4 .*\n" + dropped
@@ -271,7 +257,7 @@ def test_headers_can_be_asked_as_well() -> None:
 
 def test_a_journal_that_is_off_is_not_asked() -> None:
     with FakeCluster(brokers=1, journal="off") as cluster, WireClient(cluster.brokers[0]) as wire:
-        beat(wire)
+        heartbeat(wire)
         for ask in (cluster.requests, cluster.responses, cluster.count, cluster.assert_never):
             with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):
                 ask()

@@ -22,17 +22,9 @@ from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group.invariants import check as check_group
 from fakebroker.errors import ErrorCode, shown
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupResponse
-from fakebroker.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.server.test_reactor import join
+from tests.support.group_requests import commit_request, heartbeat, join_and_sync
 from tests.support.wire_client import WireClient
 
 SEEDS, CALLS_PER_SEED = range(5), 200
@@ -381,13 +373,7 @@ def started_by(name: str, arguments: tuple[Any, ...], before: State) -> list[int
 
 
 def commit(wire: WireClient, group_id: str, offset: int, member_id: str = "", generation_id: int = -1) -> ErrorCode:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-    request = OffsetCommitRequest(
-        group_id=group_id,
-        member_id=member_id,
-        generation_id_or_member_epoch=generation_id,
-        topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
-    )
+    request = commit_request(offset, 0, group_id, member_id, generation_id)
     return ErrorCode(wire.ask(request, OffsetCommitResponse, 3).topics[0].partitions[0].error_code)
 
 
@@ -398,18 +384,9 @@ def consume(cluster: FakeCluster, group_id: str) -> None:
     coordinator = cluster.coordinator_of(group_id)
     assert (found.error_code, found.node_id, found.port) == (NONE, coordinator.node_id, coordinator.port)
     with WireClient(coordinator) as wire:
-        joined = wire.ask(join(group_id), JoinGroupResponse, 3)
-        assert joined.error_code == NONE
-        member_id, generation_id = joined.member_id, joined.generation_id
-        sync = SyncGroupRequest(
-            group_id=group_id,
-            generation_id=generation_id,
-            member_id=member_id,
-            assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")],
-        )
-        assert wire.ask(sync, SyncGroupResponse, 2).assignment == b"all"
-        heartbeat = HeartbeatRequest(group_id=group_id, generation_id=generation_id, member_id=member_id)
-        assert wire.ask(heartbeat, HeartbeatResponse, 2).error_code == NONE
+        member_id = join_and_sync(wire, group_id)
+        generation_id = cluster.group(group_id).generation_id
+        assert heartbeat(wire, group_id, member_id, generation_id, version=2) is NONE
         assert commit(wire, group_id, 10**6, member_id, generation_id) is NONE
         topics = [OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
         fetched = wire.ask(OffsetFetchRequest(group_id=group_id, topics=topics), OffsetFetchResponse, 3)

@@ -10,7 +10,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.server.test_reactor import join
+from tests.support.group_requests import join_request
 from tests.support.wire_client import WireClient, until
 
 
@@ -28,7 +28,7 @@ class Member:
         return self.answer
 
     def start_joining(self) -> None:
-        request = join("g", self.answer.member_id if self.answer else "")
+        request = join_request("g", self.answer.member_id if self.answer else "")
         request.group_instance_id = self.instance_id
         self.wire.send(request, 5 if self.instance_id else 3)
 

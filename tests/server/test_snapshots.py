@@ -13,10 +13,9 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.server.test_fake_cluster import stable_group
-from tests.server.test_reactor import join
 from tests.support.cluster.cluster_harness import batch
 from tests.support.coordinator.coordinator_harness import result_of
+from tests.support.group_requests import join_request, stable_group
 from tests.support.wire_client import WireClient, until
 
 pytestmark = pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=1)
@@ -176,7 +175,7 @@ def test_whoever_waits_is_answered(fake_cluster: FakeCluster) -> None:
     )
     produce(fake_cluster, b"a")
     with WireClient(fake_cluster.brokers[0]) as joining, WireClient(fake_cluster.brokers[0]) as fetching:
-        joining.send(join("g"), 3)
+        joining.send(join_request("g"), 3)
         fetching.send(fetch, 11)
         until(lambda: len(fake_cluster.requests()) == 2 and bool(fake_cluster.groups()), fake_cluster)
         fake_cluster.restore(snapshot)

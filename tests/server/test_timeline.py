@@ -12,8 +12,7 @@ from fakebroker.coordinator.group.history import Moment
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from tests.server.test_fake_cluster import stable_group
-from tests.server.test_reactor import join
+from tests.support.group_requests import join_request, stable_group
 from tests.support.wire_client import WireClient, until
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -49,8 +48,8 @@ def live_through_much(cluster: FakeCluster) -> None:
     member_id = stable_group(cluster, "g")
     cluster.clock.advance(12.5)
     with WireClient(cluster.coordinator_of("g"), "late") as wire:
-        pending = wire.ask(join("g"), JoinGroupResponse).member_id
-        wire.send(join("g", pending))
+        pending = wire.ask(join_request("g"), JoinGroupResponse).member_id
+        wire.send(join_request("g", pending))
         until(lambda: cluster.group("g").state == "PreparingRebalance", cluster)
         cluster.clock.advance(17.5)
         wire.receive()
