@@ -1,4 +1,4 @@
-"""Brokers, coordinators, topics and the clock, changed by a test while clients are connected."""
+"""Changes of brokers, coordinators, topics and the clock while clients are connected."""
 
 import socket
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def test_a_coordinator_moves(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_a_held_load_ends_when_the_test_says_so(fake_cluster: FakeCluster) -> None:
+def test_a_load_lasts_until_finish_loading(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     new = fake_cluster.coordinator_of("g").node_id % 3 + 1
     fake_cluster.move_coordinator("g", to=new, load_ms=None)
@@ -49,7 +49,7 @@ def test_a_held_load_ends_when_the_test_says_so(fake_cluster: FakeCluster) -> No
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_a_load_that_ends_by_itself(fake_cluster: FakeCluster) -> None:
+def test_a_load_ends_after_its_duration(fake_cluster: FakeCluster) -> None:
     member_id = stable_group(fake_cluster, "g")
     new = fake_cluster.coordinator_of("g").node_id % 3 + 1
     fake_cluster.move_coordinator("g", to=new, load_ms=20)
@@ -58,7 +58,7 @@ def test_a_load_that_ends_by_itself(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=1, config={"group.initial.rebalance.delay.ms": 600_000})
-def test_a_parked_join_is_told_at_once(fake_cluster: FakeCluster) -> None:
+def test_a_parked_join_gets_not_coordinator(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.brokers[0]) as wire:
         wire.send(join_request("g"), 3)
         until(lambda: fake_cluster.group("g").state == "PreparingRebalance", fake_cluster)
@@ -69,7 +69,7 @@ def test_a_parked_join_is_told_at_once(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_a_broker_stops_and_comes_back_at_its_port(fake_cluster: FakeCluster) -> None:
+def test_a_broker_restarts_on_its_port(fake_cluster: FakeCluster) -> None:
     first, second, _ = fake_cluster.brokers
     with WireClient(first) as wire, WireClient(second) as other:
         fake_cluster.stop_broker(first.node_id)
@@ -99,7 +99,7 @@ def test_a_rolling_restart_loses_nothing(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=2, topics={"orders": 6})
-def test_brokers_come_and_go(fake_cluster: FakeCluster) -> None:
+def test_brokers_are_added_and_removed(fake_cluster: FakeCluster) -> None:
     member_id = stable_group(fake_cluster, "g")
     added = fake_cluster.add_broker()
     assert added.node_id == 3
@@ -152,7 +152,7 @@ def test_a_broker_stopped_without_election_is_the_next_to_lead(fake_cluster: Fak
     assert fake_cluster.offsets("g")["orders", 2].offset == 42
 
 
-def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
+def test_invalid_changes_are_rejected(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 2)
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: fake_cluster.stop_broker(9), "node_id=9: expected one of 1, 2, 3"),
@@ -169,7 +169,7 @@ def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
             "expected a topic that is not internal, one of orders",
         ),
         (lambda: fake_cluster.clock.advance(1), "clock='real': expected 'manual'"),
-        (lambda: FakeCluster(clock="slow"), "clock='slow': expected one of real, manual"),  # type: ignore[arg-type]  # that it is none is the point
+        (lambda: FakeCluster(clock="slow"), "clock='slow': expected one of real, manual"),  # type: ignore[arg-type]  # The value is wrong on purpose.
     ]
     for call, sentence in cases:
         with pytest.raises(ConfigError, match=sentence):
@@ -197,7 +197,7 @@ def test_preferred_leaders_are_elected(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_topics_grow_and_go(fake_cluster: FakeCluster) -> None:
+def test_topics_get_partitions_and_are_deleted(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     fake_cluster.create_partitions("orders", 8)
     with WireClient(fake_cluster.brokers[0]) as wire:
@@ -210,7 +210,7 @@ def test_topics_grow_and_go(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=1, topics={"orders": 6}, clock="manual")
-def test_time_that_stands_still(fake_cluster: FakeCluster) -> None:
+def test_sessions_expire_by_the_manual_clock(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     (broker,) = fake_cluster.brokers
     fake_cluster.clock.advance(29.9)
@@ -219,7 +219,7 @@ def test_time_that_stands_still(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.group("g").state == "Empty"
     with pytest.raises(ConfigError, match=r"^seconds=-1: expected a number from 0 to 1000000000$"):
         fake_cluster.clock.advance(-1)
-    # A Fetch waits by the client's time, which runs on.
+    # A Fetch waits in real time.
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     topic = fake_cluster.cluster.topics.get("orders")
     assert topic is not None

@@ -1,4 +1,4 @@
-"""Random failovers of a running cluster: every call, every option, and arguments that are refused.
+"""Random failovers of a running cluster: every command, every option, and invalid arguments.
 
 Between the calls a client commits at every broker. A commit that the coordinator has acknowledged is found at the next
 coordinator, unless an option loses records.
@@ -25,9 +25,10 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from tests.support.group_requests import commit_request, heartbeat, join_and_sync
+from tests.support.soak import cases, soak
 from tests.support.wire_client import WireClient
 
-SEEDS, CALLS_PER_SEED = range(5), 200
+CALLS_PER_SEED = 200
 GROUP_IDS = ["c", "a", "b"]
 """One group for each partition of __consumer_offsets, in the order of the partitions."""
 
@@ -170,7 +171,7 @@ class State:
 
 @dataclass
 class Expected:
-    """What the calls so far lead to. Lists have one entry for each partition of __consumer_offsets.
+    """The expected result of the calls so far. Lists have one entry for each partition of __consumer_offsets.
 
     Attributes:
         last_leaders: The brokers that led the partitions last.
@@ -188,7 +189,7 @@ class Expected:
 
 
 class RandomFailovers:
-    """Makes random calls to a cluster, sends requests between them, and checks what each has led to."""
+    """Makes random calls to a cluster, sends requests between them, and checks the cluster after each."""
 
     def __init__(self, cluster: FakeCluster, seed: int) -> None:
         self.cluster = cluster
@@ -351,7 +352,7 @@ class RandomFailovers:
         self.cluster.advance(10)  # FindCoordinator names no former coordinator any more.
         errors = State.of(self.cluster).errors
         for index, group_id in enumerate(GROUP_IDS):
-            if NONE not in errors[index].values():  # It has no leader by request, or its load has failed.
+            if NONE not in errors[index].values():  # The group was moved to no broker, or its load failed.
                 self.cluster.move_coordinator(group_id, to=self.random.choice(list(self.state.up)))
         self.state = State.of(self.cluster)
         self.state.check()
@@ -415,8 +416,9 @@ def cluster() -> Iterator[FakeCluster]:
         yield running
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_thousand_random_failovers(cluster: FakeCluster, seed: int) -> None:
+@soak
+@pytest.mark.parametrize("seed", cases(3, soak=200))
+def test_random_failovers_keep_acknowledged_commits(cluster: FakeCluster, seed: int) -> None:
     failovers = RandomFailovers(cluster, seed)
     with described(failovers, seed):
         for number in range(CALLS_PER_SEED):
@@ -431,7 +433,7 @@ def test_a_thousand_random_failovers(cluster: FakeCluster, seed: int) -> None:
     assert all(failovers.seen[what] for what in ("two zombies", "awaits its last leader", "commit found"))
 
 
-@pytest.mark.parametrize("down", [[], [2], [1, 2, 3]])
+@pytest.mark.parametrize("down", [[], [2], [1, 2, 3]], ids=["all-up", "one-down", "all-down"])
 def test_invalid_calls_change_nothing(cluster: FakeCluster, down: list[int]) -> None:
     cluster.move_coordinator("a", to=2, zombie=True)
     cluster.move_coordinator("a", to=3, zombie=True, load_ms=500)

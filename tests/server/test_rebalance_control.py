@@ -1,4 +1,4 @@
-"""Rebalances by a test's hand, with clients connected."""
+"""Rebalances controlled by a test: holds, forced rebalances, removed and fenced members, delayed syncs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,8 +14,8 @@ from tests.support.group_requests import join_request
 from tests.support.wire_client import WireClient, until
 
 
-class Member:
-    """One client and its connection to the coordinator; it joins without being told its id first."""
+class TcpMember:
+    """A member with a connection to the coordinator of group "g". Joins with one request (before KIP-394)."""
 
     def __init__(self, cluster: FakeCluster, client_id: str, instance_id: str | None = None) -> None:
         self.wire = WireClient(cluster.coordinator_of("g"), client_id)
@@ -67,17 +67,17 @@ class Member:
         return ErrorCode(self.wire.ask(request, HeartbeatResponse, 3).error_code)
 
 
-Start = Callable[..., Member]
+Start = Callable[..., TcpMember]
 
 
 @pytest.fixture
 def start(fake_cluster: FakeCluster) -> Iterator[Start]:
-    """Makes clients that have sent their first JoinGroup; their connections are closed in the end."""
+    """A function that starts a member, whose first JoinGroup is parked; connections are closed after the test."""
     with ExitStack() as stack:
 
-        def start(client_id: str, instance_id: str | None = None) -> Member:
+        def start(client_id: str, instance_id: str | None = None) -> TcpMember:
             members = len(fake_cluster.group("g").members)
-            member = Member(fake_cluster, client_id, instance_id)
+            member = TcpMember(fake_cluster, client_id, instance_id)
             stack.enter_context(member.wire)
             member.start_joining()
             until(lambda: len(fake_cluster.group("g").members) > members, fake_cluster)
@@ -87,7 +87,7 @@ def start(fake_cluster: FakeCluster) -> Iterator[Start]:
 
 
 @pytest.fixture
-def members(fake_cluster: FakeCluster, start: Start) -> list[Member]:
+def members(fake_cluster: FakeCluster, start: Start) -> list[TcpMember]:
     """Two members of a stable group, the second one static; the first leads."""
     with fake_cluster.hold("g", "PreparingRebalance"):
         made = [start("app"), start("other", "i")]
@@ -97,7 +97,7 @@ def members(fake_cluster: FakeCluster, start: Start) -> list[Member]:
     return made
 
 
-def synchronize(members: list[Member]) -> None:
+def synchronize(members: list[TcpMember]) -> None:
     for member in members:
         is_leader = member.joined.leader == member.joined.member_id
         member.start_syncing({each.joined.member_id: b"part" for each in members} if is_leader else {})
@@ -105,12 +105,12 @@ def synchronize(members: list[Member]) -> None:
         assert member.syncs().assignment == b"part"
 
 
-def test_a_hold_before_there_is_a_group(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_a_hold_before_there_is_a_group(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     assert [len(member.joined.members) for member in members] == [2, 0]
     assert fake_cluster.group("g").generation_id == 1
 
 
-def test_a_hold_and_its_release(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_a_hold_and_its_release(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.hold("g", "CompletingRebalance")
     fake_cluster.force_rebalance("g")
     for member in members:
@@ -134,7 +134,7 @@ def test_a_hold_that_was_released_before_its_end(fake_cluster: FakeCluster) -> N
             fake_cluster.release("g")
 
 
-def test_the_leader_that_a_test_wants(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_the_leader_that_a_test_wants(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.choose_leader("g", "i")
     fake_cluster.force_rebalance("g")
     for member in members:
@@ -143,7 +143,7 @@ def test_the_leader_that_a_test_wants(fake_cluster: FakeCluster, members: list[M
     synchronize(members)
 
 
-def test_members_are_taken_out(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_members_are_taken_out(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.fence("g", "i")
     assert members[1].beat() is ErrorCode.FENCED_INSTANCE_ID
     assert members[0].beat() is ErrorCode.NONE
@@ -153,7 +153,7 @@ def test_members_are_taken_out(fake_cluster: FakeCluster, members: list[Member])
     assert fake_cluster.group("g").state == "Empty"
 
 
-def synced_late(cluster: FakeCluster, members: list[Member]) -> None:
+def synced_late(cluster: FakeCluster, members: list[TcpMember]) -> None:
     """Another round, in which the second member's sync is not answered in time."""
     cluster.force_rebalance("g")
     for member in members:
@@ -167,7 +167,7 @@ def synced_late(cluster: FakeCluster, members: list[Member]) -> None:
     assert [call.response for call in cluster.requests("SyncGroup", client_id="other")[1:]] == [None]
 
 
-def test_a_sync_that_is_answered_when_a_test_says_so(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_a_sync_response_delayed_until_release_sync(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.delay_sync("g", "other")
     synced_late(fake_cluster, members)
     fake_cluster.release_sync("g", "i")
@@ -177,7 +177,7 @@ def test_a_sync_that_is_answered_when_a_test_says_so(fake_cluster: FakeCluster, 
 
 
 @pytest.mark.fake_cluster(clock="manual")
-def test_a_sync_that_is_answered_late(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_a_sync_response_delayed_by_seconds(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.delay_sync("g", "i", 2)
     synced_late(fake_cluster, members)
     fake_cluster.advance(1.5)
@@ -186,7 +186,7 @@ def test_a_sync_that_is_answered_late(fake_cluster: FakeCluster, members: list[M
     assert members[1].syncs().assignment == b"new"
 
 
-def test_a_delay_is_for_one_answer(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_a_delay_applies_to_one_response(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.delay_sync("g", "i", 0)
     for _ in range(2):
         fake_cluster.force_rebalance("g")
@@ -198,7 +198,7 @@ def test_a_delay_is_for_one_answer(fake_cluster: FakeCluster, members: list[Memb
 
 
 @pytest.mark.usefixtures("members")
-def test_what_cannot_be_done_is_refused(fake_cluster: FakeCluster) -> None:
+def test_invalid_controls_are_rejected(fake_cluster: FakeCluster) -> None:
     for refused, sentence in (
         (lambda: fake_cluster.hold("g", "Stable"), "state='Stable': expected one of PreparingRebalance, Completing"),
         (lambda: fake_cluster.release("h"), "group_id='h': expected a group that is held, but there is none"),
@@ -217,7 +217,7 @@ def test_what_cannot_be_done_is_refused(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.usefixtures("members")
-def test_a_hold_survives_its_coordinator(fake_cluster: FakeCluster, start: Start) -> None:
+def test_a_hold_survives_a_change_of_the_coordinator(fake_cluster: FakeCluster, start: Start) -> None:
     fake_cluster.hold("g", "PreparingRebalance")
     fake_cluster.move_coordinator("g", to=None)
     fake_cluster.move_coordinator("g", to=fake_cluster.brokers[0].node_id)
