@@ -1,4 +1,4 @@
-"""Topics created, listed and deleted with each client's admin; clusters described; what nobody speaks is refused."""
+"""Topics created, listed and deleted, clusters described, and unsupported APIs, with real admin clients."""
 
 from uuid import UUID
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 @with_each_client
-def test_create_list_delete(client: Client, start_admin: StartAdmin) -> None:
+def test_topics_are_created_listed_and_deleted(client: Client, start_admin: StartAdmin) -> None:
     admin = start_admin(client)
     admins = [start_admin(each) for each in CLIENTS]
     admin.create_topic("orders", 6, {"retention.bytes": "1000"})
@@ -31,7 +31,7 @@ def test_create_list_delete(client: Client, start_admin: StartAdmin) -> None:
 
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 1})
-def test_what_is_refused_is_raised(client: Client, start_admin: StartAdmin) -> None:
+def test_rejected_topics_are_errors(client: Client, start_admin: StartAdmin) -> None:
     admin = start_admin(client)
     with pytest.raises(Exception, match=r"(?i)already.?exists"):
         admin.create_topic("orders", 1)
@@ -75,7 +75,7 @@ def test_confluent_and_aiokafka_describe_the_cluster(fake_cluster: FakeCluster, 
 
 
 @pytest.mark.fake_cluster(topics={"orders": 2})
-def test_kafka_python_describes_a_topic_by_its_name_and_by_its_id(start_admin: StartAdmin) -> None:
+def test_kafka_python_describes_a_topic_by_name_and_by_id(start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     (topic,) = admin.describe_topics(["orders"])
     assert (topic["name"], topic["error_code"], topic["is_internal"]) == ("orders", 0, False)
@@ -89,7 +89,7 @@ def test_kafka_python_describes_a_topic_by_its_name_and_by_its_id(start_admin: S
     assert "orders" not in admin.list_topics()
 
 
-def test_what_nobody_speaks_is_refused_at_once(start_admin: StartAdmin) -> None:
+def test_unsupported_apis_are_errors(start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     for call in (admin.list_transactions, admin.describe_metadata_quorum, admin.list_config_resources):
         with pytest.raises(IncompatibleBrokerVersion):

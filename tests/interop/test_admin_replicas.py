@@ -1,4 +1,4 @@
-"""Leaders elected, replicas moved and log directories described with real admin clients."""
+"""Leaders elected, replicas moved and log directories described, with real admin clients."""
 
 import pytest
 from confluent_kafka import ElectionType, TopicCollection, TopicPartition as Confluent
@@ -19,18 +19,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 3})]
 
 PREFERRED, UNCLEAN = 0, 1
 PLACE, MISSING = TopicPartition("orders", 2), TopicPartition("returns", 0)
-"""A partition with broker 3 for its preferred leader; one that is not there."""
+"""A partition whose preferred leader is broker 3; a partition that does not exist."""
 
 
 def leader(admin: KafkaAdminClient) -> int:
-    """The leader of the partition, as kafka-python tells it."""
+    """Return the leader of the partition, with kafka-python."""
     (topic,) = admin.describe_topics(["orders"])
     node_id: int = topic["partitions"][2]["leader_id"]
     return node_id
 
 
 def seen(admin: AdminClient) -> tuple[int | None, list[int]]:
-    """The leader of the partition and its brokers, as confluent-kafka tells it; kafka-python may ask a dead broker."""
+    """Return leader and replicas, with confluent-kafka: kafka-python may send its request to a stopped broker."""
     topic = outcomes(admin.describe_topics(TopicCollection(["orders"])))["orders"]
     partition = topic.partitions[2]
     return partition.leader and partition.leader.id, [node.id for node in partition.replicas]
@@ -74,19 +74,19 @@ def test_kafka_python_elects_the_preferred_leader(fake_cluster: FakeCluster, sta
 
 def test_kafka_python_elects_another_leader(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
-    # So that it knows the controller, and does not ask the dead broker for it.
+    # It now knows the controller, and does not request it from the stopped broker.
     admin.elect_leaders(PREFERRED, {"orders": [2]})
     fake_cluster.stop_broker(3, elect=False)
     assert seen(other)[0] is None
     admin.elect_leaders(UNCLEAN, {"orders": [2]})
     assert seen(other)[0] == 1
-    # The preferred one is down.
+    # The preferred leader is down.
     (topic,) = admin.elect_leaders(PREFERRED, {"orders": [2]}, raise_errors=False).replica_election_results
     assert [each.error_code for each in topic.partition_result] == [80]
     assert seen(other)[0] == 1
 
 
-def test_replicas_move(start_admin: StartAdmin) -> None:
+def test_replicas_are_reassigned(start_admin: StartAdmin) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
     assert seen(other) == (3, [3, 1, 2])
     assert admin.alter_partition_reassignments({PLACE: [2, 1], MISSING: [1]}) == {
@@ -100,7 +100,7 @@ def test_replicas_move(start_admin: StartAdmin) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=4, topics={"orders": 3})
-def test_a_move_waits_for_a_broker_that_is_down(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+def test_a_reassignment_waits_for_a_stopped_broker(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
     admin.alter_partition_reassignments({PLACE: [3, 1, 2]})
     fake_cluster.stop_broker(4)
@@ -109,7 +109,7 @@ def test_a_move_waits_for_a_broker_that_is_down(fake_cluster: FakeCluster, start
         PLACE: {"replicas": [4, 1, 2, 3], "adding_replicas": [4], "removing_replicas": [3]}
     }
     assert seen(other) == (3, [4, 1, 2, 3])
-    # Given up, the brokers that were to go are the last ones.
+    # After a cancellation, the replicas to be removed are the last ones.
     assert admin.alter_partition_reassignments({PLACE: None}) == {PLACE: None}
     assert (seen(other), admin.list_partition_reassignments()) == ((3, [1, 2, 3]), {})
 
@@ -122,7 +122,7 @@ def test_kafka_python_describes_log_dirs(fake_cluster: FakeCluster, start_admin:
     admin = python_admin(start_admin)
 
     def sizes() -> dict[int, dict[int, int]]:
-        """Bytes by broker and partition."""
+        """Return the size in bytes of each replica, by broker and partition."""
         return {
             each["broker"]: {
                 partition["partition_index"]: partition["partition_size"]

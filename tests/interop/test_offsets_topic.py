@@ -1,4 +1,4 @@
-"""Real consumers read `__consumer_offsets`; kafka-python's codec reads what is in its records, and agrees with us."""
+"""Real consumers read `__consumer_offsets`; the decoders of kafka-python read its records."""
 
 import io
 from typing import Any
@@ -24,18 +24,18 @@ KEYS: dict[int, tuple[type[Message], type[Message]]] = {
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
 }
-"""What the version in front of a key stands for (Kafka's CoordinatorRecordType)."""
+"""Types of keys and values, by the version at the beginning of a key (Kafka's CoordinatorRecordType)."""
 
 
 def read(cls: type[Message], data: bytes) -> Any:
-    """The fields behind the version in the first two bytes."""
+    """Decode a key or value, which begins with a version of two bytes."""
     version = int.from_bytes(data[:2], "big")
     flexible = version in cls.FLEXIBLE
     return THEIR_CLASSES[cls].decode(io.BytesIO(data[2:]), version=version, compact=flexible, tagged=flexible)
 
 
 def last_of_each_key(records: list[Record]) -> dict[Any, Any]:
-    """What the records leave of group "g": under its name the group, under topic and partition what is committed."""
+    """Return the last record of each key of group "g": by group id, or by topic and partition for a commit."""
     left: dict[Any, Any] = {}
     for record in records:
         assert record.key is not None

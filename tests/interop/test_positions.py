@@ -1,4 +1,4 @@
-"""Where reading starts: timestamps, first and last offsets, what a group has committed."""
+"""Positions of consumers: timestamps, first and last offsets, committed offsets."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_first_and_end_offsets(client: Client, fake_cluster: FakeCluster, start_
 
 
 @with_each_client
-def test_a_new_group_may_start_with_what_comes(
+def test_a_new_group_can_start_at_the_end(
     client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", FIVE, None)
@@ -57,7 +57,9 @@ def test_a_new_group_may_start_with_what_comes(
 
 
 @with_each_client
-def test_a_partition_without_a_group(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_an_assigned_partition_is_read_without_a_group(
+    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", FIVE, None)
     consumer = start_consumer(client)
     consumer.assign(PLACE)
@@ -68,7 +70,7 @@ def test_a_partition_without_a_group(client: Client, fake_cluster: FakeCluster, 
 
 
 @with_each_client
-def test_offsets_of_a_group_are_the_same_for_every_client(
+def test_every_client_reads_the_same_committed_offsets(
     client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     readers = [start_consumer(each, group_id="g", client_id=each.name) for each in CLIENTS]
@@ -79,4 +81,4 @@ def test_offsets_of_a_group_are_the_same_for_every_client(
     poll_records(fake_cluster, 5, member)
     member.commit()
     assert [reader.committed(PLACE) for reader in readers] == [5, 5, 5]
-    assert len(fake_cluster.group("g").members) == 1, "asking for offsets makes no member"
+    assert len(fake_cluster.group("g").members) == 1, "fetching offsets does not join the group"

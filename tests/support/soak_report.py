@@ -126,7 +126,7 @@ class SoakReport:
         yield "# Soak tests"
         yield ""
         yield "`make test` runs a sample of the cases that these tests draw by seeds; `make soak` runs all of them and"
-        yield "writes this file. Seconds are the time of all cases of a test, in processes that run at the same time."
+        yield "writes this file. Seconds are summed over processes that run at the same time."
         yield ""
         yield f"- date: {datetime.now(UTC):%Y-%m-%d}"
         yield f"- version: fakebroker {__version__}, Python {platform.python_version()}"
