@@ -179,7 +179,7 @@ class FakeCluster(JournalExport):
         calling thread.
 
         Args:
-            function: Must not block.
+            function: A function without arguments, which must not block.
 
         Returns:
             The function's result. Its exceptions are raised here.
@@ -210,7 +210,7 @@ class FakeCluster(JournalExport):
         """Call a function in the cluster's thread after each change, until it returns True.
 
         Args:
-            watcher: Must be fast, and must not block.
+            watcher: A function without arguments, which must be fast and must not block.
         """
         self._server.watch(watcher)
 

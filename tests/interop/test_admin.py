@@ -55,7 +55,7 @@ def test_kafka_python_describes_the_cluster(fake_cluster: FakeCluster, start_adm
     assert not any(each["is_fenced"] for each in cluster["brokers"])
     assert "ALTER_CONFIGS" in cluster["authorized_operations"]
     versions = {api.key: (api.advertised_versions.first, api.advertised_versions.last) for api in APIS}
-    assert {key.value: told for key, told in admin.api_versions().items()} == versions
+    assert {key.value: reported for key, reported in admin.api_versions().items()} == versions
 
 
 def test_confluent_and_aiokafka_describe_the_cluster(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
@@ -69,9 +69,9 @@ def test_confluent_and_aiokafka_describe_the_cluster(fake_cluster: FakeCluster, 
     assert admin.cluster_id(timeout=CALL_TIMEOUT_S) == cluster_id
 
     aio = aio_admin(start_admin)
-    told = aio.run(aio.inner.describe_cluster())
-    assert (told["cluster_id"], told["controller_id"]) == (cluster_id, 1)
-    assert [(each["node_id"], each["host"], each["port"]) for each in told["brokers"]] == brokers
+    reported = aio.run(aio.inner.describe_cluster())
+    assert (reported["cluster_id"], reported["controller_id"]) == (cluster_id, 1)
+    assert [(each["node_id"], each["host"], each["port"]) for each in reported["brokers"]] == brokers
 
 
 @pytest.mark.fake_cluster(topics={"orders": 2})

@@ -42,11 +42,11 @@ def test_all_clients_describe_the_same_configs(start_admin: StartAdmin) -> None:
     confluent, python, aio = confluent_admin(start_admin), python_admin(start_admin), aio_admin(start_admin)
     resource = ConfluentResource("topic", "orders")
     outcomes(confluent.incremental_alter_configs([change("topic", "orders", (SET, "retention.ms", "5000"))]))
-    told = outcomes(confluent.describe_configs([resource]))[resource]
+    reported = outcomes(confluent.describe_configs([resource]))[resource]
     by_python = python.describe_configs([ConfigResource("TOPIC", "orders")], config_filter="all")["topic"]["orders"]
     (response,) = aio.run(aio.inner.describe_configs([AioResource(AioType.TOPIC, "orders")]))
     ((_, _, _, _, by_aio),) = response.resources
-    values = {name: each.value for name, each in told.items()}
+    values = {name: each.value for name, each in reported.items()}
     assert values == {name: each["value"] for name, each in by_python.items()}
     assert values == {name: value for name, value, *_ in by_aio}
     defaults = {name: key.default_text for name, key in TOPIC_CONFIGS.items()}
@@ -68,14 +68,14 @@ def test_all_clients_describe_a_broker(start_admin: StartAdmin) -> None:
         assert configs["num.partitions"]["config_source"] == "STATIC_BROKER_CONFIG"
         assert [each["value"] for each in configs["num.partitions"]["synonyms"]] == ["4", "1"]
     resource = ConfluentResource("broker", "2")
-    told = outcomes(confluent.describe_configs([resource]))[resource]
-    assert {name: each.value for name, each in told.items()} == {
+    reported = outcomes(confluent.describe_configs([resource]))[resource]
+    assert {name: each.value for name, each in reported.items()} == {
         name: each["value"] for name, each in described["broker"]["2"].items()
     }
-    assert told["num.partitions"].source == ConfigSource.STATIC_BROKER_CONFIG.value
-    assert told["log.retention.bytes"].source == ConfigSource.DEFAULT_CONFIG.value
-    asked = AioResource(AioType.BROKER, "2", configs={"num.partitions": None})
-    (response,) = aio.run(aio.inner.describe_configs([asked]))
+    assert reported["num.partitions"].source == ConfigSource.STATIC_BROKER_CONFIG.value
+    assert reported["log.retention.bytes"].source == ConfigSource.DEFAULT_CONFIG.value
+    requested = AioResource(AioType.BROKER, "2", configs={"num.partitions": None})
+    (response,) = aio.run(aio.inner.describe_configs([requested]))
     ((error, _, _, name, ((key, value, *_),)),) = response.resources
     assert (error, name, key, value) == (0, "2", "num.partitions", "4")
 
@@ -174,10 +174,12 @@ def test_an_altered_broker_config_is_described(start_admin: StartAdmin) -> None:
     confluent, admin = confluent_admin(start_admin), python_admin(start_admin)
     resource = change("broker", "2", (SET, "log.retention.bytes", "5000"))
     assert outcomes(confluent.incremental_alter_configs([resource])) == {resource: None}
-    told = admin.describe_configs([ConfigResource("BROKER", node_id) for node_id in "123"])["broker"]
-    assert {node_id: {name: each["value"] for name, each in configs.items()} for node_id, configs in told.items()} == {
+    reported = admin.describe_configs([ConfigResource("BROKER", node_id) for node_id in "123"])["broker"]
+    assert {
+        node_id: {name: each["value"] for name, each in configs.items()} for node_id, configs in reported.items()
+    } == {
         "1": {},
         "2": {"log.retention.bytes": "5000"},
         "3": {},
     }
-    assert told["2"]["log.retention.bytes"]["config_source"] == "DYNAMIC_BROKER_CONFIG"
+    assert reported["2"]["log.retention.bytes"]["config_source"] == "DYNAMIC_BROKER_CONFIG"

@@ -47,10 +47,16 @@ def test_confluent_alters_and_lists_offsets(fake_cluster: FakeCluster, start_adm
     # librdkafka also sends the terminating NUL of the string, and hides it in responses.
     assert committed(fake_cluster, "g") == {("orders", 0): (4, "note\0", 0)}
 
-    (told,) = outcomes(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")]))["g"].topic_partitions
-    assert (told.topic, told.partition, told.offset, told.metadata, told.leader_epoch) == ("orders", 0, 4, "note", 0)
-    asked = ConsumerGroupTopicPartitions("g", [Confluent("orders", 1), Confluent("orders", 0)])
-    listed = outcomes(admin.list_consumer_group_offsets([asked]))["g"].topic_partitions
+    (reported,) = outcomes(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")]))["g"].topic_partitions
+    assert (reported.topic, reported.partition, reported.offset, reported.metadata, reported.leader_epoch) == (
+        "orders",
+        0,
+        4,
+        "note",
+        0,
+    )
+    requested = ConsumerGroupTopicPartitions("g", [Confluent("orders", 1), Confluent("orders", 0)])
+    listed = outcomes(admin.list_consumer_group_offsets([requested]))["g"].topic_partitions
     assert sorted((each.partition, each.offset) for each in listed) == [(0, 4), (1, OFFSET_INVALID)]
     missing = outcomes(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("nobody")]))
     assert missing["nobody"].topic_partitions == []
@@ -92,8 +98,8 @@ def test_kafka_python_resets_offsets(fake_cluster: FakeCluster, start_admin: Sta
     admin = python_admin(start_admin)
     admin.alter_group_offsets("g", {FIRST: OffsetAndMetadata(1, "note", -1)})
     admin.delete_records({FIRST: 1})
-    told = {OffsetSpec.LATEST: 3, OffsetSpec.EARLIEST: 1, OffsetTimestamp(1500): 1, 2: 2, 77: 3}
-    for target, expected in told.items():
+    reported = {OffsetSpec.LATEST: 3, OffsetSpec.EARLIEST: 1, OffsetTimestamp(1500): 1, 2: 2, 77: 3}
+    for target, expected in reported.items():
         assert admin.reset_group_offsets("g", {FIRST: target}) == {FIRST: {"error": NoError, "offset": expected}}
         assert committed(fake_cluster, "g") == {("orders", 0): (expected, "note", -1)}
 

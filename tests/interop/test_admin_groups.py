@@ -79,10 +79,13 @@ def test_confluent_describes_groups(fake_cluster: FakeCluster, start_admin: Star
     live = described[LIVE]
     assert (live.is_simple_consumer_group, live.type) == (False, ConsumerGroupType.CLASSIC)
     assert [each.name for each in live.authorized_operations] == OPERATIONS
-    (told,) = live.members
-    assert (told.member_id, told.client_id, told.host) == (member.member_id, "reader", member.client_host)
-    assert told.group_instance_id == "one"
-    assert [(each.topic, each.partition) for each in told.assignment.topic_partitions] == [("orders", 0), ("orders", 1)]
+    (reported,) = live.members
+    assert (reported.member_id, reported.client_id, reported.host) == (member.member_id, "reader", member.client_host)
+    assert reported.group_instance_id == "one"
+    assert [(each.topic, each.partition) for each in reported.assignment.topic_partitions] == [
+        ("orders", 0),
+        ("orders", 1),
+    ]
 
 
 def test_confluent_describes_groups_with_its_old_method(start_admin: StartAdmin, member: MemberView) -> None:
@@ -93,9 +96,9 @@ def test_confluent_describes_groups_with_its_old_method(start_admin: StartAdmin,
         (IDLE, "Empty", "", "", 2),
         (LIVE, "Stable", "consumer", "roundrobin", 1),
     ]
-    (told,) = (each for group in groups for each in group.members)
-    assert (told.id, told.client_id, told.client_host) == (member.member_id, "reader", member.client_host)
-    assert told.assignment == member.assignment
+    (reported,) = (each for group in groups for each in group.members)
+    assert (reported.id, reported.client_id, reported.client_host) == (member.member_id, "reader", member.client_host)
+    assert reported.assignment == member.assignment
 
 
 def test_kafka_python_describes_groups(start_admin: StartAdmin, member: MemberView) -> None:
@@ -109,11 +112,11 @@ def test_kafka_python_describes_groups(start_admin: StartAdmin, member: MemberVi
     assert [described[group]["error"] for group in (LIVE, IDLE)] == [None, None]
     assert "GroupIdNotFoundError" in described[MISSING]["error"]
     assert described[LIVE]["authorized_operations"] == OPERATIONS
-    (told,) = described[LIVE]["members"]
-    assert (told["member_id"], told["group_instance_id"]) == (member.member_id, "one")
-    assert (told["client_id"], told["client_host"]) == ("reader", member.client_host)
-    assert told["member_metadata"]["topics"] == ["orders"]
-    assert told["member_assignment"]["assigned_partitions"] == [{"topic": "orders", "partitions": [0, 1]}]
+    (reported,) = described[LIVE]["members"]
+    assert (reported["member_id"], reported["group_instance_id"]) == (member.member_id, "one")
+    assert (reported["client_id"], reported["client_host"]) == ("reader", member.client_host)
+    assert reported["member_metadata"]["topics"] == ["orders"]
+    assert reported["member_assignment"]["assigned_partitions"] == [{"topic": "orders", "partitions": [0, 1]}]
 
 
 def test_aiokafka_describes_groups(start_admin: StartAdmin, member: MemberView) -> None:
@@ -121,9 +124,9 @@ def test_aiokafka_describes_groups(start_admin: StartAdmin, member: MemberView) 
     admin = aio_admin(start_admin)
     responses = admin.run(admin.inner.describe_consumer_groups([LIVE, IDLE, MISSING]))
     described = {group: rest for response in responses for error, group, *rest in response.groups if not error}
-    told = (member.member_id, "reader", member.client_host, member.assignment)
+    reported = (member.member_id, "reader", member.client_host, member.assignment)
     (_, _, _, (live,)) = described[LIVE]
-    assert (*live[:3], live[4]) == told
+    assert (*live[:3], live[4]) == reported
     assert {group: (state, protocol) for group, (state, _, protocol, _) in described.items()} == {
         LIVE: ("Stable", "roundrobin"),
         IDLE: ("Empty", ""),

@@ -72,8 +72,8 @@ def test_confluent_deletes_records(start_admin: StartAdmin) -> None:
     beyond = Confluent("orders", 0, 4)
     assert outcomes(admin.delete_records([beyond])) == {beyond: "OFFSET_OUT_OF_RANGE"}
     assert first_offsets(start_admin) == [2, 0]
-    (told,) = outcomes(admin.delete_records([Confluent("orders", 0, OFFSET_END)])).values()
-    assert told.low_watermark == 3
+    (reported,) = outcomes(admin.delete_records([Confluent("orders", 0, OFFSET_END)])).values()
+    assert reported.low_watermark == 3
     assert first_offsets(start_admin) == [3, 0]
 
 

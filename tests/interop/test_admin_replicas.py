@@ -41,8 +41,8 @@ def test_confluent_elects_the_preferred_leader(fake_cluster: FakeCluster, start_
     admin, other = confluent_admin(start_admin), python_admin(start_admin)
     assert leader(other) == 1
     places = [Confluent("orders", 2), Confluent("orders", 0), Confluent("returns", 0)]
-    told = admin.elect_leaders(ElectionType.PREFERRED, places).result(CALL_TIMEOUT_S)
-    assert {(place.topic, place.partition): error and error.name() for place, error in told.items()} == {
+    reported = admin.elect_leaders(ElectionType.PREFERRED, places).result(CALL_TIMEOUT_S)
+    assert {(place.topic, place.partition): error and error.name() for place, error in reported.items()} == {
         ("orders", 2): None,
         ("orders", 0): "ELECTION_NOT_NEEDED",
         ("returns", 0): "UNKNOWN_TOPIC_OR_PART",
@@ -53,8 +53,8 @@ def test_confluent_elects_the_preferred_leader(fake_cluster: FakeCluster, start_
 def test_all_preferred_leaders_are_elected(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     fake_cluster.restart_broker(3)
     admin, other = confluent_admin(start_admin), python_admin(start_admin)
-    told = admin.elect_leaders(ElectionType.PREFERRED).result(CALL_TIMEOUT_S)
-    assert told[Confluent("orders", 2)] is None
+    reported = admin.elect_leaders(ElectionType.PREFERRED).result(CALL_TIMEOUT_S)
+    assert reported[Confluent("orders", 2)] is None
     assert leader(other) == 3
     assert admin.elect_leaders(ElectionType.PREFERRED).result(CALL_TIMEOUT_S) == {}
 

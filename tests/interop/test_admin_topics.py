@@ -56,18 +56,18 @@ def test_confluent_creates_topics(start_admin: StartAdmin) -> None:
 
 def test_kafka_python_creates_topics(start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
-    told = admin.create_topics(
+    reported = admin.create_topics(
         {
             "pairs": {"num_partitions": 3, "replication_factor": 2, "configs": {"retention.ms": "5000"}},
             "placed": {"assignments": {0: [3, 1], 1: [1, 2]}},
         },
         wait_for_metadata=True,
     )["topics"]
-    assert [(each["name"], each["num_partitions"], each["replication_factor"]) for each in told] == [
+    assert [(each["name"], each["num_partitions"], each["replication_factor"]) for each in reported] == [
         ("pairs", 3, 2),
         ("placed", 2, 2),
     ]
-    retention = told[0]["configs"]["retention.ms"]
+    retention = reported[0]["configs"]["retention.ms"]
     assert (retention["value"], retention["config_source"]) == ("5000", "DYNAMIC_TOPIC_CONFIG")
     assert replicas(admin, "placed") == [[3, 1], [1, 2]]
     admin.create_topics(["plain"])

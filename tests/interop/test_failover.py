@@ -260,8 +260,8 @@ def test_there_is_no_coordinator_for_some_time(fake_cluster: FakeCluster, pair: 
 
     def were_told_of_none(_: list[Record]) -> bool:
         # Members of `fakebroker.client` send FindCoordinator with another client id.
-        told = [error for call in fake_cluster.requests("FindCoordinator") for error in found_errors(call)]
-        return told.count(ErrorCode.COORDINATOR_NOT_AVAILABLE) >= 2
+        reported = [error for call in fake_cluster.requests("FindCoordinator") for error in found_errors(call)]
+        return reported.count(ErrorCode.COORDINATOR_NOT_AVAILABLE) >= 2
 
     poll_until(fake_cluster, "members without a coordinator", were_told_of_none, *pair)
     fake_cluster.move_coordinator("g", to=to, load_fails=True)
@@ -288,7 +288,7 @@ def test_the_log_of_the_group_is_lost(fake_cluster: FakeCluster, pair: list[Grou
     fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id, lose_all=True)
     assert fake_cluster.group("g").state == "Dead"
     assert fake_cluster.offsets("g") == {}
-    poll_until(fake_cluster, "the group anew", lambda _: is_shared(fake_cluster, pair), *pair)
+    poll_until(fake_cluster, "a new group", lambda _: is_shared(fake_cluster, pair), *pair)
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 120)), None)
     expected = set(values(numbered(range(60, 120))))
     poll_until(fake_cluster, "records up to the last", lambda records: expected <= set(values(records)), *pair)

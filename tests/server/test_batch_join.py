@@ -154,8 +154,8 @@ def test_expected_instances_are_described_as_members(cluster: FakeCluster) -> No
     broker = cluster.coordinator_of("g")
     x_id, y_id = register(broker, "x", "y")
     wire = parked(cluster, broker, single("x"), 9)
-    with WireClient(broker) as asks:
-        (group,) = asks.ask(DescribeGroupsRequest(groups=["g"]), DescribeGroupsResponse).groups
+    with WireClient(broker) as other:
+        (group,) = other.ask(DescribeGroupsRequest(groups=["g"]), DescribeGroupsResponse).groups
     assert [(m.member_id, m.group_instance_id, m.client_id, m.client_host) for m in group.members] == [
         (x_id, "x", "parked", "/127.0.0.1"),
         (y_id, "y", "", ""),

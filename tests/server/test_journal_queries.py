@@ -262,9 +262,9 @@ def test_queries_work_without_messages() -> None:
 def test_queries_are_rejected_if_the_journal_is_off() -> None:
     with FakeCluster(brokers=1, journal="off") as cluster, WireClient(cluster.brokers[0]) as wire:
         heartbeat(wire)
-        for ask in (cluster.requests, cluster.responses, cluster.count, cluster.assert_never):
+        for query in (cluster.requests, cluster.responses, cluster.count, cluster.assert_never):
             with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):
-                ask()
+                query()
         with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):
             cluster.assert_order("Heartbeat")
         with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):

@@ -106,8 +106,8 @@ def test_svg_shows_missing_members_within_its_width(fake_cluster: FakeCluster) -
         for rect in shapes(root, "member"):
             assert float(rect.attrib["x"]) + float(rect.attrib["width"]) <= width
     missing = shapes(root, "missing")
-    told = [each.findtext(f"{SVG}title", "").partition(": ")[2] for each in missing]
-    assert told == ["has not rejoined, 9.000 s"] * 2
+    titles = [each.findtext(f"{SVG}title", "").partition(": ")[2] for each in missing]
+    assert titles == ["has not rejoined, 9.000 s"] * 2
     assert [each.text for each in shapes(root, "bad")] == ["has not rejoined"] * 2
     few = ElementTree.fromstring(timeline.svg(max_rows=1))
     assert [each.text for each in shapes(few, "name")] == ["a"]

@@ -165,14 +165,14 @@ def test_a_stopped_cluster_only_satisfies_conditions_that_hold() -> None:
         cluster.wait_for_state("g", "Empty")
 
 
-def ask_later(broker: BrokerView) -> threading.Thread:
+def heartbeat_later(broker: BrokerView) -> threading.Thread:
     """Send a heartbeat from another thread."""
 
-    def ask() -> None:
+    def send() -> None:
         with WireClient(broker, "other") as wire:
             heartbeat(wire, member_id="")
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=send)
     thread.start()
     return thread
 
@@ -180,7 +180,7 @@ def ask_later(broker: BrokerView) -> threading.Thread:
 @pytest.mark.parametrize("has_thread", [False, True])
 def test_waits_in_a_trio_task(has_thread: bool) -> None:
     async def main(cluster: FakeCluster) -> None:
-        thread = ask_later(cluster.brokers[0])
+        thread = heartbeat_later(cluster.brokers[0])
         (call,) = await cluster.wait_for_request_async("Heartbeat", "other", timeout_s=TIMEOUT_S)
         assert call.client_id == "other"
         assert (await cluster.wait_for_state_async("g", "Dead")).state == "Dead"
