@@ -64,7 +64,7 @@ class FakeCluster(JournalExport):
     Args:
         brokers: Number of brokers; or one `Broker` per broker, which overrides settings for it. Node ids start at 1.
         topics: Topics that exist from the start: number of partitions by name.
-        config: Broker configs by Kafka's names; see `fakebroker.cluster.configs.settings.SETTINGS`.
+        config: Broker configs by Kafka's names, such as `{"group.max.size": 100}`.
         seed: Seed for reproducible member ids, topic ids and the cluster id; random if None.
         as_version: The Kafka release to emulate, from "0.10.0" to "4.2". None: the newest behavior, with every
             implemented version of each API.
@@ -351,7 +351,11 @@ class FakeCluster(JournalExport):
             group_id: The group.
             to: Node id of the new coordinator. None: no coordinator (COORDINATOR_NOT_AVAILABLE) until the group is
                 moved again or its last coordinator restarts.
-            how: How the new coordinator starts; see `fakebroker.cluster.controller.Failover`.
+            how: Options of the failover. `load_ms`: how long the new coordinator loads, in milliseconds of the brokers'
+                clock; None is until `finish_loading`. `load_fails`: it cannot load, and responds with NOT_COORDINATOR
+                until the next move. `lose_tail`: number of the newest records that are lost. `lose_all`: all records
+                are lost. `zombie`: the old coordinator keeps responding until `stop_zombies`. `stale_ms`: how long
+                FindCoordinator still returns the old one, in milliseconds of the brokers' clock.
 
         Raises:
             ConfigError: There is no such broker, or it is down.
@@ -364,7 +368,7 @@ class FakeCluster(JournalExport):
         Args:
             partition: Index of the partition.
             to: Node id of the new leader, or None, as in `move_coordinator`.
-            how: How the new coordinator starts; see `fakebroker.cluster.controller.Failover`.
+            how: Options of the failover; see `move_coordinator`.
 
         Raises:
             ConfigError: There is no such partition or broker, or the broker is down.
@@ -383,7 +387,7 @@ class FakeCluster(JournalExport):
         """Elect the preferred (first) replica as leader of every partition where it is up.
 
         Args:
-            how: How the new coordinators start; see `fakebroker.cluster.controller.Failover`.
+            how: Options of the failovers; see `move_coordinator`.
         """
         self._commands.elect_preferred(**how)
 
@@ -396,7 +400,7 @@ class FakeCluster(JournalExport):
             node_id: The broker.
             elect: Whether other replicas become leaders of its partitions. Otherwise these have no leader until the
                 broker starts again, even if other replicas start earlier.
-            how: How the new coordinators start; see `fakebroker.cluster.controller.Failover`.
+            how: Options of the failovers; see `move_coordinator`.
 
         Raises:
             ConfigError: There is no such broker, or it is down.
@@ -408,7 +412,7 @@ class FakeCluster(JournalExport):
 
         Args:
             node_id: The broker.
-            how: How the new coordinators start; see `fakebroker.cluster.controller.Failover`.
+            how: Options of the failovers; see `move_coordinator`.
 
         Raises:
             ConfigError: There is no such broker, or it is up.
@@ -420,7 +424,7 @@ class FakeCluster(JournalExport):
 
         Args:
             node_id: The broker.
-            how: How the new coordinators start; see `fakebroker.cluster.controller.Failover`.
+            how: Options of the failovers; see `move_coordinator`.
 
         Raises:
             ConfigError: There is no such broker, or it is down.
@@ -431,7 +435,7 @@ class FakeCluster(JournalExport):
         """Restart every broker that is up, one after the other.
 
         Args:
-            how: How the new coordinators start; see `fakebroker.cluster.controller.Failover`.
+            how: Options of the failovers; see `move_coordinator`.
         """
         self._commands.rolling_restart(**how)
 
@@ -448,7 +452,7 @@ class FakeCluster(JournalExport):
             node_id: The broker.
             as_version: The release to emulate; None is the newest behavior, as in the constructor.
             api_versions: First and last version to support, by API name; None for an API that is not supported.
-            how: How the new coordinators start; see `fakebroker.cluster.controller.Failover`.
+            how: Options of the failovers; see `move_coordinator`.
 
         Raises:
             ConfigError: There is no such broker, release, API or version.
@@ -475,7 +479,7 @@ class FakeCluster(JournalExport):
 
         Args:
             node_id: The broker.
-            how: How the new coordinators start; see `fakebroker.cluster.controller.Failover`.
+            how: Options of the failovers; see `move_coordinator`.
 
         Raises:
             ConfigError: There is no such broker, or it is the last one.
@@ -696,8 +700,9 @@ class FakeCluster(JournalExport):
         """Create many groups at once. If one of them cannot be created, none is.
 
         Args:
-            groups: Seeds; or a table (pandas.DataFrame, pyarrow.Table) or the path of a Parquet file, with the columns
-                described in `fakebroker.server.seed_tables`.
+            groups: Seeds; or a table (pandas.DataFrame, pyarrow.Table) or the path of a Parquet file, with one row per
+                committed offset, or per group without any. Columns: `group`, `topic`, `partition`, `offset` or `lag`,
+                and the fields `members`, `generation`, `state`, `protocol` of a `fakebroker.GroupSeed`.
 
         Raises:
             ConfigError: A group exists, or a value or column is invalid; or the file is missing, or pyarrow is not
@@ -886,8 +891,8 @@ class FakeCluster(JournalExport):
             client_id: The client; None for any.
             count: Number of requests; to wait for one more, pass `cluster.count(...) + 1`.
             timeout_s: Maximum wait in wall-clock seconds.
-            filters: Further conditions, all of which must hold; see
-                `fakebroker.cluster.inspect.journal_filters.Filters`. `since` excludes older requests.
+            filters: Further filters, all of which must match, as in `requests`: `group`, `member`, `broker`,
+                `connection`, `error`, `since` (which excludes older requests).
 
         Returns:
             All matching requests, oldest first; the response to some may be pending.
