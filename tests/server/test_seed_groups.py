@@ -253,9 +253,11 @@ INVALID_SEEDS: list[tuple[dict[str, Any], str]] = [
 
 def test_invalid_seeds_are_rejected(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
     for arguments, error in INVALID_SEEDS:
-        with subtests.test(error), pytest.raises(ConfigError, match=error):
-            fake_cluster.seed_group(**{"group_id": "g"} | arguments)
-    assert fake_cluster.groups() == []
+        fake_cluster.reset()
+        with subtests.test(error):
+            with pytest.raises(ConfigError, match=error):
+                fake_cluster.seed_group(**{"group_id": "g"} | arguments)
+            assert fake_cluster.groups() == []
 
 
 def test_an_existing_group_is_rejected(fake_cluster: FakeCluster) -> None:
@@ -329,9 +331,11 @@ INVALID_TABLES: list[tuple[dict[str, list[Any]], str]] = [
 
 def test_invalid_tables_are_rejected(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
     for columns, error in INVALID_TABLES:
-        with subtests.test(error), pytest.raises(ConfigError, match=error):
-            fake_cluster.seed_groups(pyarrow.table(columns))
-    assert fake_cluster.groups() == []
+        fake_cluster.reset()
+        with subtests.test(error):
+            with pytest.raises(ConfigError, match=error):
+                fake_cluster.seed_groups(pyarrow.table(columns))
+            assert fake_cluster.groups() == []
 
 
 def test_a_missing_or_invalid_file_is_rejected(fake_cluster: FakeCluster, tmp_path: Path) -> None:
