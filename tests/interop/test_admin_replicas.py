@@ -29,7 +29,7 @@ def leader(admin: KafkaAdminClient) -> int:
     return node_id
 
 
-def seen(admin: AdminClient) -> tuple[int | None, list[int]]:
+def leader_and_replicas(admin: AdminClient) -> tuple[int | None, list[int]]:
     """Return leader and replicas, with confluent-kafka: kafka-python may send its request to a stopped broker."""
     topic = outcomes(admin.describe_topics(TopicCollection(["orders"])))["orders"]
     partition = topic.partitions[2]
@@ -62,12 +62,12 @@ def test_all_preferred_leaders_are_elected(fake_cluster: FakeCluster, start_admi
 def test_kafka_python_elects_the_preferred_leader(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     fake_cluster.restart_broker(3)
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
-    assert seen(other)[0] == 1
+    assert leader_and_replicas(other)[0] == 1
     for expected in ([0], [84]):  # 84 is ELECTION_NOT_NEEDED
         response = admin.elect_leaders(PREFERRED, {"orders": [2]})
         (topic,) = response.replica_election_results
         assert [each.error_code for each in topic.partition_result] == expected
-        assert seen(other)[0] == 3
+        assert leader_and_replicas(other)[0] == 3
     with pytest.raises(UnknownTopicOrPartitionError):
         admin.elect_leaders(PREFERRED, {"returns": [0]})
 
@@ -77,26 +77,26 @@ def test_kafka_python_elects_another_leader(fake_cluster: FakeCluster, start_adm
     # It now knows the controller, and does not request it from the stopped broker.
     admin.elect_leaders(PREFERRED, {"orders": [2]})
     fake_cluster.stop_broker(3, elect=False)
-    assert seen(other)[0] is None
+    assert leader_and_replicas(other)[0] is None
     admin.elect_leaders(UNCLEAN, {"orders": [2]})
-    assert seen(other)[0] == 1
+    assert leader_and_replicas(other)[0] == 1
     # The preferred leader is down.
     (topic,) = admin.elect_leaders(PREFERRED, {"orders": [2]}, raise_errors=False).replica_election_results
     assert [each.error_code for each in topic.partition_result] == [80]
-    assert seen(other)[0] == 1
+    assert leader_and_replicas(other)[0] == 1
 
 
 def test_replicas_are_reassigned(start_admin: StartAdmin) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
-    assert seen(other) == (3, [3, 1, 2])
+    assert leader_and_replicas(other) == (3, [3, 1, 2])
     assert admin.alter_partition_reassignments({PLACE: [2, 1], MISSING: [1]}) == {
         PLACE: None,
         MISSING: UnknownTopicOrPartitionError,
     }
-    assert (seen(other), admin.list_partition_reassignments()) == ((2, [2, 1]), {})
+    assert (leader_and_replicas(other), admin.list_partition_reassignments()) == ((2, [2, 1]), {})
     for brokers, error in (([9], InvalidReplicationAssignmentError), (None, NoReassignmentInProgressError)):
         assert admin.alter_partition_reassignments({PLACE: brokers}) == {PLACE: error}
-    assert seen(other) == (2, [2, 1])
+    assert leader_and_replicas(other) == (2, [2, 1])
 
 
 @pytest.mark.fake_cluster(brokers=4, topics={"orders": 3})
@@ -108,14 +108,14 @@ def test_a_reassignment_waits_for_a_stopped_broker(fake_cluster: FakeCluster, st
     assert admin.list_partition_reassignments([PLACE]) == {
         PLACE: {"replicas": [4, 1, 2, 3], "adding_replicas": [4], "removing_replicas": [3]}
     }
-    assert seen(other) == (3, [4, 1, 2, 3])
+    assert leader_and_replicas(other) == (3, [4, 1, 2, 3])
     # After a cancellation, the replicas to be removed are the last ones.
     assert admin.alter_partition_reassignments({PLACE: None}) == {PLACE: None}
-    assert (seen(other), admin.list_partition_reassignments()) == ((3, [1, 2, 3]), {})
+    assert (leader_and_replicas(other), admin.list_partition_reassignments()) == ((3, [1, 2, 3]), {})
 
     admin.alter_partition_reassignments({PLACE: [4, 1, 2]})
     fake_cluster.start_broker(4)
-    assert (seen(other)[1], admin.list_partition_reassignments()) == ([4, 1, 2], {})
+    assert (leader_and_replicas(other)[1], admin.list_partition_reassignments()) == ([4, 1, 2], {})
 
 
 def test_kafka_python_describes_log_dirs(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:

@@ -1,6 +1,7 @@
-"""Real members, and the project's own, whose coordinator dies, moves, loads, or does not know that it is none any more.
+"""Members of real clients, and of `fakebroker.client`, whose coordinator stops, moves, loads, or becomes a zombie.
 
-Whatever happens: afterwards every partition has one owner, what was committed is there, generations do not go back.
+In each test, afterwards each partition is assigned to one member, committed offsets are kept, and generations did not
+decrease.
 """
 
 from collections.abc import Callable, Iterator
@@ -88,13 +89,13 @@ def read_and_commit(cluster: FakeCluster, numbers: range, members: list[GroupCon
     assert committed_total(cluster, "g") == numbers.stop
 
 
-def assert_generations_never_went_back(cluster: FakeCluster) -> None:
+def assert_generations_did_not_decrease(cluster: FakeCluster) -> None:
     """Check the generations of successful syncs: a generation without one is not in the log, and may be reused."""
     synced = [call.request.generation_id for call in succeeded(cluster, "SyncGroup")]
     assert synced == sorted(synced)
 
 
-def answers(cluster: FakeCluster, api: str, client_id: str, node_id: int) -> list[ErrorCode]:
+def errors(cluster: FakeCluster, api: str, client_id: str, node_id: int) -> list[ErrorCode]:
     """Return the errors in the responses of a broker to a member."""
     calls = [call for call in cluster.requests(api, client_id) if call.response and call.node_id == node_id]
     return [ErrorCode(call.response.error_code) for call in calls]
@@ -130,10 +131,10 @@ def test_the_coordinator_stops_in_a_rebalance(
     assert fake_cluster.offsets("g") == committed
     assert fake_cluster.group("g").generation_id > before.generation_id
     read_and_commit(fake_cluster, range(60, 120), [newcomer, *pair])
-    assert_generations_never_went_back(fake_cluster)
+    assert_generations_did_not_decrease(fake_cluster)
 
 
-def another(cluster: FakeCluster) -> int:
+def other_broker(cluster: FakeCluster) -> int:
     """Return a broker that is up and does not coordinate the group."""
     home = cluster.coordinator_of("g")
     return next(broker.node_id for broker in cluster.brokers if broker.up and broker != home)
@@ -186,24 +187,24 @@ def test_brokers_are_added_and_removed(
     wait_for_owners(fake_cluster, [newcomer, *pair])
     fake_cluster.remove_broker(added.node_id)
     read_and_commit(fake_cluster, range(120, 180), [newcomer, *pair])
-    assert_generations_never_went_back(fake_cluster)
+    assert_generations_did_not_decrease(fake_cluster)
 
 
 @with_each_member
 def test_the_new_coordinator_is_loading(
     fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
 ) -> None:
-    to = another(fake_cluster)
+    to = other_broker(fake_cluster)
     fake_cluster.move_coordinator("g", to=to, load_ms=None)
     newcomer = start_member(NEWCOMER)
 
     def all_have_met_it(_: list[Record]) -> bool:
-        beats = [answers(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
-        return all(beats) and bool(answers(fake_cluster, "JoinGroup", NEWCOMER, to))
+        beats = [errors(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
+        return all(beats) and bool(errors(fake_cluster, "JoinGroup", NEWCOMER, to))
 
     poll_until(fake_cluster, "requests to the one that loads", all_have_met_it, newcomer, *pair)
-    assert set(answers(fake_cluster, "JoinGroup", NEWCOMER, to)) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-    assert set(answers(fake_cluster, "Heartbeat", "first", to)) == {ErrorCode.NONE}
+    assert set(errors(fake_cluster, "JoinGroup", NEWCOMER, to)) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert set(errors(fake_cluster, "Heartbeat", "first", to)) == {ErrorCode.NONE}
     assert newcomer.assignment() == []
     fake_cluster.finish_loading()
     wait_for_owners(fake_cluster, [newcomer, *pair])
@@ -214,10 +215,10 @@ def test_the_new_coordinator_is_loading(
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
 def test_find_coordinator_returns_the_old_coordinator(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     before, old = fake_cluster.group("g"), fake_cluster.coordinator_of("g").node_id
-    fake_cluster.move_coordinator("g", to=another(fake_cluster), stale_ms=5_000)
+    fake_cluster.move_coordinator("g", to=other_broker(fake_cluster), stale_ms=5_000)
 
     def were_sent_back(_: list[Record]) -> bool:
-        refused = [answers(fake_cluster, "Heartbeat", name, old) for name in ("first", "second")]
+        refused = [errors(fake_cluster, "Heartbeat", name, old) for name in ("first", "second")]
         return all(errors.count(ErrorCode.NOT_COORDINATOR) >= 2 for errors in refused)
 
     poll_until(fake_cluster, "members sent back to the old coordinator", were_sent_back, *pair)
@@ -232,7 +233,7 @@ def test_the_old_coordinator_is_a_zombie(
     fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
 ) -> None:
     committed = fake_cluster.offsets("g")
-    fake_cluster.move_coordinator("g", to=another(fake_cluster), zombie=True)
+    fake_cluster.move_coordinator("g", to=other_broker(fake_cluster), zombie=True)
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 120)), None)
     poll_records(fake_cluster, 60, *pair)
     for member in pair:
@@ -250,12 +251,12 @@ def test_the_old_coordinator_is_a_zombie(
     for member in [newcomer, *pair]:
         member.commit()
     assert committed_total(fake_cluster, "g") == 120
-    assert_generations_never_went_back(fake_cluster)
+    assert_generations_did_not_decrease(fake_cluster)
 
 
 @with_each_member
 def test_there_is_no_coordinator_for_some_time(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
-    before, to = fake_cluster.group("g"), another(fake_cluster)
+    before, to = fake_cluster.group("g"), other_broker(fake_cluster)
     fake_cluster.move_coordinator("g", to=None)
 
     def were_told_of_none(_: list[Record]) -> bool:
@@ -267,7 +268,7 @@ def test_there_is_no_coordinator_for_some_time(fake_cluster: FakeCluster, pair: 
     fake_cluster.move_coordinator("g", to=to, load_fails=True)
 
     def were_refused(_: list[Record]) -> bool:
-        refused = [answers(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
+        refused = [errors(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
         return all(ErrorCode.NOT_COORDINATOR in errors for errors in refused)
 
     poll_until(fake_cluster, "members refused by one that could not load", were_refused, *pair)

@@ -219,7 +219,7 @@ def test_sessions_expire_by_the_manual_clock(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.group("g").state == "Empty"
     with pytest.raises(ConfigError, match=r"^seconds=-1: expected a number from 0 to 1000000000$"):
         fake_cluster.clock.advance(-1)
-    # A Fetch waits in real time.
+    # With a manual clock, a Fetch still waits in real time.
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     topic = fake_cluster.cluster.topics.get("orders")
     assert topic is not None

@@ -1,4 +1,4 @@
-"""Rebalances controlled by a test: holds, forced rebalances, removed and fenced members, delayed wait_synced."""
+"""Rebalances controlled by a test: holds, forced rebalances, removed and fenced members, delayed syncs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -251,7 +251,7 @@ def test_a_thousand_groups_are_restored(fake_cluster: FakeCluster) -> None:
 
 
 def one_test(cluster: FakeCluster) -> tuple[GroupView, bytes, list[str]]:
-    """Do what a test may do, and return everything with ids."""
+    """Do what a test may do; return ids and other values that must be equal after each reset."""
     cluster.seed_group("seeded", members=1, topics=["orders"])
     stable_group(cluster, "g")
     with WireClient(cluster.brokers[0]) as wire:

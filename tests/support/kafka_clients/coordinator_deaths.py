@@ -1,4 +1,4 @@
-"""Coordinators that stop in a certain phase of a rebalance.
+"""Stops a coordinator in a certain phase of a rebalance.
 
 The five phases are those in "Co-ordinator failure during rebalance" of Kafka's consumer rewrite design, in terms of
 today's protocol. The rebalance begins because the member `NEWCOMER` joins.
