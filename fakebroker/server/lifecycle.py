@@ -29,7 +29,7 @@ class ClusterServer:
     """Runs a cluster: `with` in a new thread, `async with` in the caller's trio nursery.
 
     Implements `fakebroker.cluster.environment.Environment` for the cluster's commands. The methods of that interface
-    run in the cluster's thread, except `run`.
+    must be called in the cluster's thread, except `run`, `now_ms` and `advance`.
 
     Args:
         cluster: The cluster.
