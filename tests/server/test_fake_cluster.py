@@ -1,9 +1,11 @@
 """FakeCluster: start and stop, arguments, views of groups, offsets and the journal."""
 
 import gc
+import inspect
 import os
 import socket
 import threading
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import trio
 
 from fakebroker import ConfigError, FakeCluster, ListenError
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.documents.markdown import entries
 from tests.support.group_requests import stable_group
 from tests.support.soak import examples, soak
 from tests.support.wire_client import WireClient
@@ -151,6 +154,15 @@ def test_invalid_arguments_are_rejected(subtests: pytest.Subtests) -> None:
     for arguments, error in INVALID_ARGUMENTS:
         with subtests.test(**arguments), pytest.raises(ConfigError, match=error):
             FakeCluster(**arguments)
+
+
+def test_every_argument_is_documented(subtests: pytest.Subtests) -> None:
+    methods = {name: each for name, each in vars(FakeCluster).items() if isinstance(each, FunctionType)}
+    public = {name: each for name, each in methods.items() if not name.startswith("_") and not name.endswith("_async")}
+    for name, method in {"FakeCluster": FakeCluster, **public}.items():
+        with subtests.test(method=name):
+            parameters = [each for each in inspect.signature(method).parameters if each != "self"]
+            assert list(entries(method, "Args")) == parameters
 
 
 def test_brokers_may_be_dictionaries() -> None:
