@@ -34,7 +34,7 @@ CALLS = (
 """The last call is rejected. No fault is added: each broker request would have to be matched against it."""
 
 
-class Caller:
+class ControlConnection:
     """A persistent connection."""
 
     def __init__(self, port: int) -> None:
@@ -74,11 +74,11 @@ def run(port: int, calls_per_s: float, streams: int, seconds: float) -> dict[str
     """Make calls for some seconds; return their rate, and their latencies in milliseconds, counted from when due."""
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         for _ in range(streams):
-            listener = Caller(port)
+            listener = ControlConnection(port)
             stack.enter_context(listener.socket)
             listener.send("GET", f"{_V1}/stream")
             selector.register(listener.socket, selectors.EVENT_READ, (listener, False))
-        free = deque(Caller(port) for _ in range(CONNECTIONS))
+        free = deque(ControlConnection(port) for _ in range(CONNECTIONS))
         for caller in free:
             stack.enter_context(caller.socket)
             selector.register(caller.socket, selectors.EVENT_READ, (caller, True))

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.bench import OURS, pin
-from tests.bench.load import Load, Member
+from tests.bench.load import Load, LoadMember
 
 GROUPS = 100_000
 AT_ONCE = 20_000
@@ -48,7 +48,7 @@ Round = dict[str, dict[str, float]]
 """Measurements by operation."""
 
 
-class Caller:
+class ControlClient:
     """Makes calls of the control API, in its own process.
 
     Args:
@@ -86,7 +86,7 @@ class Caller:
 class Probe(threading.Thread):
     """Sends heartbeats of one member, one after the other, and records their latencies in milliseconds."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: LoadMember) -> None:
         super().__init__(daemon=True)
         self._member = member
         self._is_over = False
@@ -150,7 +150,7 @@ def one_round() -> Round:
             ask(caller, ["seed"])
         with Load(port, 50) as load:
             load.run(0.5 + CALLS / 20_000)
-            member = Member(port, "probe")
+            member = LoadMember(port, "probe")
             member.send_join()
             member.send_sync()
             member.receive()
@@ -203,7 +203,7 @@ def main() -> None:
         pin(1)
         measure(arguments.rounds, Console())
         return
-    caller = Caller(arguments.calls)
+    caller = ControlClient(arguments.calls)
     for line in sys.stdin:
         began_s = time.perf_counter()
         for what in json.loads(line):

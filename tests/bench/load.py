@@ -27,7 +27,7 @@ CLIENT_ID = "load"
 TIMEOUT_S = 20.0
 
 
-class Member:
+class LoadMember:
     """A member with its own connection.
 
     Attributes:
@@ -73,12 +73,12 @@ class Member:
         return data[4:]
 
 
-def joined_members(port: int, count: int) -> list[Member]:
+def joined_members(port: int, count: int) -> list[LoadMember]:
     """Return members that have joined and synced, each in its own group."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     salt = os.getpid()
-    members = [Member(port, f"load-{salt}-{number}") for number in range(count)]
+    members = [LoadMember(port, f"load-{salt}-{number}") for number in range(count)]
     for member in members:
         member.send_join()
     for member in members:

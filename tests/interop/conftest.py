@@ -13,9 +13,9 @@ import pytest
 from fakebroker import FakeCluster
 from tests.support.kafka_clients.client import (
     Admin,
-    Client,
     Consumer,
     GroupConsumer,
+    KafkaClient,
     Settings,
     StartAdmin,
     StartConsumer,
@@ -63,7 +63,7 @@ def start_consumer(fake_cluster: FakeCluster) -> Iterator[StartConsumer]:
     """A function that starts a consumer from a client and fields of `Settings`; closed after the test."""
     with closed_together() as consumers:
 
-        def start(client: Client, **settings: Any) -> Consumer:
+        def start(client: KafkaClient, **settings: Any) -> Consumer:
             consumer = client.consumer(fake_cluster.bootstrap_servers, Settings(**settings))
             consumers.append(consumer)
             return consumer
@@ -76,7 +76,7 @@ def start_admin(fake_cluster: FakeCluster) -> Iterator[StartAdmin]:
     """A function that starts an admin client; closed after the test."""
     with ExitStack() as stack:
 
-        def start(client: Client) -> Admin:
+        def start(client: KafkaClient) -> Admin:
             return stack.enter_context(closing(client.admin(fake_cluster.bootstrap_servers)))
 
         yield start

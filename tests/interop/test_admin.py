@@ -10,7 +10,7 @@ from kafka.errors import IncompatibleBrokerVersion
 from fakebroker import FakeCluster
 from fakebroker.protocol.registry import APIS
 from tests.support.kafka_clients.aiokafka_client import aio_admin
-from tests.support.kafka_clients.client import CALL_TIMEOUT_S, Client, StartAdmin
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S, KafkaClient, StartAdmin
 from tests.support.kafka_clients.confluent_client import confluent_admin
 from tests.support.kafka_clients.helpers import CLIENTS, with_each_client
 from tests.support.kafka_clients.kafka_python_client import python_admin
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 @with_each_client
-def test_topics_are_created_listed_and_deleted(client: Client, start_admin: StartAdmin) -> None:
+def test_topics_are_created_listed_and_deleted(client: KafkaClient, start_admin: StartAdmin) -> None:
     admin = start_admin(client)
     admins = [start_admin(each) for each in CLIENTS]
     admin.create_topic("orders", 6, {"retention.bytes": "1000"})
@@ -31,7 +31,7 @@ def test_topics_are_created_listed_and_deleted(client: Client, start_admin: Star
 
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 1})
-def test_rejected_topics_are_errors(client: Client, start_admin: StartAdmin) -> None:
+def test_rejected_topics_are_errors(client: KafkaClient, start_admin: StartAdmin) -> None:
     admin = start_admin(client)
     with pytest.raises(Exception, match=r"(?i)already.?exists"):
         admin.create_topic("orders", 1)

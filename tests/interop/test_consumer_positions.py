@@ -3,7 +3,7 @@
 import pytest
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, Record, StartConsumer
+from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import CLIENTS, poll_records, poll_until, with_each_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 2})]
@@ -14,7 +14,7 @@ FIVE = [Record(value=b"%d" % number, partition=0, timestamp_ms=START_MS + 1000 *
 
 
 @with_each_client
-def test_seek_to_a_timestamp(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_seek_to_a_timestamp(client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", FIVE, None)
     consumer = start_consumer(client)
     consumer.assign(PLACE)
@@ -29,7 +29,7 @@ def test_seek_to_a_timestamp(client: Client, fake_cluster: FakeCluster, start_co
 
 
 @with_each_client
-def test_first_and_end_offsets(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_first_and_end_offsets(client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", FIVE, None)
     consumer = start_consumer(client)
     assert consumer.first_and_end_offsets(PLACE) == (0, 5)
@@ -38,7 +38,7 @@ def test_first_and_end_offsets(client: Client, fake_cluster: FakeCluster, start_
 
 @with_each_client
 def test_a_new_group_can_start_at_the_end(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", FIVE, None)
     consumer = start_consumer(client, group_id="g", client_id="late", offset_reset="latest")
@@ -58,7 +58,7 @@ def test_a_new_group_can_start_at_the_end(
 
 @with_each_client
 def test_an_assigned_partition_is_read_without_a_group(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", FIVE, None)
     consumer = start_consumer(client)
@@ -71,7 +71,7 @@ def test_an_assigned_partition_is_read_without_a_group(
 
 @with_each_client
 def test_every_client_reads_the_same_committed_offsets(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     readers = [start_consumer(each, group_id="g", client_id=each.name) for each in CLIENTS]
     assert [reader.committed(PLACE) for reader in readers] == [None, None, None]

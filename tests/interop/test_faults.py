@@ -3,7 +3,7 @@
 import pytest
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, Consumer, StartConsumer
+from tests.support.kafka_clients.client import Consumer, KafkaClient, StartConsumer
 from tests.support.kafka_clients.confluent_client import CONFLUENT
 from tests.support.kafka_clients.helpers import numbered, poll_records, values
 from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(brokers=1, topics={"ord
 with_both = pytest.mark.parametrize("client", [CONFLUENT, KAFKA_PYTHON], ids=lambda client: client.name)
 
 
-def start_reader(cluster: FakeCluster, client: Client, start_consumer: StartConsumer) -> Consumer:
+def start_reader(cluster: FakeCluster, client: KafkaClient, start_consumer: StartConsumer) -> Consumer:
     """Start a consumer of a group, which has read ten records and committed none."""
     client.produce(cluster.bootstrap_servers, "orders", numbered(range(10)), None)
     consumer = start_consumer(client, group_id="g")
@@ -24,7 +24,7 @@ def start_reader(cluster: FakeCluster, client: Client, start_consumer: StartCons
 
 @with_both
 def test_a_commit_is_applied_and_its_response_lost(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     consumer = start_reader(fake_cluster, client, start_consumer)
     fake_cluster.fail("OffsetCommit", drop=True, handles=True, times=1)
@@ -39,7 +39,7 @@ def test_a_commit_is_applied_and_its_response_lost(
 
 @with_both
 def test_a_commit_is_retried_after_not_coordinator(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     consumer = start_reader(fake_cluster, client, start_consumer)
     with fake_cluster.fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2) as fault:
@@ -50,7 +50,9 @@ def test_a_commit_is_retried_after_not_coordinator(
 
 
 @with_both
-def test_a_throttled_client_waits(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_a_throttled_client_waits(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     with fake_cluster.fail("Fetch", client_id="interop", throttle_time_ms=300, nth=1) as fault:
         consumer = start_reader(fake_cluster, client, start_consumer)
         client.produce(fake_cluster.bootstrap_servers, "orders", numbered([10]), None)

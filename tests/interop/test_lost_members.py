@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, Consumer, Record, StartConsumer
+from tests.support.kafka_clients.client import Consumer, KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import (
     committed_total,
     numbered,
@@ -25,7 +25,7 @@ KILLED_SESSION_MS = 2_000
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 6}, config={"group.min.session.timeout.ms": 1_000})
 def test_partitions_of_lost_members_are_taken_over(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer, tmp_path: Path
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer, tmp_path: Path
 ) -> None:
     staying, leaving = (start_consumer(client, group_id="g", client_id=name) for name in ("staying", "leaving"))
     staying.subscribe("orders")
@@ -52,7 +52,7 @@ def test_partitions_of_lost_members_are_taken_over(
     assert_the_group_resumes(client, fake_cluster, start_consumer)
 
 
-def produce(client: Client, cluster: FakeCluster, numbers: range) -> None:
+def produce(client: KafkaClient, cluster: FakeCluster, numbers: range) -> None:
     client.produce(cluster.bootstrap_servers, "orders", numbered(numbers), None)
 
 
@@ -86,7 +86,7 @@ def assert_session_expired(cluster: FakeCluster, client_id: str) -> None:
     assert last_join_ms >= last_sign_ms + KILLED_SESSION_MS
 
 
-def assert_the_group_resumes(client: Client, cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def assert_the_group_resumes(client: KafkaClient, cluster: FakeCluster, start_consumer: StartConsumer) -> None:
     """Check that a new member of the empty group reads only records after the committed offsets."""
     assert cluster.group("g").state == "Empty"
     produce(client, cluster, range(1000, 1001))

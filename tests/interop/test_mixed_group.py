@@ -3,7 +3,7 @@
 import pytest
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, StartConsumer
+from tests.support.kafka_clients.client import KafkaClient, StartConsumer
 from tests.support.kafka_clients.helpers import (
     CLIENTS,
     numbered,
@@ -18,7 +18,9 @@ pytestmark = pytest.mark.slow
 
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_three_clients_share_a_topic(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_three_clients_share_a_topic(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     leader = start_consumer(client, group_id="g", client_id="leader")
     leader.subscribe("orders")
     poll_until(fake_cluster, "the leader alone", lambda _: partitions_per_member(fake_cluster, "g") == [6], leader)

@@ -15,7 +15,7 @@ from fakebroker.protocol.messages.consumer_offsets import (
 )
 from fakebroker.protocol.schema import Message
 from tests.protocol.test_consumer_offsets import THEIR_CLASSES
-from tests.support.kafka_clients.client import Client, Record, StartConsumer
+from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import numbered, poll_records, poll_until, with_each_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 1})]
@@ -49,7 +49,7 @@ def last_of_each_key(records: list[Record]) -> dict[Any, Any]:
 
 @with_each_client
 def test_the_offsets_topic_can_be_read(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(5)), None)
     member = start_consumer(client, group_id="g")

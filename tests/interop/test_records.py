@@ -7,7 +7,7 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import split_batches
-from tests.support.kafka_clients.client import Client, Record, StartConsumer
+from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import CLIENTS, poll_records, with_each_client
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def stamped(start_ms: int) -> list[Record]:
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 1})
 def test_every_client_reads_the_records_of_one(
-    client: Client, compression: str | None, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, compression: str | None, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     records = stamped(1_700_000_000_000)
     client.produce(fake_cluster.bootstrap_servers, "orders", records, compression)
@@ -51,7 +51,9 @@ def compressions(cluster: FakeCluster, name: str) -> set[Compression]:
 
 
 @with_each_client
-def test_producing_creates_a_topic(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_producing_creates_a_topic(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     client.produce(fake_cluster.bootstrap_servers, "fresh", RECORDS[:1], None)
     consumer = start_consumer(client)
     consumer.assign(("fresh", 0))

@@ -9,7 +9,7 @@ from kafka import OffsetAndMetadata, TopicPartition
 from fakebroker import Broker, FakeCluster
 from fakebroker.protocol.releases import RELEASES as TABLE, release as named
 from tests.support.kafka_clients.aiokafka_client import AIO
-from tests.support.kafka_clients.client import Client, StartAdmin, StartConsumer
+from tests.support.kafka_clients.client import KafkaClient, StartAdmin, StartConsumer
 from tests.support.kafka_clients.helpers import (
     CLIENTS,
     committed_total,
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6})]
 RELEASES = ("0.10.2", "1.1", "2.2", "2.8", "3.0", "3.9", "4.0", "4.2")
 
 
-def produce_read_and_rebalance(client: Client, cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def produce_read_and_rebalance(client: KafkaClient, cluster: FakeCluster, start_consumer: StartConsumer) -> None:
     """Produce, read in a group, commit; a second member joins, and both continue at the committed offsets."""
     client.produce(cluster.bootstrap_servers, "orders", numbered(range(60)), None)
     first = start_consumer(client, group_id="g", client_id="first")
@@ -62,7 +62,7 @@ def of_release(release: str, *more: Any) -> Any:
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_a_group_with_each_release(
-    release: str, client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    release: str, client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     produce_read_and_rebalance(client, fake_cluster, start_consumer)
     joins = {call.api_version for call in fake_cluster.requests("JoinGroup")}
@@ -80,14 +80,16 @@ def test_record_batches_are_corrupt_messages_before_0_11(fake_cluster: FakeClust
     topics={"orders": 6},
     brokers=[Broker(as_version="2.2"), Broker(as_version="2.8"), Broker(as_version="3.9"), Broker()],
 )
-def test_a_group_with_mixed_releases(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_a_group_with_mixed_releases(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     produce_read_and_rebalance(client, fake_cluster, start_consumer)
 
 
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 6}, as_version="2.8")
 def test_a_rolling_upgrade_causes_no_rebalance(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     consumer = start_consumer(client, group_id="g")
     consumer.subscribe("orders")

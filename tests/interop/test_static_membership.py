@@ -5,7 +5,7 @@ from kafka.admin import MemberToRemove
 from kafka.errors import NoError
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, Consumer, Record, StartAdmin, StartConsumer
+from tests.support.kafka_clients.client import Consumer, KafkaClient, Record, StartAdmin, StartConsumer
 from tests.support.kafka_clients.confluent_client import CONFLUENT
 from tests.support.kafka_clients.helpers import partitions_per_member, poll_records, poll_until, with_each_client
 from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON, PythonAdmin
@@ -33,7 +33,7 @@ def subscribe_until(cluster: FakeCluster, expected: list[int], *consumers: Consu
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 6})
 def test_a_restart_causes_no_rebalance(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     one, two = (start_consumer(client, group_id="g", instance_id=name) for name in ("one", "two"))
     subscribe_until(fake_cluster, [3, 3], one, two)
@@ -55,7 +55,7 @@ def test_a_restart_causes_no_rebalance(
 @pytest.mark.parametrize("client", [CONFLUENT, KAFKA_PYTHON], ids=lambda client: client.name)
 @pytest.mark.fake_cluster(topics={"orders": 6})
 def test_a_second_instance_fences_the_first(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     first, second = (start_consumer(client, group_id="g", instance_id="one", client_id=name) for name in "ab")
     subscribe_until(fake_cluster, [6], first)

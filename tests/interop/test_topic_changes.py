@@ -4,7 +4,7 @@ import pytest
 
 from fakebroker import FakeCluster
 from tests.support.kafka_clients.aiokafka_client import AIO
-from tests.support.kafka_clients.client import Client, Consumer, Record, StartConsumer
+from tests.support.kafka_clients.client import Consumer, KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.confluent_client import CONFLUENT
 from tests.support.kafka_clients.helpers import CLIENTS, committed_total, partitions_per_member, poll_until, values
 
@@ -17,7 +17,7 @@ METADATA_MAX_AGE_MS = 200
 with_each_leader = pytest.mark.parametrize("leader", [CONFLUENT, AIO], ids=lambda client: client.name)
 
 
-def start_three(leader: Client, start_consumer: StartConsumer) -> list[Consumer]:
+def start_three(leader: KafkaClient, start_consumer: StartConsumer) -> list[Consumer]:
     """Start one consumer of each client, that of the leader first."""
     clients = (leader, *(client for client in CLIENTS if client is not leader))
     return [start_consumer(client, group_id="g", metadata_max_age_ms=METADATA_MAX_AGE_MS) for client in clients]
@@ -60,7 +60,9 @@ def read(cluster: FakeCluster, expected: set[bytes], consumers: list[Consumer]) 
 
 @with_each_leader
 @pytest.mark.fake_cluster(topics={"orders": 3})
-def test_new_partitions_are_assigned(leader: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_new_partitions_are_assigned(
+    leader: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     consumers = start_three(leader, start_consumer)
     join(fake_cluster, "^orders$", [1, 1, 1], consumers)
     before = fake_cluster.group("g")
@@ -75,7 +77,7 @@ def test_new_partitions_are_assigned(leader: Client, fake_cluster: FakeCluster, 
 @with_each_leader
 @pytest.mark.fake_cluster(topics={"orders": 3})
 def test_a_new_topic_that_matches_a_pattern_is_assigned(
-    leader: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    leader: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     consumers = start_three(leader, start_consumer)
     join(fake_cluster, "^orders.*", [1, 1, 1], consumers)
@@ -91,7 +93,7 @@ def test_a_new_topic_that_matches_a_pattern_is_assigned(
 @with_each_leader
 @pytest.mark.fake_cluster(topics={"orders": 3, "returns": 3})
 def test_offsets_of_a_deleted_topic_are_deleted(
-    leader: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    leader: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     consumers = start_three(leader, start_consumer)
     join(fake_cluster, "^(orders|returns)$", [2, 2, 2], consumers)

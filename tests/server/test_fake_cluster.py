@@ -5,6 +5,7 @@ import inspect
 import os
 import socket
 import threading
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -158,8 +159,9 @@ def test_invalid_arguments_are_rejected(subtests: pytest.Subtests) -> None:
 
 def test_every_argument_is_documented(subtests: pytest.Subtests) -> None:
     methods = {name: each for name, each in vars(FakeCluster).items() if isinstance(each, FunctionType)}
-    public = {name: each for name, each in methods.items() if not name.startswith("_") and not name.endswith("_async")}
-    for name, method in {"FakeCluster": FakeCluster, **public}.items():
+    documented: dict[str, Callable[..., Any]] = {"FakeCluster": FakeCluster}
+    documented |= {name: each for name, each in methods.items() if not name.startswith("_") and "_async" not in name}
+    for name, method in documented.items():
         with subtests.test(method=name):
             parameters = [each for each in inspect.signature(method).parameters if each != "self"]
             assert list(entries(method, "Args")) == parameters

@@ -15,7 +15,7 @@ from tests.support.kafka_clients.client import (
     FETCH_WAIT_MS,
     HEARTBEAT_INTERVAL_MS,
     POLL_S,
-    Client,
+    KafkaClient,
     Place,
     Record,
     Settings,
@@ -204,7 +204,7 @@ async def _produce(servers: str, topic: str, records: Sequence[Record], compress
         await asyncio.wait_for(asyncio.gather(*sent), CALL_TIMEOUT_S)
 
 
-AIO = Client("aiokafka", AioConsumer, AioAdmin, produce)
+AIO = KafkaClient("aiokafka", AioConsumer, AioAdmin, produce)
 
 
 def aio_admin(start_admin: StartAdmin) -> AioAdmin:

@@ -108,7 +108,7 @@ class Admin(Protocol):
 
 
 @dataclass(frozen=True)
-class Client:
+class KafkaClient:
     """A client library.
 
     Attributes:
@@ -127,5 +127,5 @@ class Client:
 StartConsumer = Callable[..., Consumer]
 """Starts a consumer of a client; keyword arguments are fields of `Settings`."""
 
-StartAdmin = Callable[[Client], Admin]
+StartAdmin = Callable[[KafkaClient], Admin]
 """Starts an admin client."""

@@ -14,8 +14,8 @@ from tests.support.kafka_clients.client import (
     FETCH_WAIT_MS,
     HEARTBEAT_INTERVAL_MS,
     POLL_S,
-    Client,
     Headers,
+    KafkaClient,
     Place,
     Record,
     Settings,
@@ -153,7 +153,7 @@ def produce(servers: str, topic: str, records: Sequence[Record], compression: st
     assert not failed, failed
 
 
-CONFLUENT = Client("confluent-kafka", ConfluentConsumer, ConfluentAdmin, produce)
+CONFLUENT = KafkaClient("confluent-kafka", ConfluentConsumer, ConfluentAdmin, produce)
 
 
 def confluent_admin(start_admin: StartAdmin) -> AdminClient:

@@ -14,7 +14,7 @@ from tests.support.kafka_clients.client import (
     FETCH_WAIT_MS,
     HEARTBEAT_INTERVAL_MS,
     POLL_S,
-    Client,
+    KafkaClient,
     Place,
     Record,
     Settings,
@@ -181,7 +181,7 @@ def produce(servers: str, topic: str, records: Sequence[Record], compression: st
         producer.close()
 
 
-KAFKA_PYTHON = Client("kafka-python", PythonConsumer, PythonAdmin, produce)
+KAFKA_PYTHON = KafkaClient("kafka-python", PythonConsumer, PythonAdmin, produce)
 
 
 def python_admin(start_admin: StartAdmin) -> KafkaAdminClient:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, Settings
+from tests.support.kafka_clients.client import KafkaClient, Settings
 from tests.support.kafka_clients.helpers import CLIENTS
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +37,7 @@ class Reader:
 
 @contextmanager
 def reader_process(
-    client: Client, cluster: FakeCluster, group_id: str, topic: str, session_timeout_ms: int, folder: Path
+    client: KafkaClient, cluster: FakeCluster, group_id: str, topic: str, session_timeout_ms: int, folder: Path
 ) -> Iterator[Reader]:
     """Run a member; at the end of the block it is killed, unless it has been before."""
     arguments = [client.name, cluster.bootstrap_servers, group_id, topic, str(session_timeout_ms)]
