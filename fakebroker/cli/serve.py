@@ -150,7 +150,7 @@ def _controlled(cluster: FakeCluster, address: tuple[str, int] | None, token: st
     from fakebroker.control.server import ControlServer  # the base install has no HTTP server
 
     with ControlServer(cluster, *address, token) as server:
-        if server.has_made_token:  # Printed first, so that it is there when another process has read the address.
+        if server.has_made_token:  # Before the address: a reader of the address can then have the token, too.
             print(f"control token={server.token}", file=sys.stderr, flush=True)
         print(f"control={server.url}", flush=True)
         yield
