@@ -1,6 +1,6 @@
 """A fake Kafka cluster for everything that has to do with group coordination.
 
-The names below are imported when they are first asked for: pytest loads this package in every run, for the plugin.
+The public names are imported on first use, because pytest imports this package in every run, for its plugin.
 """
 
 import importlib

@@ -1,6 +1,6 @@
-"""The pytest plugin: fake clusters as fixtures, the mark `fake_cluster`, and reports on clusters of failed tests.
+"""The pytest plugin: fixtures that run fake clusters, the mark `fake_cluster`, and reports on clusters of failed tests.
 
-pytest loads it in every run, even if no test uses it, so other modules are imported only when a fixture is requested.
+pytest imports it in every run, so it imports other modules only when a fixture is used.
 """
 
 import hashlib
@@ -20,35 +20,42 @@ if TYPE_CHECKING:
     from fakebroker.server.fake_cluster import FakeCluster
 
 _clusters: pytest.StashKey[list["FakeCluster"]] = pytest.StashKey()
-"""The clusters of a single test."""
+"""Clusters that only one test uses."""
 
 _shared: pytest.StashKey[dict[str, "FakeCluster"]] = pytest.StashKey()
-"""The running clusters shared by several tests, by fixture."""
+"""Running clusters that several tests share, by name of the fixture."""
 
 _SHOWN_GROUPS = 3
+"""Maximum number of groups with timelines in a report."""
 _SHOWN_MOMENTS = 10
+"""Maximum number of entries of a timeline in a report."""
 _MAX_NAME = 120
+"""Maximum number of characters of a test's name in the name of a file."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     options = parser.getgroup("fakebroker")
-    options.addoption("--fakebroker-log", metavar="LEVEL", help="Print what fake clusters log, from this level on.")
+    options.addoption(
+        "--fakebroker-log",
+        metavar="LEVEL",
+        help="Print log messages of fake clusters from this level on, such as INFO.",
+    )
     options.addoption(
         "--fakebroker-keep-journal",
         metavar="DIR",
-        help="Write the requests of each failed test's fake clusters to a file in this folder, as JSON lines.",
+        help="For each failed test, write the journals of its fake clusters to this directory, as JSON lines.",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "fake_cluster(**arguments): what the fixture fake_cluster gives to FakeCluster.")
+    config.addinivalue_line("markers", "fake_cluster(**arguments): arguments of FakeCluster for its fixtures.")
     config.stash[_shared] = {}
     if level := config.getoption("fakebroker_log"):
         _log_to_stderr(config, level)
 
 
 def _log_to_stderr(config: pytest.Config, level: str) -> None:
-    """Log to stderr, bypassing pytest, which has not yet begun to capture it."""
+    """Log to stderr while tests run. Duplicates the file descriptor before pytest captures stderr."""
     known = logging.getLevelNamesMapping()
     if level.upper() not in known:
         raise pytest.UsageError(f"--fakebroker-log={level}: expected one of {', '.join(known)}")
@@ -73,7 +80,7 @@ def _log_to_stderr(config: pytest.Config, level: str) -> None:
 
 @pytest.fixture
 def fake_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., "FakeCluster"]]:
-    """Starts fake clusters with FakeCluster's arguments; they stop at the end of the test."""
+    """A function that starts a fake cluster; arguments as for `FakeCluster`. Clusters stop at the end of the test."""
     from fakebroker.server.fake_cluster import FakeCluster
 
     clusters = request.node.stash.setdefault(_clusters, [])
@@ -89,16 +96,16 @@ def fake_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..
 
 @pytest.fixture
 def fake_cluster(request: pytest.FixtureRequest, fake_cluster_factory: Callable[..., "FakeCluster"]) -> "FakeCluster":
-    """A fake cluster of three brokers, or as configured by the mark `fake_cluster`, for this test alone."""
+    """A fake cluster for one test, with the arguments of the mark `fake_cluster`."""
     args, kwargs = _marked(request)
     return fake_cluster_factory(*args, **kwargs)
 
 
 @pytest.fixture
 async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["FakeCluster"]:
-    """`fake_cluster` for asynchronous tests: under trio as part of the test's task tree, else in a thread of its own.
+    """A fake cluster for one async test, like `fake_cluster`: under trio in the test's nursery, else in a thread.
 
-    Requires a plugin that runs asynchronous fixtures: pytest-trio, or that of anyio.
+    Requires a plugin that runs async fixtures: pytest-trio or anyio.
     """
     import trio
 
@@ -117,14 +124,14 @@ async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["F
 
 @pytest.fixture(scope="module")
 def fake_cluster_module(request: pytest.FixtureRequest) -> Iterator["FakeCluster"]:
-    """A fake cluster for all tests of a module, configured by its `pytestmark`; reset before each test that uses it."""
+    """A fake cluster for all tests of a module, configured by `pytestmark`; reset before each test that uses it."""
     args, kwargs = _marked(request)
     yield from _run_shared(request.config, "fake_cluster_module", *args, **kwargs)
 
 
 @pytest.fixture(scope="session")
 def fake_cluster_session_arguments() -> Mapping[str, Any]:
-    """The arguments of `fake_cluster_session` for FakeCluster; override it in a conftest.py."""
+    """The arguments of `FakeCluster` for `fake_cluster_session`; override this fixture in a conftest.py."""
     return {}
 
 
@@ -132,7 +139,7 @@ def fake_cluster_session_arguments() -> Mapping[str, Any]:
 def fake_cluster_session(
     request: pytest.FixtureRequest, fake_cluster_session_arguments: Mapping[str, Any]
 ) -> Iterator["FakeCluster"]:
-    """A fake cluster for the whole run, one in each process; reset before each test that uses it."""
+    """A fake cluster for all tests of a process; reset before each test that uses it."""
     yield from _run_shared(request.config, "fake_cluster_session", **fake_cluster_session_arguments)
 
 
@@ -147,8 +154,8 @@ def _run_shared(config: pytest.Config, fixture: str, *args: Any, **kwargs: Any) 
 
 
 def _shared_clusters(item: pytest.Item) -> list["FakeCluster"]:
-    """Return the running clusters that a test shares with others."""
-    names = getattr(item, "fixturenames", ())  # A doctest or an item of a plugin may have none.
+    """Return the running clusters that a test shares with other tests."""
+    names = getattr(item, "fixturenames", ())  # Doctests and items of other plugins may not have it.
     return [cluster for name, cluster in item.config.stash[_shared].items() if name in names]
 
 
@@ -167,7 +174,7 @@ def _mark(node: Any) -> pytest.Mark:
 
 
 def _marked(request: pytest.FixtureRequest) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return FakeCluster's arguments by the nearest mark; if it lists several releases, with the current one."""
+    """Return the arguments of `FakeCluster` from the closest mark; of several releases only the current parameter."""
     mark = _mark(request.node)
     return mark.args, {**mark.kwargs, "as_version": request.param} if hasattr(request, "param") else mark.kwargs
 
@@ -177,11 +184,11 @@ _MARKED_FIXTURES: Mapping[str, type[pytest.Item | pytest.Collector]] = {
     "fake_cluster_async": pytest.Item,
     "fake_cluster_module": pytest.Module,
 }
-"""The fixtures that the mark configures, and the kind of node to be marked."""
+"""Fixtures that the mark configures, with the kind of node whose closest mark counts."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each release in the list that its mark has as `as_version`."""
+    """Parametrize a test with releases if its mark has a list of them as `as_version`."""
     for fixture, kind in _MARKED_FIXTURES.items():
         if fixture in metafunc.fixturenames:
             releases = _mark(metafunc.definition.getparent(kind)).kwargs.get("as_version")
@@ -194,16 +201,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the reports on its clusters to a failed test."""
+    """Add reports on its clusters to the report of a failed test."""
     report = yield
     if report.failed:
         for number, cluster in enumerate(item.stash.get(_clusters, []) + _shared_clusters(item), 1):
-            report.sections.append((f"fake cluster {number}", _told(item, cluster, number)))
+            report.sections.append((f"fake cluster {number}", _cluster_report(item, cluster, number)))
     return report
 
 
-def _told(item: pytest.Item, cluster: "FakeCluster", number: int) -> str:
-    """Return the report on a cluster: its seed, groups and requests, and the timelines of groups."""
+def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> str:
+    """Return the report on a cluster: seed, groups, last requests, and timelines of groups."""
     parts = [cluster.report(), *_timelines(cluster)]
     if folder := item.config.getoption("fakebroker_keep_journal"):
         parts.append(_keep_journal(cluster, item.config.invocation_params.dir / folder, f"{item.nodeid}-{number}"))
@@ -211,15 +218,19 @@ def _told(item: pytest.Item, cluster: "FakeCluster", number: int) -> str:
 
 
 def _timelines(cluster: "FakeCluster") -> Iterator[str]:
-    """Yield explanations and last moments of the groups that changed most recently."""
+    """Yield explanations and ends of timelines of the groups that changed most recently."""
     for group_id in cluster.cluster.history.group_ids(_SHOWN_GROUPS):
         timeline = cluster.timeline(group_id)
         yield f"{cluster.explain(group_id)}\n\n{replace(timeline, moments=timeline.moments[-_SHOWN_MOMENTS:])}"
 
 
 def _keep_journal(cluster: "FakeCluster", folder: Path, name: str) -> str:
-    """Write a journal to a file of its own; return a line with its path, or with the error."""
-    # Readable; the hash makes names unique that differ only in other characters or after the maximum length.
+    """Write a cluster's journal to a file.
+
+    Returns:
+        A line for the report: the path, or the error.
+    """
+    # The hash keeps apart names that differ only in replaced characters, or after the maximum length.
     readable = re.sub(r"[^\w.]+", "-", name)[:_MAX_NAME]
     path = folder / f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.jsonl"
     try:

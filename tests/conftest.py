@@ -6,6 +6,8 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import soak_report
+
 settings.register_profile(
     "fakebroker",
     derandomize=True,
@@ -16,7 +18,12 @@ settings.register_profile(
 settings.load_profile("fakebroker")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    soak_report.add_option(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    soak_report.register(config)
     # A shell starts background processes with SIGINT ignored, and theirs would ignore it, too; tests send it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

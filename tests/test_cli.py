@@ -1,27 +1,41 @@
-"""The process: its first line, its signals, its errors."""
+"""The command line: the process of `fakebroker serve`, its output and signals; errors of all commands on one line."""
 
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
+from fakebroker.cli.main import main
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
+Run = Callable[..., tuple[object, str, str]]
 
-def fakebroker(*arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "fakebroker", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """A function that runs a command in this process, and returns its exit status, stdout and stderr."""
+
+    def run(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fakebroker", *arguments])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        return exit_.value.code, *capsys.readouterr()
+
+    return run
+
+
+def start_serve(*arguments: str) -> "subprocess.Popen[str]":
+    """Start `fakebroker serve` in a new process."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "fakebroker", "serve", *arguments]
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def first_line(process: "subprocess.Popen[str]") -> str:
@@ -29,11 +43,17 @@ def first_line(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_serve(number: signal.Signals) -> None:
-    with fakebroker("serve", "--port", "0", "--brokers", "3", "--topic", "orders:6") as process:
-        line = first_line(process)
-        name, _, servers = line.strip().partition("=")
+def first_broker(process: "subprocess.Popen[str]") -> BrokerView:
+    port = first_line(process).partition(",")[0].strip().rpartition(":")[2]
+    return BrokerView(1, "127.0.0.1", int(port), True)
+
+
+# The process
+
+
+def test_serve_prints_the_ports_of_its_brokers_and_stops_at_sigint() -> None:
+    with start_serve("--port", "0", "--brokers", "3", "--topic", "orders:6") as process:
+        name, _, servers = first_line(process).strip().partition("=")
         assert name == "bootstrap.servers"
         ports = [int(server.removeprefix("127.0.0.1:")) for server in servers.split(",")]
         assert len(ports) == 3
@@ -46,30 +66,35 @@ def test_serve(number: signal.Signals) -> None:
             metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse)
             topics = {topic.name: len(topic.partitions) for topic in metadata.topics}
             assert topics == {"__consumer_offsets": 50, "orders": 6}
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0
         assert out == ""
         assert "Traceback" not in err
 
 
-def test_an_unknown_proposal_is_one_sentence() -> None:
-    with fakebroker("serve", "--port", "0", "--proposal", "batch-join", "--proposal", "x") as process:
-        _, err = process.communicate(timeout=TIMEOUT_S)
-        assert process.returncode == 1
-        assert err == "fakebroker: proposals[1]='x': expected one of batch-join\n"
+EVENTS = [
+    '{"do": "stop_broker"}',
+    '{"do": "fail", "api": "Heartbeat", "delay_s": ["a", "b"]}',
+    '{"do": "stop_broker", "node_id": 2}',
+]
 
 
-def test_serve_does_what_comes_on_stdin() -> None:
-    with fakebroker("serve", "--port", "0", "--brokers", "2", "--as-version", "2.8", "--events") as process:
-        servers = first_line(process).partition("=")[2].strip().split(",")
+def test_serve_runs_the_events_on_stdin_and_stops_at_sigterm() -> None:
+    with start_serve("--port", "0", "--brokers", "2", "--as-version", "2.8", "--events") as process:
+        broker = first_broker(process)
         assert process.stdin is not None
         assert process.stderr is not None
-        process.stdin.write('{"do": "stop_broker"}\n{"do": "stop_broker", "node_id": 2}\n')
+        process.stdin.write("\n".join(EVENTS))
         process.stdin.close()
-        while "event done" not in process.stderr.readline():
+        log = ""
+        while "event done" not in log:
             assert process.poll() is None
-        with WireClient(BrokerView(1, "127.0.0.1", int(servers[0].rpartition(":")[2]), True)) as wire:
+            log += process.stderr.readline()
+        assert 'event failed: {"do": "stop_broker"}: node_id is missing' in log
+        assert '"delay_s": ["a", "b"]}: 2 errors' in log
+        assert 'event done: {"do": "stop_broker", "node_id": 2}' in log
+        with WireClient(broker) as wire:
             metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse, version=9)
             assert [broker.node_id for broker in metadata.brokers] == [1]
         process.send_signal(signal.SIGTERM)
@@ -77,28 +102,22 @@ def test_serve_does_what_comes_on_stdin() -> None:
         assert process.returncode == 0
 
 
-def test_an_event_that_no_method_can_make_sense_of_keeps_nothing_from_the_next_one() -> None:
-    events = '{"do": "fail", "api": "Heartbeat", "delay_s": ["a", "b"]}\n{"do": "clear_faults"}\n'
-    with fakebroker("serve", "--port", "0", "--events", "--until-stdin-ends") as process:
-        _, told = process.communicate(events, timeout=TIMEOUT_S)
-    assert '"delay_s": ["a", "b"]}: 2 errors' in told
-    assert 'event done: {"do": "clear_faults"}' in told
-
-
-def test_serve_ends_with_who_started_it() -> None:
-    with fakebroker("serve", "--port", "0", "--until-stdin-ends") as process:
+@pytest.mark.slow
+def test_serve_stops_at_the_end_of_stdin() -> None:
+    with start_serve("--port", "0", "--until-stdin-ends") as process:
         assert first_line(process)
         assert process.stdin is not None
-        process.stdin.write('{"do": "stop_broker", "node_id": 1}\n')  # No --events: nothing is done.
+        process.stdin.write('{"do": "stop_broker", "node_id": 1}\n')  # Ignored without --events.
         process.stdin.close()
         assert process.wait(TIMEOUT_S) == 0
         assert process.stderr is not None
         assert "event" not in process.stderr.read()
 
 
-def test_serve_at_ports_in_a_row() -> None:
+@pytest.mark.slow
+def test_serve_uses_consecutive_ports() -> None:
     for first in range(30000 + os.getpid() % 1000 * 3, 60000, 3):
-        with fakebroker("serve", "--port", str(first), "--brokers", "3") as process:
+        with start_serve("--port", str(first), "--brokers", "3") as process:
             line = first_line(process)
             process.send_signal(signal.SIGTERM)
             _, err = process.communicate(timeout=TIMEOUT_S)
@@ -109,37 +128,46 @@ def test_serve_at_ports_in_a_row() -> None:
         assert "the port is in use" in err
 
 
-def test_a_port_in_use_is_one_sentence() -> None:
+@pytest.mark.slow
+def test_a_port_in_use_is_an_error_on_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with fakebroker("serve", "--port", str(port)) as process:
+        with start_serve("--port", str(port)) as process:
             out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1
     assert out == ""
     assert err == f"fakebroker: cannot listen on 127.0.0.1:{port}: the port is in use\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
+# Errors and output of the command, without a process
+
+
+def test_invalid_options_are_errors_on_one_line(run: Run, subtests: pytest.Subtests) -> None:
+    digits = "9" * 5000
+    cases = [
         (["--topic", "orders"], "--topic='orders': expected NAME:PARTITIONS, such as orders:6"),
         (
-            ["--topic", f"orders:{'9' * 5000}"],
-            f"--topic='orders:{'9' * 189}...: expected NAME:PARTITIONS, such as orders:6",
+            ["--topic", f"orders:{digits}"],
+            f"--topic='orders:{digits[:189]}...: expected NAME:PARTITIONS, such as orders:6",
         ),
-        (["--control", f"h:{'9' * 5000}"], f"--control='h:{'9' * 194}...: expected HOST:PORT, such as 127.0.0.1:9644"),
+        (["--control", f"h:{digits}"], f"--control='h:{digits[:194]}...: expected HOST:PORT, such as 127.0.0.1:9644"),
         (["--config", "x"], "--config='x': expected KEY=VALUE, such as group.max.size=100"),
         (["--config", "group.max.size=0"], "group.max.size=0: expected an integer from 1 to 2147483647"),
-    ],
-)
-def test_mistakes_are_one_sentence(arguments: list[str], sentence: str) -> None:
-    with fakebroker("serve", "--port", "0", *arguments) as process:
-        _, err = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 1
-    assert err == f"fakebroker: {sentence}\n"
+        (["--proposal", "batch-join", "--proposal", "x"], "proposals[1]='x': expected one of batch-join"),
+    ]
+    for options, error in cases:
+        with subtests.test(error=error):
+            assert run("serve", "--port", "0", *options) == (1, "", f"fakebroker: {error}\n")
 
 
-def test_version() -> None:
-    with fakebroker("--version") as process:
-        out, _ = process.communicate(timeout=TIMEOUT_S)
+def test_unknown_options_are_usage_errors(run: Run) -> None:
+    status, out, err = run("serve", "--port", "many")
+    assert (status, out) == (2, "")
+    assert "Invalid value for '--port': 'many' is not a valid integer" in err
+
+
+def test_the_version_is_printed(run: Run) -> None:
+    status, out, err = run("--version")
     assert out.startswith("fakebroker 0.")
+    assert not status
+    assert not err

@@ -1,4 +1,4 @@
-"""The wheel in a clean environment: the packages that come with it, the README's test, errors of missing extras."""
+"""The wheel in a clean virtual environment: its dependencies, the README's example, errors of missing extras."""
 
 import os
 import re
@@ -19,14 +19,14 @@ BASE_INSTALL = {
 }
 TEST_PROGRAM = {
     *("pytest", "iniconfig", "packaging", "pluggy", "Pygments"),
-    "confluent-kafka",  # the client of the README's test
+    "confluent-kafka",  # the client of the README's example
 }
 VERSIONS = ["3.11", "3.12", "3.13"]
 OWN_VERSION = "{}.{}".format(*sys.version_info)
 TIMEOUT_S = 60
 SPARK_MISSING = (1, "", "fakebroker: Replaying needs the extra 'spark': pip install 'fakebroker[spark]'\n")
 
-# PYTHONPATH, for one, could lead to the source tree.
+# PYTHONPATH and similar variables could refer to the source tree.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
@@ -48,11 +48,11 @@ def pip(*arguments: str | Path) -> str:
 
 
 class Installation:
-    """The wheel in a virtual environment of its own.
+    """A virtual environment.
 
     Attributes:
-        version: Of Python.
-        directory: The working directory of programs that run in it; empty at first.
+        version: Version of Python.
+        directory: Working directory of programs that run in it; initially empty.
     """
 
     def __init__(self, directory: Path, version: str) -> None:
@@ -72,12 +72,12 @@ class Installation:
         return run(self._bin / program, *arguments, cwd=self.directory)
 
     def fakebroker(self, *arguments: str) -> tuple[int, str, str]:
-        """Run the command to its end; return its exit status, stdout and stderr."""
+        """Run `fakebroker`; return its exit status, stdout and stderr."""
         finished = self.run("fakebroker", *arguments)
         return finished.returncode, finished.stdout, finished.stderr
 
     def pytest(self, **modules: str) -> tuple[int, str]:
-        """Run test modules, warnings being errors; return the exit status and the report."""
+        """Run test modules with warnings as errors; return the exit status and the output."""
         for name, source in modules.items():
             (self.directory / f"{name}.py").write_text(source)
         finished = self.run("python", "-m", "pytest", "-W", "error", "-p", "no:cacheprovider")
@@ -94,7 +94,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=VERSIONS)
 def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Installation:
-    """A clean environment for each Python on the machine, pyenv's included."""
+    """An empty virtual environment for each installed version of Python, those of pyenv included."""
     version: str = request.param
     if version == OWN_VERSION:
         venv.create(tmp_path / "venv", symlinks=True)
@@ -116,12 +116,12 @@ def test_base_install(wheel: Path, installation: Installation) -> None:
     installation.install(wheel, "pytest", "confluent-kafka")
     assert installation.packages() == BASE_INSTALL | TEST_PROGRAM
     check_readme(installation)
-    if installation.version == OWN_VERSION:  # the sentences are the same everywhere, and six processes take a while
+    if installation.version == OWN_VERSION:  # Once is enough: the errors do not depend on the version.
         check_missing_extras(installation)
 
 
 def check_missing_extras(installation: Installation) -> None:
-    """Each is one sentence, and no traceback."""
+    """A missing extra is an error on one line."""
     (installation.directory / "workload.toml").write_text('name = "w"')
     for arguments in (["replay", "workload.toml"], ["report", "run"], ["compare", "run", "run"]):
         assert installation.fakebroker(*arguments) == SPARK_MISSING
@@ -135,11 +135,11 @@ def check_missing_extras(installation: Installation) -> None:
 
 
 def check_readme(installation: Installation) -> None:
-    """The README's test passes; when its assertion is wrong, the report shows the timeline of the group."""
+    """The README's example passes; with a wrong assertion, the report shows the timeline of the group."""
     passes = readme_test()
-    fails = passes.replace('value() == b"one order"', 'value() == b"another order"')
+    fails = passes.replace('state == "Empty"', 'state == "Stable"')
     status, report = installation.pytest(test_passing=passes, test_failing=fails)
     assert (status, "1 failed, 1 passed" in report) == (1, True), report
     assert "AssertionError" in report
-    for line in ("-+ fake cluster 1 -+", r"seed=\d+", "billing: Stable, generation 1, .*", "group billing, since .*"):
+    for line in ("-+ fake cluster 1 -+", r"seed=\d+", "billing: Empty, generation 2, .*", "group billing, since .*"):
         assert re.search(f"(?m)^{line}$", report), (line, report)

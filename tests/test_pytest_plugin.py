@@ -1,4 +1,4 @@
-"""The plugin, in pytest runs of its own."""
+"""The pytest plugin, in pytest runs of small test modules."""
 
 import re
 import subprocess
@@ -11,7 +11,8 @@ from fakebroker import read_journal
 
 pytest_plugins = "pytester"
 
-QUIET = ("-p", "no:cacheprovider")
+ONLY_THIS_PLUGIN = ("-p", "no:cacheprovider", "-p", "fakebroker.pytest_plugin")
+"""Options for a run that does not load all installed plugins, which takes most of its time."""
 
 READS = """
 from confluent_kafka import Consumer
@@ -24,16 +25,22 @@ def read(cluster, group_id="readers"):
         consumer.poll(0.1)
     consumer.close()
 """
-"""What a test can begin with: a consumer that joins a group, and leaves it."""
+"""The beginning of a test module: a consumer that joins a group and leaves it."""
+
+
+@pytest.fixture(autouse=True)
+def _only_this_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
 def run(pytester: pytest.Pytester, source: str, *options: str) -> pytest.RunResult:
+    """Run a test module, together with those that the test has made before."""
     pytester.makepyfile(test_it=source)
-    return pytester.runpytest_inprocess(*QUIET, *options)
+    return pytester.runpytest_inprocess(*ONLY_THIS_PLUGIN, *options)
 
 
 def names(result: pytest.RunResult) -> list[str]:
-    """The tests that passed, as `-v` names them, without their file."""
+    """Return the names of the tests that passed, from the output of `-v`."""
     return [found[1] for line in result.outlines if (found := re.search(r"::(\S+) PASSED", line))]
 
 
@@ -67,7 +74,7 @@ def test_fixture_mark_and_factory(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=4)
 
 
-def test_once_for_each_release(pytester: pytest.Pytester) -> None:
+def test_a_list_of_releases_parametrizes_tests(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -106,7 +113,7 @@ def test_once_for_each_release(pytester: pytest.Pytester) -> None:
 # Clusters for many tests
 
 
-def test_one_cluster_for_a_module(pytester: pytest.Pytester) -> None:
+def test_a_module_shares_a_cluster(pytester: pytest.Pytester) -> None:
     source = """
         import pytest
 
@@ -122,18 +129,18 @@ def test_one_cluster_for_a_module(pytester: pytest.Pytester) -> None:
             seen.append((fake_cluster_module.bootstrap_servers, member.member_id))
             assert seen == seen[:1] * turn
 
-        def test_who_does_not_ask_for_it_does_not_reset_it():
+        def test_without_the_fixture_it_is_not_reset():
             assert [cluster.group("readers").state for cluster in clusters] == ["Stable"] * 3
 
         @pytest.mark.fake_cluster(brokers=2)
-        def test_a_mark_of_a_test_is_not_for_it(fake_cluster, fake_cluster_module):
+        def test_marks_of_tests_do_not_apply(fake_cluster, fake_cluster_module):
             assert [len(cluster.brokers) for cluster in (fake_cluster, fake_cluster_module)] == [2, 1]
     """
     pytester.makepyfile(test_other=source)
     run(pytester, source).assert_outcomes(passed=10)
 
 
-def test_one_cluster_for_a_module_in_each_release(pytester: pytest.Pytester) -> None:
+def test_a_module_shares_a_cluster_per_release(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -153,7 +160,7 @@ def test_one_cluster_for_a_module_in_each_release(pytester: pytest.Pytester) -> 
     assert names(result) == [f"test_{name}[kafka-{release}]" for release in ("2.8", "4.2") for name in ("one", "two")]
 
 
-def test_one_cluster_for_the_whole_run(pytester: pytest.Pytester) -> None:
+def test_a_session_shares_a_cluster(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         """
         import pytest
@@ -184,11 +191,11 @@ def test_one_cluster_for_the_whole_run(pytester: pytest.Pytester) -> None:
 
 
 ASYNC_PLUGINS = {"anyio": "anyio", "trio": "pytest_trio"}
-"""By the mark of their tests, which is their name for pytest as well: the packages of the plugins."""
+"""Packages of plugins for async tests, by the mark of their tests, which is also the name of the plugin."""
 
 
 @pytest.mark.parametrize("mark", [mark for mark, package in ASYNC_PLUGINS.items() if find_spec(package)])
-def test_a_cluster_in_the_nursery_of_the_test(pytester: pytest.Pytester, mark: str) -> None:
+def test_an_async_test_has_a_cluster(pytester: pytest.Pytester, mark: str) -> None:
     result = run(
         pytester,
         f"""
@@ -205,16 +212,17 @@ def test_a_cluster_in_the_nursery_of_the_test(pytester: pytest.Pytester, mark: s
             fake_cluster_async.seed_group("readers")
             assert False
         """,
-        *(option for other in ASYNC_PLUGINS if other != mark for option in ("-p", f"no:{other}")),
+        "-p",
+        {"anyio": "anyio.pytest_plugin", "trio": "pytest_trio.plugin"}[mark],
     )
-    result.assert_outcomes(failed=2 if mark == "anyio" else 1)  # anyio runs it on asyncio as well.
+    result.assert_outcomes(failed=2 if mark == "anyio" else 1)  # anyio also runs it on asyncio.
     result.stdout.fnmatch_lines(["*AssertionError*", "*fake cluster 1*", "readers: Empty*"])
 
 
 # Failed tests
 
 
-def test_a_failed_test_shows_what_its_cluster_saw(pytester: pytest.Pytester) -> None:
+def test_a_failed_test_shows_its_cluster(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         READS
@@ -237,7 +245,7 @@ def test_it(fake_cluster):
     )
 
 
-def test_a_failed_test_shows_the_cluster_that_it_shares(pytester: pytest.Pytester) -> None:
+def test_a_failed_test_shows_its_shared_cluster(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -293,7 +301,7 @@ def test_has_none(fake_cluster):
 # The run
 
 
-def test_the_log_is_printed_as_it_comes(pytester: pytest.Pytester, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_log_is_printed_while_tests_run(pytester: pytest.Pytester, capfd: pytest.CaptureFixture[str]) -> None:
     source = """
         import logging
 
@@ -309,12 +317,13 @@ def test_the_log_is_printed_as_it_comes(pytester: pytest.Pytester, capfd: pytest
     assert capfd.readouterr().err == ""
 
 
-def test_a_log_level_that_is_none(pytester: pytest.Pytester) -> None:
+def test_an_unknown_log_level_is_a_usage_error(pytester: pytest.Pytester) -> None:
     result = run(pytester, "", "--fakebroker-log=loud")
     result.stderr.fnmatch_lines(["*--fakebroker-log=loud: expected one of *INFO*"])
 
 
-def test_processes_share_nothing(pytester: pytest.Pytester) -> None:
+@pytest.mark.slow
+def test_processes_of_a_run_have_their_own_clusters(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -327,13 +336,13 @@ def test_processes_share_nothing(pytester: pytest.Pytester) -> None:
                 cluster.create_topic("orders")
             assert turn < 4, os.environ["PYTEST_XDIST_WORKER"]
         """,
-        *("-n", "2", "--fakebroker-keep-journal=kept"),
+        *("-p", "xdist", "-n", "2", "--fakebroker-keep-journal=kept"),
     )
     result.assert_outcomes(passed=4, failed=2)
     assert len(list((pytester.path / "kept").iterdir())) == 2 * 3
 
 
-def test_nothing_is_imported_for_nobody() -> None:
+def test_the_plugin_imports_nothing_else() -> None:
     code = (
         "import sys, fakebroker.pytest_plugin; print(*(name for name in sys.modules if name.startswith('fakebroker')))"
     )

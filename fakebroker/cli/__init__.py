@@ -1,4 +1,5 @@
-"""The command `fakebroker`: one module per subcommand; `main.py` puts them together.
+"""The command `fakebroker`: one module per subcommand, and `main.py`, which dispatches to them.
 
-Depends on `server`, `replay` and `control`; imports the optional extras only inside the subcommands that need them.
+Depends on `server`, `replay` and `control`. The base install lacks Spark and the HTTP server, so subcommands import
+them only when they run.
 """

@@ -1,4 +1,4 @@
-"""`fakebroker compare`: two runs and the differences that exceed noise."""
+"""`fakebroker compare`: compare two runs."""
 
 from pathlib import Path
 
@@ -11,13 +11,17 @@ from fakebroker.cli.run_options import PATH
 @click.argument("before", type=PATH)
 @click.argument("after", type=PATH)
 @click.option(
-    "--again", metavar="RUN", type=PATH, multiple=True, help="A repeat of BEFORE, to estimate noise; repeatable."
+    "--again",
+    metavar="DIRECTORY",
+    type=PATH,
+    multiple=True,
+    help="Another run of the same workload as BEFORE, to estimate noise; repeatable.",
 )
 @click.option("--html", metavar="FILE", type=PATH, help="Also write the comparison as an HTML page with charts.")
 def compare(before: Path, after: Path, again: tuple[Path, ...], html: Path | None) -> int:
     """Compare two runs and mark the differences that exceed noise.
 
-    BEFORE and AFTER are the directories of the runs.
+    BEFORE and AFTER are directories with the results of `fakebroker replay`.
     """
     from fakebroker.replay import commands
 

@@ -1,4 +1,4 @@
-"""The console script: subcommands, and errors as one line on stderr."""
+"""The command `fakebroker`: dispatches to the subcommands, and prints errors as one line on stderr."""
 
 import sys
 
@@ -14,7 +14,7 @@ from fakebroker.errors import FakebrokerError
 
 
 class _InOrder(click.Group):
-    """Lists subcommands in the order in which they were added, not by name."""
+    """Lists subcommands in the order in which they were added, instead of alphabetically."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -31,7 +31,7 @@ for command in (serve, replay, report, compare, top):
 
 
 def main() -> None:
-    """Run the command line; exit status 1 and one line on stderr if something is wrong, 2 if the usage is."""
+    """Run the command line, and exit with its status: 1 after an error, 2 for invalid usage, 130 after SIGINT."""
     try:
         status = app(standalone_mode=False)
     except FakebrokerError as error:

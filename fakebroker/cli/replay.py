@@ -1,4 +1,4 @@
-"""`fakebroker replay`: a workload replayed with Spark."""
+"""`fakebroker replay`: replay a workload with Spark."""
 
 from pathlib import Path
 from typing import get_args
@@ -11,26 +11,42 @@ from fakebroker.replay.options import Record, ReplayOptions, Transport
 
 @click.command()
 @click.argument("file", type=PATH)
-@click.option("--bootstrap", metavar="HOST:PORT", help="Address of a cluster; without it, an embedded one.")
+@click.option(
+    "--bootstrap",
+    metavar="HOST:PORT",
+    show_default="an embedded fake cluster",
+    help="Kafka cluster to replay against; several addresses are separated by commas.",
+)
 @click.option(
     "--transport",
     type=click.Choice(get_args(Transport)),
     default="tcp",
     show_default=True,
-    help="Over TCP, or simulated in memory, in virtual time.",
+    help="tcp: over sockets, in real time. memory: simulated, in virtual time, without a cluster to connect to.",
 )
 @click.option(
     "--record",
     type=click.Choice(get_args(Record)),
-    help="A row for each request, or one for many heartbeats that change nothing; the latter in memory.",
+    show_default="all with tcp, changes with memory",
+    help="all: one row per request. changes: consecutive heartbeats without an effect share one row.",
 )
 @click.option(
-    "--lanes", type=click.IntRange(min=1), help="Connections per task and broker; without it, one per member."
+    "--lanes",
+    type=click.IntRange(min=1),
+    show_default="one connection per member",
+    help="Number of connections to each broker that the members of a Spark task share; tcp only.",
 )
-@click.option("--tasks", type=click.IntRange(min=1), help="Spark tasks; without it, as many as run at once.")
+@click.option(
+    "--tasks",
+    type=click.IntRange(min=1),
+    show_default="as many as can run at the same time",
+    help="Number of Spark tasks, among which the groups are distributed.",
+)
 @master_option
-@click.option("--out", metavar="DIRECTORY", type=PATH, help="Directory for the results; else runs/WORKLOAD-TIME.")
-@click.option("--seed", type=int, help="Seed for a reproducible workload.")
+@click.option(
+    "--out", metavar="DIRECTORY", type=PATH, show_default="runs/WORKLOAD-TIME", help="Directory for the results."
+)
+@click.option("--seed", type=int, show_default="that of the workload, else random", help="Seed for all random choices.")
 def replay(
     file: Path,
     bootstrap: str | None,
@@ -42,14 +58,19 @@ def replay(
     out: Path | None,
     seed: int | None,
 ) -> int:
-    """Replay a workload with Spark and report what the coordinators did.
+    """Replay a workload with Spark and verify the cluster.
 
     FILE is the workload, in TOML.
 
-    Status 0: every promise was kept and every expectation met; 3: one was not; 2: a file or an option is wrong; 1:
-    anything else went wrong; 130: it was interrupted.
+    \b
+    Exit status:
+      0    every promise was kept, every expectation met, every event done
+      1    the replay could not be completed
+      2    the workload file or an option is invalid
+      3    a promise was broken, an expectation not met, or an event not done
+      130  interrupted
     """
-    from fakebroker.replay import commands  # the base install has no Spark
+    from fakebroker.replay import commands
 
     options = ReplayOptions(
         file=file,

@@ -1,4 +1,4 @@
-"""`fakebroker report`: the summary and report of a finished run, recomputed."""
+"""`fakebroker report`: recompute the summary and report of a run."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from fakebroker.cli.run_options import PATH, master_option
 @click.argument("directory", type=PATH)
 @master_option
 def report(directory: Path, master: str) -> int:
-    """Recompute the summary and report of a run.
+    """Recompute the summary and report of a run, and print the report.
 
-    DIRECTORY is the directory of the run.
+    DIRECTORY contains the results of `fakebroker replay`. Exit statuses are the same as for replay.
     """
     from fakebroker.replay import commands
 

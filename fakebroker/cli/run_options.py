@@ -1,4 +1,4 @@
-"""What the subcommands about runs share."""
+"""Option types shared by `replay`, `report` and `compare`."""
 
 from pathlib import Path
 
@@ -6,4 +6,4 @@ import click
 
 PATH = click.Path(path_type=Path)
 
-master_option = click.option("--master", metavar="URL", default="local[*]", show_default=True, help="Spark master.")
+master_option = click.option("--master", metavar="URL", default="local[*]", show_default=True, help="Spark master URL.")

@@ -1,4 +1,4 @@
-"""`fakebroker serve`: a cluster as a process."""
+"""`fakebroker serve`: run a cluster as a process of its own."""
 
 import gc
 import logging
@@ -20,30 +20,46 @@ from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
 
 _YOUNG_COLLECTIONS = 1_000
-"""Number of partial garbage collections before a full one, which stops the brokers for 0.7 s with 100,000 groups."""
+"""Number of partial garbage collections before a full one, which pauses the brokers for 0.7 s with 100,000 groups."""
 
 
 @click.command()
-@click.option("--brokers", type=int, default=3, show_default=True, help="Number of brokers; node ids are 1, 2, 3 ...")
+@click.option("--brokers", type=int, default=3, show_default=True, help="Number of brokers; node ids start at 1.")
 @click.option(
     "--port",
     type=int,
     default=9092,
     show_default=True,
-    help="Port of the first broker, the others follow; 0 takes free ones.",
+    help="Port of the first broker; the others use the ports that follow. 0 selects free ports.",
 )
-@click.option("--topic", "topics", metavar="NAME:PARTITIONS", multiple=True, help="A topic to start with; repeatable.")
-@click.option("--config", metavar="KEY=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--advertised-host", metavar="HOST", help="Host in responses to clients.")
-@click.option("--seed", type=int, help="Seed for reproducible ids.")
-@click.option("--as-version", metavar="RELEASE", help="The release of Kafka to emulate, such as 2.8.")
+@click.option(
+    "--topic", "topics", metavar="NAME:PARTITIONS", multiple=True, help="Create a topic, such as orders:6; repeatable."
+)
+@click.option(
+    "--config",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set a broker config by Kafka's name, such as group.max.size=100; repeatable.",
+)
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--advertised-host", metavar="HOST", show_default="same as --host", help="Host that brokers report to clients."
+)
+@click.option(
+    "--seed", type=int, show_default="random", help="Seed for reproducible member ids, topic ids and cluster id."
+)
+@click.option(
+    "--as-version",
+    metavar="RELEASE",
+    show_default="newest behavior, all implemented API versions",
+    help="Kafka release to emulate, such as 2.8.",
+)
 @click.option(
     "--speed",
     type=float,
     default=1.0,
     show_default=True,
-    help="How many times as fast as real time the brokers' clock runs.",
+    help="Speed of the brokers' clock: 10 expires a session of 45 s after 4.5 s. Clients are not affected.",
 )
 @click.option(
     "--proposal",
@@ -55,21 +71,27 @@ _YOUNG_COLLECTIONS = 1_000
 @click.option(
     "--events",
     is_flag=True,
-    help='Execute the commands on stdin, one JSON object per line: {"do": "stop_broker", ...}',
+    help="Run commands from stdin, one JSON object per line, such as "
+    '{"do": "stop_broker", "node_id": 2}; results are logged.',
 )
 @click.option(
-    "--until-stdin-ends", is_flag=True, help="Stop at the end of stdin, which comes when the parent process exits."
+    "--until-stdin-ends",
+    is_flag=True,
+    help="Stop when stdin is closed, which also happens when the parent process exits.",
 )
 @click.option(
-    "--control", metavar="HOST:PORT", help="Serve the HTTP control API at this address; port 0 takes a free one."
+    "--control",
+    metavar="HOST:PORT",
+    help="Serve the HTTP control API and its web page at this address; port 0 selects a free port.",
 )
 @click.option(
     "--control-token",
     metavar="TOKEN",
     envvar="FAKEBROKER_CONTROL_TOKEN",
     show_envvar=True,
-    help="Bearer token; generated for addresses other than loopback. Prefer the variable: options are visible in "
-    "the list of processes.",
+    show_default="none on loopback; otherwise generated and printed on stderr",
+    help="Bearer token of the control API. Prefer the environment variable: "
+    "command-line options are visible to all users of the machine.",
 )
 def serve(
     brokers: int,
@@ -87,7 +109,10 @@ def serve(
     control: str | None,
     control_token: str | None,
 ) -> None:
-    """Run a fake cluster until SIGINT or SIGTERM."""
+    """Run a fake cluster until SIGINT or SIGTERM.
+
+    Prints bootstrap.servers=HOST:PORT,... on stdout once clients can connect, and logs to stderr.
+    """
     control_address = None if control is None else _address(control)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     cluster = FakeCluster(
@@ -118,7 +143,7 @@ def serve(
 
 @contextmanager
 def _controlled(cluster: FakeCluster, address: tuple[str, int] | None, token: str | None) -> Iterator[None]:
-    """Serve HTTP control of a cluster meanwhile, if that is wanted."""
+    """Serve HTTP control of a cluster; does nothing without an address."""
     if address is None:
         yield
         return
@@ -132,10 +157,11 @@ def _controlled(cluster: FakeCluster, address: tuple[str, int] | None, token: st
 
 
 def _address(text: str) -> tuple[str, int]:
-    """Where control is to listen; what that needs is installed.
+    """Return host and port of an address such as "127.0.0.1:9644".
 
     Raises:
-        ConfigError: The text is no address, or the extra is missing.
+        ConfigError: The address is malformed.
+        FakebrokerError: The extra `control` is not installed.
     """
     check_installed()
     host, colon, port = text.rpartition(":")
@@ -144,24 +170,29 @@ def _address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _follow_stdin(cluster: FakeCluster | None, is_the_end: bool) -> None:
-    """Do the events that come, one after the other, to the cluster; its end may be that of the process."""
+def _follow_stdin(cluster: FakeCluster | None, stop_process: bool) -> None:
+    """Read stdin until it ends.
+
+    Args:
+        cluster: Runs the commands, one per line; None ignores them.
+        stop_process: Whether the process ends with stdin.
+    """
     for line in sys.stdin:
         if cluster is not None:
             _perform(cluster, line)
-    if is_the_end:
+    if stop_process:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _perform(cluster: FakeCluster, event: str) -> None:
-    """Do an event; what cannot be done is logged, and keeps nothing from the next one."""
+    """Run a command; errors are logged, and later commands still run."""
     log = logging.getLogger("fakebroker")
     try:
         perform(cluster, event_of(event))
     except FakebrokerError as error:
-        log.warning("event not done: %s: %s", event.strip(), error)
+        log.warning("event failed: %s: %s", event.strip(), error)
     except Exception as error:  # An internal error must not stop the cluster.
-        log.warning("event not done: %s: %r", event.strip(), error, exc_info=True)
+        log.warning("event failed: %s: %r", event.strip(), error, exc_info=True)
     else:
         log.info("event done: %s", event.strip())
 
@@ -174,7 +205,7 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def _is_number(text: str) -> bool:
-    """Return whether this is a number of at most ten digits."""
+    """Return whether a text consists of digits only, at most ten: `int` rejects very long ones."""
     return text.isdecimal() and len(text) <= 10
 
 

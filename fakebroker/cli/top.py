@@ -1,4 +1,4 @@
-"""`fakebroker top`: a served cluster, live in a terminal."""
+"""`fakebroker top`: show a served cluster live in the terminal."""
 
 import click
 
@@ -11,9 +11,15 @@ from fakebroker.errors import ConfigError
     metavar="URL",
     default="http://127.0.0.1:9644",
     show_default=True,
-    help="Address at which `serve --control` listens.",
+    help="URL of the control API, which `fakebroker serve --control` prints.",
 )
-@click.option("--cluster", metavar="NAME", default="default", show_default=True, help="Which of its clusters.")
+@click.option(
+    "--cluster",
+    metavar="NAME",
+    default="default",
+    show_default=True,
+    help="Name of the cluster; the one that serve starts is named default.",
+)
 @click.option(
     "--token",
     metavar="TOKEN",
@@ -27,13 +33,13 @@ from fakebroker.errors import ConfigError
     type=float,
     default=1.0,
     show_default=True,
-    help="Refresh interval.",
+    help="Refresh interval, from 0.1 to 3600.",
 )
-@click.option("--once", is_flag=True, help="Print one snapshot and exit; the default without a terminal.")
+@click.option("--once", is_flag=True, help="Print one snapshot and exit; implied if the output is not a terminal.")
 def top(control: str, cluster: str, token: str | None, every: float, once: bool) -> None:
-    """Watch a served cluster live: brokers, groups, requests and events."""
+    """Show a served cluster live: brokers, groups, requests, events."""
     try:
-        from fakebroker.control.top.screen import watch  # the base install cannot draw
+        from fakebroker.control.top.screen import watch
     except ImportError:
         raise ConfigError("top needs the extra 'control': pip install 'fakebroker[control]'") from None
     watch(control, cluster, token, every_s=every, once=once)

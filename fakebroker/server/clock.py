@@ -1,4 +1,4 @@
-"""The brokers' clock: real time, a multiple of real time, or a time that only the test advances."""
+"""The brokers' clock: real time, a multiple of real time, or manual."""
 
 import time
 from collections.abc import Callable
@@ -11,18 +11,21 @@ from fakebroker.errors import ConfigError, check_number
 MAX_ADVANCE_S = 1e9
 """The longest advance, in seconds: about thirty years."""
 
-_ADVANCEABLE = "'manual': other clocks run by themselves and cannot be advanced"
+_ADVANCEABLE = "'manual': other clocks cannot be advanced"
 
 _LAST_MS = 253_402_300_799_000.0
-"""The last second of the year 9999, where dates end, in milliseconds since the Unix epoch."""
+"""The last second of the year 9999, the maximum of Python's dates; milliseconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """For `FakeCluster(clock=Scaled(10))`: the brokers' clock runs ten times as fast as real time.
+    """A clock that runs faster or slower than real time: `FakeCluster(clock=Scaled(10))`.
 
-    A session of 45 s then ends after 4.5 s without a heartbeat. Clients are not affected: their timeouts and heartbeat
-    intervals are real time.
+    With a factor of 10 a session of 45 s expires after 4.5 s without a heartbeat. Clients are not affected: their
+    timeouts and heartbeat intervals are in real time.
+
+    Attributes:
+        factor: Seconds of the brokers' clock per second of real time, above 0.
 
     Raises:
         ConfigError: The factor is not above 0.
@@ -35,30 +38,37 @@ class Scaled:
 
 
 class Clock(Protocol):
-    """The brokers' time: milliseconds since the Unix epoch, never going back."""
+    """The brokers' time, in milliseconds since the Unix epoch; it never decreases."""
 
     @property
     def wire(self) -> "RealClock":
-        """The clients' clock."""
+        """Real time, which clients and sockets use."""
         ...
 
     def now_ms(self) -> float: ...
 
     def seconds_until(self, deadline_ms: float | None) -> float:
-        """Return the real seconds until a deadline; infinite without a deadline, or if the clock stands still."""
+        """Return the real seconds until a deadline.
+
+        Args:
+            deadline_ms: Milliseconds since the Unix epoch; None for no deadline.
+
+        Returns:
+            0 if the deadline has passed; infinity if there is no deadline, or only `advance` can reach it.
+        """
         ...
 
     def advance(self, seconds: float) -> None:
         """Advance the clock.
 
         Raises:
-            ConfigError: This clock runs by itself.
+            ConfigError: The clock is not manual, or the seconds are out of range.
         """
         ...
 
 
 class RealClock:
-    """Real time: starts at the wall clock and then follows the monotonic clock, or another one."""
+    """Real time: the wall clock at the start, plus the time elapsed since on the monotonic clock or another one."""
 
     def __init__(self) -> None:
         self._read_s: Callable[[], float] = time.monotonic
@@ -69,7 +79,11 @@ class RealClock:
         return self
 
     def follow(self, read_s: Callable[[], float]) -> None:
-        """Continue from the present time with another clock, which returns seconds."""
+        """Continue from the current time with another clock.
+
+        Args:
+            read_s: Returns the time of that clock in seconds.
+        """
         now_ms = self.now_ms()
         self._read_s = read_s
         self._offset_ms = now_ms - read_s() * 1000
@@ -92,7 +106,12 @@ class ScaledClock:
         self.run_from(self.wire.now_ms(), factor)
 
     def run_from(self, start_ms: float, factor: float) -> None:
-        """Show real time at a moment, and a multiple of it before and after; clocks of several processes then agree."""
+        """Set the time at which this clock equals real time. Clocks of several processes agree if they use the same.
+
+        Args:
+            start_ms: Milliseconds since the Unix epoch.
+            factor: Milliseconds of this clock per millisecond of real time.
+        """
         self._started_ms, self._factor = start_ms, factor
 
     def now_ms(self) -> float:
@@ -106,12 +125,12 @@ class ScaledClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is advanced. Clients' time, and the waits of their Fetch requests, go on."""
+    """A clock that stands still until it is advanced. Fetch requests still wait in real time, as clients do."""
 
     def __init__(self) -> None:
         self.wire = RealClock()
         self._now_ms = self.wire.now_ms()
-        self._move: Callable[[Callable[[], None]], None] = lambda move: move()
+        self._run: Callable[[Callable[[], None]], None] = lambda move: move()
 
     def now_ms(self) -> float:
         return self._now_ms
@@ -120,29 +139,33 @@ class ManualClock:
         return 0.0 if deadline_ms is not None and deadline_ms <= self._now_ms else inf
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock; everything that is due by then is done when this returns.
+        """Advance the clock. Everything that is due by then has happened when this returns.
 
-        It advances at once, and no request is handled in between: all sessions shorter than this end. To keep some of
-        them, advance in steps and wait for heartbeats in between. What is due happens in its order, but at the new
-        time, and timers that it starts begin then; `FakeCluster.advance_to_next_deadline` is exact.
+        The clock advances in one step, and no request is handled meanwhile: all sessions that are shorter expire. To
+        keep some of them, advance in smaller steps and wait for heartbeats between them. Timers expire in the order of
+        their deadlines, but all at the new time, and timers that they start count from the new time;
+        `FakeCluster.advance_to_next_deadline` is exact.
+
+        Args:
+            seconds: 0 to `MAX_ADVANCE_S`.
 
         Raises:
-            ConfigError: The seconds are negative, or more than `MAX_ADVANCE_S`, or exceed the year 9999.
+            ConfigError: The seconds are out of range, or the clock would pass the year 9999.
         """
         check_number("seconds", seconds, least=0, most=int(min(MAX_ADVANCE_S, (_LAST_MS - self._now_ms) // 1000)))
 
         def move() -> None:
             self._now_ms += seconds * 1000
 
-        self._move(move)
+        self._run(move)
 
-    def moved_by(self, run: Callable[[Callable[[], None]], None]) -> None:
-        """Have `run` execute each advance: in the cluster's thread, between two requests."""
-        self._move = run
+    def advance_with(self, run: Callable[[Callable[[], None]], None]) -> None:
+        """Set the function that runs each advance in the cluster's thread, between two requests."""
+        self._run = run
 
 
 def clock_for(choice: Literal["real", "manual"] | Scaled) -> Clock:
-    """Return the clock for an argument of `FakeCluster`."""
+    """Return the clock that the argument `clock` of `FakeCluster` selects."""
     if isinstance(choice, Scaled):
         return ScaledClock(choice.factor)
     return RealClock() if choice == "real" else ManualClock()

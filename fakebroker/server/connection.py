@@ -10,7 +10,7 @@ from fakebroker.protocol.frames import FrameBuffer
 
 
 class Blocked(Enum):
-    """Why requests of a connection are not handled, although none of them is pending."""
+    """Why requests of a connection are not handled although no response is pending: an effect of network faults."""
 
     NOT_ACCEPTED = auto()
     HALF_OPEN = auto()
@@ -22,14 +22,15 @@ class Connection(Peer):
     """One client connection.
 
     Attributes:
+        socket: The socket, non-blocking.
         frames: Splits the received bytes into frames.
         queued: Frames that wait for the response to an earlier one: Kafka handles a connection's requests in order.
-        pending: The call that has no response yet, or why the connection is blocked without one.
+        pending: The call whose response is pending; or why the connection is blocked; None if it can handle requests.
         unsent: Bytes of responses that the socket has not accepted yet.
         is_dirty: Whether it is in the reactor's list of connections with new bytes to send.
         is_resumable: Whether it is in the reactor's list of connections whose queued frames can be handled.
         is_closed: Whether it has been closed.
-        interest: The events that the poller watches for.
+        interest: The readiness flags that the poller watches for.
     """
 
     __slots__ = ("frames", "interest", "is_closed", "is_dirty", "is_resumable", "pending", "queued", "socket", "unsent")

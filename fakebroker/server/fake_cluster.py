@@ -1,4 +1,4 @@
-"""FakeCluster, the public class: a cluster over TCP, what can be seen of it and what can be done to it."""
+"""The public class `FakeCluster`: runs a cluster over TCP; its methods inspect it, change it, and wait for changes."""
 
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -49,48 +49,50 @@ T = TypeVar("T")
 class FakeCluster(JournalExport):
     """A fake Kafka cluster that real clients connect to.
 
-    As a context manager it runs in a thread of its own, as an asynchronous one in the caller's trio task tree. All
-    methods may be called from any thread while it runs; its state can be inspected afterwards, too.
+    `with` runs it in a thread, `async with` in the caller's trio nursery. Methods may be called from any thread while
+    it runs. Its state can be read after it has stopped.
 
-    Methods that change it are those of `fakebroker.cluster.commands.ClusterCommands`, which documents them in detail.
-    Members of groups are named by member id, by instance id, or by client id if only one member has it.
+    Members of a group are identified by member id, by instance id, or by client id if only one member has it.
 
-    Waits are event-driven. A wait blocks its caller's thread, which must not be the one that the cluster runs in; what
-    ends in `_async` does the same in a trio task. Timeouts are wall-clock seconds, also with a manual clock;
-    `WaitTimeout` shows the state of the cluster instead.
+    Waits are event-driven. A wait blocks the calling thread, which must not be the cluster's thread; `..._async`
+    methods wait in a trio task instead. Timeouts are wall-clock seconds, also with a manual clock. A `WaitTimeout`
+    contains the state of the cluster at that time.
+
+    Methods that change the cluster raise `ConfigError` if an argument has the wrong type or is out of range, and then
+    change nothing.
 
     Args:
-        brokers: Number of brokers; or a `Broker` for each, with what differs from the others. Node ids are 1, 2, 3 ...
-        topics: Topics that exist from the start, with their partition counts.
-        config: Broker settings under Kafka's names; see `fakebroker.cluster.configs.settings.SETTINGS`.
-        seed: Seed for reproducible member ids, topic ids and cluster id; random if not given, and kept in `seed`.
-        as_version: The release of Kafka that the brokers emulate, from "0.10.0" to "4.2"; if not given they support all
-            versions that are implemented, and behave as the newest release.
-        api_versions: For some APIs by name the first and the last version to support, or None for no support.
-        proposals: Proposals for Kafka that brokers of the newest release implement: "batch-join" (KAFKA-8397).
-        clock: "real"; or "manual": the brokers' time stands still until `cluster.clock.advance(seconds)`; or, such as
-            `Scaled(10)`, a multiple of real time. Clients' time is real in any case; inside of trio, real time is
-            trio's, so a `trio.testing.MockClock` moves it.
-        host: The address to listen on.
-        port: The port of the first broker, the others follow; 0 takes free ones.
-        advertised_host: The host in responses; `host` if not given.
-        journal: What is kept of requests and their responses: "full"; "headers", without messages; "off".
-        journal_calls: Number of requests that the journal keeps.
-        journal_bytes: Bytes of requests that the journal keeps; with "headers", of the names in them.
+        brokers: Number of brokers; or one `Broker` per broker, which overrides settings for it. Node ids start at 1.
+        topics: Topics that exist from the start: number of partitions by name.
+        config: Broker configs by Kafka's names, such as `{"group.max.size": 100}`.
+        seed: Seed for reproducible member ids, topic ids and the cluster id; random if None.
+        as_version: The Kafka release to emulate, from "0.10.0" to "4.2". None: the newest behavior, with every
+            implemented version of each API.
+        api_versions: First and last version to support, by API name; None for an API that is not supported.
+        proposals: Kafka proposals that brokers of the newest release implement: "batch-join" (KAFKA-8397).
+        clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
+            as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
+            `trio.testing.MockClock`.
+        host: Address to listen on.
+        port: Port of the first broker, the others use the ports that follow; 0 selects free ports.
+        advertised_host: Host that brokers report to clients; `host` if None.
+        journal: What to record of requests: "full"; "headers", without messages; "off".
+        journal_calls: Maximum number of requests in the journal; older ones are dropped.
+        journal_bytes: Maximum size in bytes of the requests in the journal; with "headers", of the names in them.
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
-        partial_frame_timeout_s: A connection that stops in the middle of a request is closed after this time.
+        partial_frame_timeout_s: A connection that has sent an incomplete request is closed after this many wall-clock
+            seconds without further bytes.
 
     Attributes:
-        cluster: The state of the cluster; for the cluster's thread.
+        cluster: The state of the cluster. Use it only in the cluster's thread, see `call`.
         clock: The brokers' clock.
-        seed: The seed.
-        host: The address to listen on.
-        advertised_host: The host in responses.
+        seed: The seed, also if it was random.
+        host: Address to listen on.
+        advertised_host: Host that brokers report to clients.
 
     Raises:
-        ConfigError: An argument is of the wrong type, or a setting, topic, release, version, proposal or the number of
-            brokers is out of range.
-        ListenError: On entering: an address or port is not available.
+        ConfigError: An argument is invalid.
+        ListenError: When it starts: an address or port is not available.
     """
 
     @command
@@ -171,48 +173,72 @@ class FakeCluster(JournalExport):
     # The cluster's thread
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run a function between two requests, in the cluster's thread, then everything that is due."""
+        """Run a function in the cluster's thread, between two requests.
+
+        Timers that are due and waits are evaluated afterwards. If the cluster is not running, the function runs in the
+        calling thread.
+
+        Args:
+            function: A function without arguments, which must not block.
+
+        Returns:
+            The function's result. Its exceptions are raised here.
+        """
         return self._server.run(function)
 
     async def call_async(self, function: Callable[[], T]) -> T:
-        """`call`, for a trio task of another thread."""
+        """Run a function in the cluster's thread, like `call`, from a trio task of another thread."""
         return await self._server.run_async(function)
 
     @property
     def is_cluster_thread(self) -> bool:
-        """Whether the caller's thread is the one that the cluster runs in."""
+        """Whether the calling thread is the one that the cluster runs in."""
         return self._server.is_cluster_thread
 
     def start_task(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Start a task in the cluster's trio loop; it is canceled when the cluster stops. It must not block."""
+        """Start a task in the cluster's trio loop; it is canceled when the cluster stops.
+
+        Args:
+            task: An async function without arguments. It must not block the loop.
+
+        Raises:
+            FakebrokerError: The cluster is not running.
+        """
         self._server.start_task(task)
 
     def watch(self, watcher: Callable[[], bool]) -> None:
-        """Call a function after each change, in the cluster's thread, until it returns True."""
+        """Call a function in the cluster's thread after each change, until it returns True.
+
+        Args:
+            watcher: A function without arguments, which must be fast and must not block.
+        """
         self._server.watch(watcher)
 
     @property
     def connections(self) -> Collection[Connection]:
-        """The clients' connections; for the cluster's thread."""
+        """The clients' open connections. Use them only in the cluster's thread, see `call`."""
         return self._server.reactor.connections.values()
 
     # Brokers and groups
 
     @property
     def bootstrap_servers(self) -> str:
-        """`bootstrap.servers` for clients: host:port of every broker, comma-separated."""
+        """`bootstrap.servers` for clients: comma-separated host:port of all brokers."""
         return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:
-        """The brokers, by node id."""
+        """All brokers, ordered by node id."""
         return tuple(BrokerView.of(broker) for broker in self.cluster.brokers.values())
 
     def coordinator_of(self, group_id: str) -> BrokerView:
         """Return the broker that coordinates a group.
 
+        Args:
+            group_id: The group, which need not exist.
+
         Raises:
-            ConfigError: There is none now.
+            ConfigError: The group has no coordinator now.
         """
         check_type("group_id", group_id, str, "a string")
         broker = self.call(lambda: self.cluster.coordinator_of(group_id))
@@ -221,27 +247,46 @@ class FakeCluster(JournalExport):
         return BrokerView.of(broker)
 
     def group(self, group_id: str) -> GroupView:
-        """Return a group as it is now; one that does not exist has the state Dead, as Kafka describes it."""
+        """Return the current state of a group.
+
+        Args:
+            group_id: The group. If it does not exist, its state is "Dead", as in a DescribeGroups response.
+        """
         return self.call(lambda: view_group(self.cluster, group_id, self.clock.now_ms()))
 
     def groups(self) -> list[GroupView]:
-        """Return all groups as they are now, broker by broker."""
+        """Return the current state of all groups, ordered by the node id of their coordinator."""
         return self.call(lambda: view_groups(self.cluster, self.clock.now_ms()))
 
     def offsets(self, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
-        """Return the offsets that a group has committed, by topic and partition."""
+        """Return the committed offsets of a group by (topic, partition).
+
+        Args:
+            group_id: The group. If it does not exist, the result is empty.
+        """
         return self.call(lambda: committed_offsets(self.cluster, group_id, self.clock.now_ms()))
 
     def timeline(self, group_id: str) -> Timeline:
-        """Return the transitions of a group with their causes, also of one that is gone; `str()` draws it as text."""
+        """Return the state transitions of a group with their causes; `str()` of the result is a text diagram.
+
+        Args:
+            group_id: The group, which may have been deleted since.
+        """
         return self.call(lambda: timeline_of(self.cluster, group_id, self.clock.now_ms()))
 
     def explain(self, group_id: str) -> str:
-        """Explain in words the state of a group, its cause, which members it waits for, and until when."""
+        """Explain in a few sentences why a group is in its state, which members it waits for, and until when.
+
+        Args:
+            group_id: The group, which need not exist.
+        """
         return self.call(lambda: explain(self.cluster, group_id, self.clock.now_ms()))
 
     def pending_deadlines(self) -> list[Deadline]:
-        """Return everything that time alone will bring about, earliest first; each heartbeat changes it."""
+        """Return the pending timers of all groups and brokers, earliest first.
+
+        Each heartbeat changes them, since it extends a session.
+        """
         return self.call(lambda: pending_deadlines(self.cluster, self.clock.now_ms()))
 
     def journal_view(self) -> JournalView:
@@ -254,42 +299,84 @@ class FakeCluster(JournalExport):
         return self.cluster.journal.dropped
 
     def report(self) -> str:
-        """Return the seed, the groups' states and the last requests, as shown for failed tests."""
+        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test."""
         return report(self.seed, self.groups(), self.journal_view())
 
     # Topics
 
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
-        """Create a topic, spread evenly over the brokers."""
+        """Create a topic, with leaders and replicas spread evenly over the brokers.
+
+        Args:
+            name: The topic.
+            partitions: Number of partitions.
+            replication_factor: Replicas per partition; the config `default.replication.factor` if None.
+
+        Raises:
+            ConfigError: The topic exists, or its name is not legal.
+        """
         self._commands.create_topic(name, partitions, replication_factor)
 
     def create_partitions(self, name: str, total: int) -> None:
-        """Add partitions to a topic until it has `total`."""
+        """Add partitions to a topic.
+
+        Args:
+            name: The topic.
+            total: The new number of partitions.
+
+        Raises:
+            ConfigError: There is no such topic, or it already has that many partitions.
+        """
         self._commands.create_partitions(name, total)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records and the offsets that groups have committed for it."""
+        """Delete a topic, its records, and the offsets that groups have committed for it.
+
+        Args:
+            name: The topic.
+
+        Raises:
+            ConfigError: There is no such topic, or it is internal.
+        """
         self._commands.delete_topic(name)
 
     # Coordinators
 
     def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        """Let another broker coordinate a group, and all groups of its partition of __consumer_offsets.
+        """Move a group, and all groups of the same partition of __consumer_offsets, to another coordinator.
+
+        The old coordinator resigns: its parked requests get NOT_COORDINATOR. The new one loads the groups from the log.
 
         Args:
             group_id: The group.
-            to: The node id of the broker; None is no coordinator at all (COORDINATOR_NOT_AVAILABLE) until the group is
-                moved again, or its last coordinator restarts.
-            how: How the new coordinator starts; see `fakebroker.cluster.controller.Failover`.
+            to: Node id of the new coordinator. None: no coordinator (COORDINATOR_NOT_AVAILABLE) until the group is
+                moved again or its last coordinator restarts.
+            how: Options of the failover. `load_ms`: how long the new coordinator loads, in milliseconds of the brokers'
+                clock; None is until `finish_loading`. `load_fails`: it cannot load, and responds with NOT_COORDINATOR
+                until the next move. `lose_tail`: number of the newest records that are lost. `lose_all`: all records
+                are lost. `zombie`: the old coordinator keeps responding until `stop_zombies`. `stale_ms`: how long
+                FindCoordinator still returns the old one, in milliseconds of the brokers' clock.
+
+        Raises:
+            ConfigError: There is no such broker, or it is down.
         """
         self._commands.move_coordinator(group_id, to, **how)
 
     def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None:
-        """Let another broker lead a partition of __consumer_offsets; see `move_coordinator`."""
+        """Move a partition of __consumer_offsets, with all groups in it, to another leader; see `move_coordinator`.
+
+        Args:
+            partition: Index of the partition.
+            to: Node id of the new leader, or None, as in `move_coordinator`.
+            how: Options of the failover; see `move_coordinator`.
+
+        Raises:
+            ConfigError: There is no such partition or broker, or the broker is down.
+        """
         self._commands.move_offsets_partition(partition, to, **how)
 
     def finish_loading(self) -> None:
-        """Finish the load of every coordinator that is loading."""
+        """Finish loading at once at every coordinator that is still loading groups."""
         self._commands.finish_loading()
 
     def stop_zombies(self) -> None:
@@ -297,32 +384,59 @@ class FakeCluster(JournalExport):
         self._commands.stop_zombies()
 
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
-        """Make the preferred replica the leader of each partition where it is up, as a preferred election does."""
+        """Elect the preferred (first) replica as leader of every partition where it is up.
+
+        Args:
+            how: Options of the failovers; see `move_coordinator`.
+        """
         self._commands.elect_preferred(**how)
 
     # Brokers
 
     def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker: its connections are closed, its port refuses.
+        """Stop a broker: its connections are closed, and its port refuses connections.
 
         Args:
             node_id: The broker.
-            elect: Whether the partitions that it leads get other leaders; else they have none until it is back, also if
-                other brokers start before.
-            how: How coordinators start elsewhere; see `fakebroker.cluster.controller.Failover`.
+            elect: Whether other replicas become leaders of its partitions. Otherwise these have no leader until the
+                broker starts again, even if other replicas start earlier.
+            how: Options of the failovers; see `move_coordinator`.
+
+        Raises:
+            ConfigError: There is no such broker, or it is down.
         """
         self._commands.stop_broker(node_id, elect=elect, **how)
 
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Start a broker again, at the port that it had."""
+        """Start a stopped broker, on its previous port.
+
+        Args:
+            node_id: The broker.
+            how: Options of the failovers; see `move_coordinator`.
+
+        Raises:
+            ConfigError: There is no such broker, or it is up.
+        """
         self._commands.start_broker(node_id, **how)
 
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker, let others lead its partitions, and start it again."""
+        """Stop a broker, elect new leaders for its partitions, and start it again.
+
+        Args:
+            node_id: The broker.
+            how: Options of the failovers; see `move_coordinator`.
+
+        Raises:
+            ConfigError: There is no such broker, or it is down.
+        """
         self._commands.restart_broker(node_id, **how)
 
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
-        """Restart every broker that is up, one after the other."""
+        """Restart every broker that is up, one after the other.
+
+        Args:
+            how: Options of the failovers; see `move_coordinator`.
+        """
         self._commands.rolling_restart(**how)
 
     def upgrade_broker(
@@ -332,15 +446,44 @@ class FakeCluster(JournalExport):
         api_versions: Mapping[str, VersionCap] | None = None,
         **how: Unpack[FailoverOptions],
     ) -> None:
-        """Restart a broker as another release of Kafka, newer or older; one that is down stays down."""
+        """Restart a broker as another Kafka release, newer or older. A broker that is down stays down.
+
+        Args:
+            node_id: The broker.
+            as_version: The release to emulate; None is the newest behavior, as in the constructor.
+            api_versions: First and last version to support, by API name; None for an API that is not supported.
+            how: Options of the failovers; see `move_coordinator`.
+
+        Raises:
+            ConfigError: There is no such broker, release, API or version.
+        """
         self._commands.upgrade_broker(node_id, as_version, api_versions, **how)
 
     def add_broker(self, like: Broker | None = None) -> BrokerView:
-        """Add a broker, at a free port. It leads nothing until a partition is moved to it or created."""
+        """Add a broker on a free port. It leads no partition until one is moved to it or created.
+
+        Args:
+            like: Release and API versions of the broker; those of the cluster if None.
+
+        Returns:
+            The new broker.
+
+        Raises:
+            ConfigError: There is no such release, API or version.
+            ListenError: No port is available.
+        """
         return self._commands.add_broker(like)
 
     def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Remove a broker for good; its replicas move to others."""
+        """Remove a broker permanently; its replicas are moved to other brokers.
+
+        Args:
+            node_id: The broker.
+            how: Options of the failovers; see `move_coordinator`.
+
+        Raises:
+            ConfigError: There is no such broker, or it is the last one.
+        """
         self._commands.remove_broker(node_id, **how)
 
     def set_broker(
@@ -351,14 +494,18 @@ class FakeCluster(JournalExport):
         accept_delay_s: float | None = None,
         round_trip_s: float | None = None,
     ) -> None:
-        """Change the network conditions of a broker until it is stopped; what is not given stays as it is.
+        """Change the network conditions of a broker until it is stopped. Arguments that are None change nothing.
 
         Args:
             node_id: The broker.
-            accept: How it takes new connections: "normal"; "slow", after `accept_delay_s` wall-clock seconds;
-                "half_open", requests are read and never answered; "refuse".
-            accept_delay_s: For "slow", more than 0.
+            accept: How new connections are accepted. "normal": immediately; "slow": requests are read after
+                `accept_delay_s`; "half_open": requests are read and never answered; "refuse": connections are refused.
+                Existing connections remain.
+            accept_delay_s: Wall-clock seconds, above 0; required for "slow" only.
             round_trip_s: Latency added to each response, in wall-clock seconds.
+
+        Raises:
+            ConfigError: There is no such broker, or it is down.
         """
         self._commands.set_broker(node_id, accept=accept, accept_delay_s=accept_delay_s, round_trip_s=round_trip_s)
 
@@ -368,76 +515,167 @@ class FakeCluster(JournalExport):
         """Inject a fault: `cluster.fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
 
         Args:
-            api: The API by Kafka's name; None is any.
-            options: Which of its requests, and the effect; see `fakebroker.Fault`.
+            api: The API by Kafka's name; None matches every API.
+            options: Which requests match, and the effect on them; see `fakebroker.Fault`.
+
+        Returns:
+            A handle that counts the affected requests and removes the fault; also a context manager.
 
         Raises:
-            ConfigError: The fault could never take effect.
+            ConfigError: The fault can never apply: an API, version, broker, error or filter is unknown, or options
+                contradict each other.
         """
         return self._commands.fail(api, **options)
 
     def add_fault(self, fault: Fault) -> FaultHandle:
-        """Inject a fault; see `fail`."""
+        """Inject a fault; see `fail`.
+
+        Args:
+            fault: The fault.
+
+        Returns:
+            As `fail`.
+
+        Raises:
+            ConfigError: As `fail`.
+        """
         return self._commands.add_fault(fault)
 
     @property
     def faults(self) -> list[FaultHandle]:
-        """The faults in force, oldest first, including those that are used up."""
+        """The faults that have not been removed, oldest first, including those that no longer apply."""
         return self._commands.faults()
 
     def remove_fault(self, handle: FaultHandle) -> None:
-        """Remove a fault, if it is still in force."""
+        """Remove a fault. Has no effect if it has been removed already.
+
+        Args:
+            handle: What `fail` or `add_fault` returned.
+        """
         self._commands.remove_fault(handle)
 
     def clear_faults(self) -> None:
-        """Remove all faults; responses that they delay are still sent when they are due."""
+        """Remove all faults. Responses that are already delayed are still sent when they are due."""
         self._commands.clear_faults()
 
     # Rebalances
 
     def hold(self, group_id: str, state: str) -> Hold:
-        """Keep a group in a state until `release`: from now on, or from when it enters it; it need not exist yet.
+        """Keep a group in a state until `release`: immediately if it is in that state, else as soon as it enters it.
 
         Args:
-            group_id: The group.
-            state: "PreparingRebalance", where the join phase does not end, or "CompletingRebalance", where the leader's
-                SyncGroup is parked.
+            group_id: The group, which need not exist yet.
+            state: "PreparingRebalance": the join phase does not complete. "CompletingRebalance": the leader's SyncGroup
+                is parked.
 
         Returns:
-            A context manager that releases it.
+            A context manager that releases the group on exit.
+
+        Raises:
+            ConfigError: The state is not one of these.
         """
         return self._commands.hold(group_id, state)
 
     def release(self, group_id: str, state: str | None = None) -> None:
-        """Release a group that is held; by default in any state."""
+        """Release a held group. Everything that became due meanwhile has happened when this returns.
+
+        Args:
+            group_id: The group.
+            state: The state in which it is held; None releases it in all states.
+
+        Raises:
+            ConfigError: The group is not held.
+        """
         self._commands.release(group_id, state)
 
     def force_rebalance(self, group_id: str) -> None:
-        """Start a rebalance as the end of a session does, without removing a member: heartbeats tell all to rejoin."""
+        """Start a rebalance as an expired session does, but without removing a member.
+
+        Heartbeats then get REBALANCE_IN_PROGRESS, and members rejoin.
+
+        Args:
+            group_id: The group.
+
+        Raises:
+            ConfigError: There is no such group, or it is neither Stable nor CompletingRebalance.
+        """
         self._commands.force_rebalance(group_id)
 
     def choose_leader(self, group_id: str, member: str) -> None:
-        """Make a member the leader of the next generation, if it has joined when the join phase ends."""
+        """Make a member the leader of the next generation, provided that it has rejoined when the join phase completes.
+
+        Args:
+            group_id: The group.
+            member: Member id, instance id or client id.
+
+        Raises:
+            ConfigError: There is no such group or member.
+        """
         self._commands.choose_leader(group_id, member)
 
     def evict(self, group_id: str, member: str) -> None:
-        """Remove a member, as an administrator does: its next response is UNKNOWN_MEMBER_ID; the others rebalance."""
+        """Remove a member, as an administrator does: its next request gets UNKNOWN_MEMBER_ID, and the others rebalance.
+
+        Args:
+            group_id: The group.
+            member: Member id, instance id or client id.
+
+        Raises:
+            ConfigError: There is no such group or member.
+        """
         self._commands.evict(group_id, member)
 
     def expire(self, group_id: str, member: str) -> None:
-        """End a member's session now. While a response is pending for a member that has no effect."""
+        """Expire a member's session now. Has no effect while a response is pending for the member.
+
+        Args:
+            group_id: The group.
+            member: Member id, instance id or client id.
+
+        Raises:
+            ConfigError: There is no such group or member.
+        """
         self._commands.expire(group_id, member)
 
     def fence(self, group_id: str, instance_id: str) -> None:
-        """Replace a static member as another process with its instance id does: it gets FENCED_INSTANCE_ID."""
+        """Replace a static member as a second process with the same instance id does.
+
+        The member gets FENCED_INSTANCE_ID. The second process sends no further requests, so its session expires.
+
+        Args:
+            group_id: The group.
+            instance_id: The member's `group.instance.id`.
+
+        Raises:
+            ConfigError: There is no such group or instance id.
+        """
         self._commands.fence(group_id, instance_id)
 
     def delay_sync(self, group_id: str, member: str, seconds: float | None = None) -> None:
-        """Delay the response to a member's next SyncGroup, by the brokers' clock; None is until `release_sync`."""
+        """Delay the response to a member's next SyncGroup request, or to the one that is parked now.
+
+        To the group the member has synced: other members get their responses.
+
+        Args:
+            group_id: The group.
+            member: Member id, instance id or client id.
+            seconds: The delay by the brokers' clock; None delays it until `release_sync`.
+
+        Raises:
+            ConfigError: There is no such group or member.
+        """
         self._commands.delay_sync(group_id, member, seconds)
 
     def release_sync(self, group_id: str, member: str) -> None:
-        """Send the response that `delay_sync` delays, and delay no further ones."""
+        """Send the response that `delay_sync` delays, and delay no further ones.
+
+        Args:
+            group_id: The group.
+            member: Member id, instance id or client id.
+
+        Raises:
+            ConfigError: There is no such group or member, or no response to it is delayed.
+        """
         self._commands.release_sync(group_id, member)
 
     # Seeding
@@ -449,42 +687,90 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group.
-            members: Their number; or a client id, a `MemberSeed` or a table of its fields for each, the leader first.
+            members: Number of members; or one item for each, the leader first: a client id, a `fakebroker.MemberSeed`,
+                or a dictionary of its fields.
             options: Subscription, state, offsets, lag and assignment; see `fakebroker.GroupSeed`.
+
+        Raises:
+            ConfigError: The group exists, or options contradict each other.
         """
         self._commands.seed_group(group_id, members, **options)
 
     def seed_groups(self, groups: "Iterable[GroupSeed] | Table | str | PathLike[str]") -> None:
-        """Create many groups at once; if one of them cannot be created, none is.
+        """Create many groups at once. If one of them cannot be created, none is.
 
         Args:
-            groups: Seeds; or a table (pandas.DataFrame, pyarrow.Table) or the path of a Parquet file with the columns
-                of `fakebroker.server.seed_tables`.
+            groups: Seeds; or a table (pandas.DataFrame, pyarrow.Table) or the path of a Parquet file, with one row per
+                committed offset, or per group without any. Columns: `group`, `topic`, `partition`, `offset` or `lag`,
+                and the fields `members`, `generation`, `state`, `protocol` of a `fakebroker.GroupSeed`.
+
+        Raises:
+            ConfigError: A group exists, or a value or column is invalid; or the file is missing, or pyarrow is not
+                installed.
         """
         self._commands.seed_groups(seeds_from(groups))
 
     # Snapshots
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of topics with their records, brokers, leaders, configs, groups and offsets."""
+        """Return a snapshot of the cluster for `restore`.
+
+        It contains topics with their records, brokers, leaders, configs, groups and committed offsets. Groups are
+        included as in their log, without a rebalance in progress.
+        """
         return self._commands.snapshot()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot: groups are loaded from their log; holds, delays and faults end; time and ids go on."""
+        """Restore a snapshot.
+
+        Groups are loaded from their log, with full session timeouts; parked joins and syncs get NOT_COORDINATOR. Holds,
+        delays and faults end. Connections remain, except those to brokers that the snapshot does not have, or has as
+        stopped. The clock and the sequences of ids continue.
+
+        Args:
+            snapshot: A snapshot of this cluster.
+
+        Raises:
+            ConfigError: The snapshot is another cluster's.
+            ListenError: The port of a broker that has been removed since is not available.
+        """
         self._commands.restore(snapshot)
 
     def reset(self) -> None:
-        """Return the cluster to its start, ids included; connections are closed, ports and the time stay."""
+        """Return the cluster to its state at the start: the same topics, brokers and sequences of ids.
+
+        Removes groups, offsets, records, holds and faults, empties the journal, and closes all connections. Ports and
+        the clock do not change.
+        """
         self._commands.reset()
 
     # Time
 
     def advance(self, seconds: float) -> None:
-        """Advance the brokers' clock, which must be the manual one; see `fakebroker.server.clock.ManualClock`."""
+        """Advance the brokers' clock, which must be manual.
+
+        Everything that is due by then has happened when this returns. No request is handled meanwhile, so every session
+        that is shorter expires. Timers that are started by expired ones count from the new time;
+        `advance_to_next_deadline` is exact.
+
+        Args:
+            seconds: Seconds to advance by, 0 or more.
+
+        Raises:
+            ConfigError: The clock is not manual, or would pass the year 9999.
+        """
         self._commands.advance(seconds)
 
     def advance_to_next_deadline(self) -> list[Deadline] | None:
-        """Advance the manual clock to the next deadline; return those that were reached, or None if none is pending."""
+        """Advance the brokers' clock, which must be manual, to the next deadline.
+
+        Returns:
+            The deadlines that were reached, all at the same time, where `in_s` is how far the clock was advanced. None
+            if no timer is pending.
+
+        Raises:
+            ConfigError: The clock is not manual.
+        """
         return self._commands.advance_to_next_deadline()
 
     # Waits
@@ -492,37 +778,45 @@ class FakeCluster(JournalExport):
     def wait_until(
         self, what: str, predicate: Callable[[Cluster], T | None], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> T:
-        """Wait until a predicate on the cluster holds.
+        """Wait until a predicate on the cluster returns a true value.
 
         Args:
-            what: The condition in words, for the error.
-            predicate: Evaluated in the cluster's thread after each change: it must be fast and change nothing.
-            timeout_s: How long to wait.
+            what: Describes the condition in error messages.
+            predicate: Evaluated in the cluster's thread after each change. It must be fast and change nothing.
+            timeout_s: Maximum wait in wall-clock seconds.
 
         Returns:
-            The first true value that the predicate returned.
+            The first true value.
 
         Raises:
-            WaitTimeout: It never held.
+            WaitTimeout: The predicate did not return a true value in time.
+            ConfigError: The cluster is not running, or the caller is the cluster's thread; the same holds for all
+                waits.
         """
         return self._waits.wait(self._waits.holds(what, predicate), timeout_s)
 
     async def wait_until_async(
         self, what: str, predicate: Callable[[Cluster], T | None], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> T:
-        """`wait_until`, in a trio task."""
+        """Wait like `wait_until`, in a trio task."""
         return await self._waits.wait_async(self._waits.holds(what, predicate), timeout_s)
 
     def wait_for_state(
         self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> GroupView:
-        """Wait until a group is in a state, such as "Stable" or "Dead", perhaps with a number of members.
+        """Wait until a group is in a state.
+
+        Args:
+            group_id: The group, which need not exist yet.
+            state: The state, such as "Stable"; "Dead" for a group that does not exist.
+            members: Number of members that the group must have; None for any number.
+            timeout_s: Maximum wait in wall-clock seconds.
 
         Returns:
             The group at that moment.
 
         Raises:
-            WaitTimeout: It never was.
+            WaitTimeout: The group did not reach the state in time.
             ConfigError: There is no such state.
         """
         return self._waits.wait(self._waits.group_in_state(group_id, state, members), timeout_s)
@@ -530,36 +824,47 @@ class FakeCluster(JournalExport):
     async def wait_for_state_async(
         self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> GroupView:
-        """`wait_for_state`, in a trio task."""
+        """Wait like `wait_for_state`, in a trio task."""
         return await self._waits.wait_async(self._waits.group_in_state(group_id, state, members), timeout_s)
 
     def wait_for_generation(self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupView:
         """Wait until a group's generation is above a number, in any state.
 
+        Args:
+            group_id: The group, which need not exist yet.
+            above: A generation id.
+            timeout_s: Maximum wait in wall-clock seconds.
+
         Returns:
             The group at that moment.
 
         Raises:
-            WaitTimeout: It never was.
+            WaitTimeout: The group did not reach a higher generation in time.
         """
         return self._waits.wait(self._waits.group_past_generation(group_id, above), timeout_s)
 
     async def wait_for_generation_async(
         self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> GroupView:
-        """`wait_for_generation`, in a trio task."""
+        """Wait like `wait_for_generation`, in a trio task."""
         return await self._waits.wait_async(self._waits.group_past_generation(group_id, above), timeout_s)
 
     def wait_for_commit(
         self, group_id: str, partition: str, *, at_least: int, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> CommittedOffset:
-        """Wait until a group has committed an offset, or a higher one, for a partition such as "orders-0".
+        """Wait until a group has committed an offset of a partition.
+
+        Args:
+            group_id: The group, which need not exist yet.
+            partition: Topic and partition, such as "orders-0".
+            at_least: The offset to reach, or exceed.
+            timeout_s: Maximum wait in wall-clock seconds.
 
         Returns:
             The committed offset at that moment.
 
         Raises:
-            WaitTimeout: It never did.
+            WaitTimeout: The offset was not reached in time.
             ConfigError: The partition is malformed.
         """
         return self._waits.wait(self._waits.committed(group_id, partition, at_least), timeout_s)
@@ -567,7 +872,7 @@ class FakeCluster(JournalExport):
     async def wait_for_commit_async(
         self, group_id: str, partition: str, *, at_least: int, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> CommittedOffset:
-        """`wait_for_commit`, in a trio task."""
+        """Wait like `wait_for_commit`, in a trio task."""
         return await self._waits.wait_async(self._waits.committed(group_id, partition, at_least), timeout_s)
 
     def wait_for_request(
@@ -579,21 +884,22 @@ class FakeCluster(JournalExport):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         **filters: Unpack[Filters],
     ) -> list[Call]:
-        """Wait until requests have come. Those that the journal has already count as well.
+        """Wait until the brokers have received matching requests, including those that the journal already has.
 
         Args:
-            api: Of this API, by Kafka's name, such as "JoinGroup".
-            client_id: Of this client.
-            count: How many; to wait for another one, `cluster.count(...) + 1`.
-            timeout_s: How long to wait.
-            filters: Only requests that match all of these filters; see `Filters`. `since` excludes older ones.
+            api: API by Kafka's name, such as "JoinGroup"; None for any.
+            client_id: The client; None for any.
+            count: Number of requests; to wait for one more, pass `cluster.count(...) + 1`.
+            timeout_s: Maximum wait in wall-clock seconds.
+            filters: Further filters, all of which must match, as in `requests`: `group`, `member`, `broker`,
+                `connection`, `error`, `since` (which excludes older requests).
 
         Returns:
-            All matching requests, oldest first; some may have no response yet.
+            All matching requests, oldest first; the response to some may be pending.
 
         Raises:
-            WaitTimeout: They never came.
-            ConfigError: There is no such API, broker, error or filter, or the count is below 1; or no journal is kept.
+            WaitTimeout: There were fewer matching requests in time.
+            ConfigError: An API, broker, error or filter is unknown; the count is below 1; or no journal is kept.
         """
         condition = self._waits.requested(api, {"client_id": client_id, **filters}, count)
         return self._waits.wait(condition, timeout_s)
@@ -607,6 +913,6 @@ class FakeCluster(JournalExport):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         **filters: Unpack[Filters],
     ) -> list[Call]:
-        """`wait_for_request`, in a trio task."""
+        """Wait like `wait_for_request`, in a trio task."""
         condition = self._waits.requested(api, {"client_id": client_id, **filters}, count)
         return await self._waits.wait_async(condition, timeout_s)

@@ -1,6 +1,6 @@
-"""Journals as files: one JSON object per line, first the journal's properties, then one line per request.
+"""Files of journals: one JSON object per line. The first line has the journal's properties, the others one call each.
 
-Messages are objects with the fields that their version carries, by name: bytes in base64, error codes by Kafka's names.
+Messages are objects with the fields of their version, by name. Bytes are in base64, error codes are Kafka's names.
 """
 
 import json
@@ -28,12 +28,13 @@ T = TypeVar("T")
 _BINARY = (BYTES, RECORDS, UUID)
 _UNKNOWN_TAGS = "unknown_tags"
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Fault)}
-_SHAPES_KEPT = 1_000
+_MAX_CACHED_TYPES = 1_000
+"""Structs in versions whose list of fields is cached."""
 _Convert = Callable[[Any, int], Any]
 
 
 class _Head(msgspec.Struct, forbid_unknown_fields=True):
-    """The first line: the journal's properties."""
+    """The first line of a file. Attributes are those of `RecordedJournal`."""
 
     format: Literal[1]
     mode: Literal["full", "headers"]
@@ -42,7 +43,7 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
-    """Another line: a request. Its messages and its fault are validated when they are restored."""
+    """A line of a file after the first one: a call. Messages and fault are validated later, by `restored`."""
 
     api: str
     version: int
@@ -66,13 +67,17 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JournalExport(JournalQueries):
-    """A journal that can be queried and written to a file."""
+    """Journal queries, and export to a file. Subclasses define `journal_view`."""
 
     def export_journal(self, path: str | PathLike[str]) -> None:
-        """Write the journal to a file that `read_journal` reads: one JSON object per line, one line per request.
+        """Write the journal to a file that `read_journal` reads: JSON lines, one per request.
+
+        Args:
+            path: The file; it is overwritten if it exists.
 
         Raises:
             ConfigError: No journal is kept.
+            OSError: The file cannot be written.
         """
         view = self.journal_view()
         view.check_kept()
@@ -81,11 +86,11 @@ class JournalExport(JournalQueries):
 
 
 class RecordedJournal(JournalExport):
-    """A journal that was read from a file: it has the queries and assertions of a running cluster.
+    """A journal that was read from a file, with the queries and assertions of `FakeCluster`.
 
     Attributes:
-        mode: "full", or "headers" (no messages).
-        dropped: Number of older calls that the journal had dropped.
+        mode: "full"; or "headers", without messages.
+        dropped: Number of calls that the journal had dropped because of its limits.
         node_ids: Node ids of the cluster's brokers.
         calls: The calls, oldest first.
     """
@@ -99,24 +104,28 @@ class RecordedJournal(JournalExport):
 
 
 def read_journal(path: str | PathLike[str]) -> RecordedJournal:
-    """Read a journal that `export_journal` wrote.
+    """Read a file that `FakeCluster.export_journal` wrote.
+
+    Args:
+        path: The file.
 
     Raises:
-        ConfigError: The file is not a journal; the message names the line.
+        ConfigError: The file is not a journal; the error contains the number of the line.
+        OSError: The file cannot be read.
     """
     with open(path, "rb") as file:
         return parse_journal(file, str(path))
 
 
 def parse_journal(lines: Iterable[bytes | str], source: str) -> RecordedJournal:
-    """Read a journal from the lines of a file.
+    """Return the journal in the lines of a file.
 
     Args:
         lines: The lines.
-        source: Where they come from, for errors.
+        source: Name of the file, for errors.
 
     Raises:
-        ConfigError: They are not a journal; the message names the line.
+        ConfigError: A line is malformed; the error contains its number.
     """
     head: _Head | None = None
     calls: list[Call] = []
@@ -136,7 +145,7 @@ def parse_journal(lines: Iterable[bytes | str], source: str) -> RecordedJournal:
 
 
 def journal_lines(view: JournalView) -> Iterator[str]:
-    """Yield the lines of a journal's file."""
+    """Yield the lines of a journal's file, each with its line break."""
     first = {"format": 1, "mode": view.mode, "dropped": view.dropped, "brokers": view.node_ids}
     for entry in chain((first,), map(_plain_call, view.calls)):
         yield json.dumps(entry, separators=(",", ":")) + "\n"
@@ -191,18 +200,18 @@ def _call(entry: _Entry) -> Call:
 
 def plain_fault(fault: Fault) -> dict[str, object]:
     """Return the fields of a fault that differ from their defaults, as plain values."""
-    given = msgspec.structs.asdict(fault).items()
-    made = {name: value for name, value in given if name != "error" and value != _DEFAULTS[name]}
-    return made if fault.code is None else {**made, "error": fault.code.name}
+    fields = msgspec.structs.asdict(fault).items()
+    values = {name: value for name, value in fields if name != "error" and value != _DEFAULTS[name]}
+    return values if fault.code is None else {**values, "error": fault.code.name}
 
 
-def restored_fault(made: dict[str, Any]) -> Fault:
-    """Return the fault that `plain_fault` converted.
+def restored_fault(values: dict[str, Any]) -> Fault:
+    """Return the fault that `plain_fault` converted to plain values.
 
     Raises:
-        ConfigError: It is malformed.
+        ConfigError: A field is unknown, or its value is malformed.
     """
-    fault = _converted(made, Fault, "fault")
+    fault = _converted(values, Fault, "fault")
     if isinstance(fault.error, str):
         _error_code("fault.error", fault.error)
     return fault
@@ -222,19 +231,19 @@ def _error_code(field: str, name: object) -> ErrorCode:
 
 
 def plain(value: Struct, version: int) -> dict[str, object]:
-    """Convert a message, or a struct in it, to plain values: the fields that the version carries, by name."""
-    made: dict[str, object] = {}
+    """Return a message, or a struct in one, as plain values: the fields of the version, by name."""
+    values: dict[str, object] = {}
     for name, convert_field in _carried(type(value), version):  # type: ignore[arg-type]  # Classes are hashable, even if their instances are not.
         held = getattr(value, name)
-        made[name] = held if convert_field is None or held is None else convert_field(held, version)
+        values[name] = held if convert_field is None or held is None else convert_field(held, version)
     if value.unknown_tags:
-        made[_UNKNOWN_TAGS] = [[tag, b64encode(data).decode()] for tag, data in value.unknown_tags]
-    return made
+        values[_UNKNOWN_TAGS] = [[tag, b64encode(data).decode()] for tag, data in value.unknown_tags]
+    return values
 
 
-@lru_cache(_SHAPES_KEPT)
+@lru_cache(_MAX_CACHED_TYPES)
 def _carried(cls: type[Struct], version: int) -> tuple[tuple[str, _Convert | None], ...]:
-    """Return the names of the fields that a version carries, with their converters to plain values, if needed."""
+    """Return the names of a version's fields with their converters; None for values that are already plain."""
     return tuple((field.name, _convert(field)) for field in cls.FIELDS if version in field.versions)
 
 
@@ -259,28 +268,29 @@ def _plain_error(value: int, version: int) -> str:
     return ErrorCode(value).name
 
 
-def restored(cls: type[S], made: dict[str, Any], version: int, path: str = "message") -> S:
-    """Return the message, or struct, that `plain` converted.
+def restored(cls: type[S], plain_values: dict[str, Any], version: int, path: str = "message") -> S:
+    """Return the message, or struct in one, that `plain` converted to plain values.
 
     Args:
-        cls: Its type.
-        made: The plain values.
+        cls: The type of the message.
+        plain_values: The plain values, by name of the field.
         version: The version of the message.
-        path: Where it is, for errors.
+        path: Path of the struct in the line, for errors: "request.topics".
 
     Raises:
-        ConfigError: The fields are not those that the version carries, or the value of one is malformed.
+        ConfigError: The fields are not those of the version, or a value is malformed.
     """
-    if not isinstance(made, dict):
-        raise ConfigError.of(path, made, "a table")
+    if not isinstance(plain_values, dict):
+        raise ConfigError.of(path, plain_values, "a table")
     carried = {field.name: field for field in cls.FIELDS if version in field.versions}
-    values = {name: value for name, value in made.items() if name != _UNKNOWN_TAGS}
+    values = {name: value for name, value in plain_values.items() if name != _UNKNOWN_TAGS}
     if values.keys() != carried.keys():
         expected, where = ", ".join(carried), f"{path}: {cls.__name__} v{version}"
         raise ConfigError(f"{where} with {', '.join(values)}: expected {expected}", field=path, expected=expected)
     value = cls(**{name: _restored_field(carried[name], held, version, path) for name, held in values.items()})
-    if _UNKNOWN_TAGS in made:
-        tags = _converted({_UNKNOWN_TAGS: made[_UNKNOWN_TAGS]}, dict[str, list[tuple[int, str]]], path)[_UNKNOWN_TAGS]
+    if _UNKNOWN_TAGS in plain_values:
+        unknown = {_UNKNOWN_TAGS: plain_values[_UNKNOWN_TAGS]}
+        tags = _converted(unknown, dict[str, list[tuple[int, str]]], path)[_UNKNOWN_TAGS]
         value.unknown_tags = tuple((tag, _bytes(data, join(path, _UNKNOWN_TAGS))) for tag, data in tags)
     return value
 

@@ -1,4 +1,4 @@
-"""Starting and stopping a cluster: its listeners, and the thread or nursery in which its reactor runs."""
+"""Start and stop of a cluster: its listeners, and the thread or trio nursery in which its reactor runs."""
 
 import errno
 import socket
@@ -22,28 +22,30 @@ T = TypeVar("T")
 
 _BACKLOG = 4096
 _LINGER_S = 0.0005
-"""In a thread of its own the reactor has no other tasks to wait for; sleeping and waking up costs more than this."""
+"""Without other tasks in its thread, the reactor polls this long before it sleeps: waking up takes longer."""
 
 
 class ClusterServer:
-    """Runs a cluster: as a context manager in a thread of its own, as an asynchronous one in the caller's task tree.
+    """Runs a cluster: `with` in a new thread, `async with` in the caller's trio nursery.
 
-    It is the `fakebroker.cluster.environment.Environment` of the cluster's commands.
+    Implements `fakebroker.cluster.environment.Environment` for the cluster's commands. The methods of that interface
+    must be called in the cluster's thread, except `run`, `now_ms` and `advance`.
 
     Args:
         cluster: The cluster.
         clock: The brokers' clock.
-        host: The address to listen on.
-        port: The port of the first broker, the others follow; 0 is any.
-        advertised_host: The host in Metadata and FindCoordinator responses.
+        host: Address to listen on.
+        port: Port of the first broker, the others use the ports that follow; 0 selects free ports.
+        advertised_host: Host in Metadata and FindCoordinator responses.
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
-        partial_frame_timeout_ms: A connection that stops in the middle of a frame is closed after this time.
+        partial_frame_timeout_ms: A connection that has sent an incomplete frame is closed after this time without
+            further bytes, in real time.
 
     Attributes:
-        reactor: Serves the connections; there is none before the first start.
+        reactor: Serves the connections; set by the first start.
 
     Raises:
-        ConfigError: The ports or limits are out of range.
+        ConfigError: A port or limit is out of range.
     """
 
     def __init__(
@@ -71,10 +73,10 @@ class ClusterServer:
         self._stack: AsyncExitStack | None = None
         self._scope = trio.CancelScope()
         self._reserved_ports: dict[int, socket.socket] = {}
-        self._ports: dict[int, int] = {}  # The last port of each node id, also of brokers that have been removed.
+        self._ports: dict[int, int] = {}  # By node id, also of removed brokers: `restore` may add them again.
         self._nursery: trio.Nursery
         if isinstance(clock, ManualClock):
-            clock.moved_by(self.run)
+            clock.advance_with(self.run)
 
     # Start and stop
 
@@ -112,7 +114,7 @@ class ClusterServer:
         await self._stack.__aexit__(kind, error, trace)
 
     async def _serve_in_nursery(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        # trio's clock may be a test's, such as trio.testing.MockClock: it counts as real time then.
+        # The clock of this trio run may be that of a test, such as trio.testing.MockClock.
         self.clock.wire.follow(trio.lowlevel.current_clock().current_time)
         await self._serve(task_status.started)
 
@@ -129,7 +131,7 @@ class ClusterServer:
                 reserved.close()
 
     def _listen(self) -> None:
-        """Bind every broker's port, before anything runs: clients can connect from then on."""
+        """Listen on the ports of all brokers. Clients can connect from then on, before the reactor runs."""
         unsent, partial = self._reactor_limits
         self.reactor = Reactor(self.cluster, self.clock, max_unsent_bytes=unsent, partial_frame_timeout_ms=partial)
         try:
@@ -143,18 +145,21 @@ class ClusterServer:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has been started and not stopped."""
+        """Whether the cluster has been started and not stopped."""
         return self._token is not None
 
     @property
     def is_cluster_thread(self) -> bool:
-        """Whether the caller's thread is the one that the cluster runs in."""
+        """Whether the calling thread is the one that the cluster runs in."""
         return self._thread_id == threading.get_ident()
 
     def run(self, step: Callable[[], T]) -> T:
-        """Run a function between two requests, in the cluster's thread, then everything that is due.
+        """Run a function in the cluster's thread, between two requests; then handle what is due.
 
-        Callable from any thread. If the cluster is not running, the function runs in the caller's.
+        May be called from any thread. If the cluster is not running, the function runs in the calling thread.
+
+        Returns:
+            The result of the function. Its exceptions are raised in the calling thread.
         """
         token = self._token
         if token is None:
@@ -167,7 +172,7 @@ class ClusterServer:
             return step()
 
     async def run_async(self, step: Callable[[], T]) -> T:
-        """`run` for a trio task of another thread."""
+        """Run a function like `run`, from a trio task of another thread, without blocking that thread."""
         token = self._token
         if token is None or self.is_cluster_thread:
             return self.run(step)
@@ -193,7 +198,10 @@ class ClusterServer:
         return future
 
     def start_task(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Start a task in the cluster's trio loop; it is canceled when the cluster stops. It must not block.
+        """Start a task in the cluster's trio loop; it is canceled when the cluster stops.
+
+        Args:
+            task: An async function, which must not block the loop.
 
         Raises:
             FakebrokerError: The cluster is not running.
@@ -203,7 +211,7 @@ class ClusterServer:
         self.run(lambda: self._nursery.start_soon(task))
 
     def watch(self, watcher: Callable[[], bool]) -> None:
-        """Call a function after each change, in the cluster's thread, until it returns True."""
+        """Call a function in the cluster's thread after each change, until it returns True."""
         self.run(lambda: self.reactor.watchers.append(watcher))
 
     # The environment of commands
@@ -217,11 +225,11 @@ class ClusterServer:
         self.clock.advance(seconds)
 
     def open_listener(self, broker: BrokerNode) -> None:
-        """Listen for a broker at the port that is reserved for it, or at any."""
+        """Listen for a broker on the port that is reserved for it, or on a free one."""
         self._open(broker, 0)
 
     def _open(self, broker: BrokerNode, port: int) -> None:
-        """Listen for a broker at the port that is reserved for it, or else at this one; 0 is any."""
+        """Listen for a broker on the port reserved for it; if none is, on `port`, where 0 selects a free one."""
         reserved = self._reserved_ports.pop(broker.node_id, None)
         listener = reserved or bound(self.host, port)
         listener.listen(_BACKLOG)
@@ -230,13 +238,18 @@ class ClusterServer:
         self.reactor.listen(broker, listener)
 
     def close_listener(self, broker: BrokerNode, *, keep_port: bool) -> None:
-        """Close a broker's listener and connections, and perhaps reserve its port."""
+        """Close a broker's listener and connections.
+
+        Args:
+            broker: The broker.
+            keep_port: Whether to reserve the port, for `open_listener`.
+        """
         self.reactor.disconnect(broker)
         if keep_port:
             self._reserve_port(broker)
 
     def _reserve_port(self, broker: BrokerNode) -> None:
-        """Bind a broker's port without listening: connections are refused, and no other process gets the port."""
+        """Bind a broker's port without listening: connections are refused, and no other process can use the port."""
         if broker.node_id not in self._reserved_ports:
             self._reserved_ports[broker.node_id] = bound(self.host, broker.port)
 
@@ -245,13 +258,13 @@ class ClusterServer:
         return self.reactor.network_faults.conditions.get(broker.node_id, NetworkConditions())
 
     def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
-        """Change the network conditions of a broker that is up."""
+        """Change the network conditions of a broker, which must be up."""
         self._refuse(broker, conditions.accept == "refuse")
         self.reactor.network_faults.conditions[broker.node_id] = conditions
 
-    def _refuse(self, broker: BrokerNode, refuses: bool) -> None:
-        """Close a broker's listener, or open it again; its connections remain."""
-        if refuses:
+    def _refuse(self, broker: BrokerNode, refuse: bool) -> None:
+        """Close a broker's listener, or open it again; existing connections remain."""
+        if refuse:
             self.reactor.close_listener(broker)
             self._reserve_port(broker)
         elif broker.node_id in self._reserved_ports:
@@ -259,7 +272,14 @@ class ClusterServer:
 
     @contextmanager
     def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> Iterator[None]:
-        """Close listeners before the brokers of the cluster are replaced, and open the others' afterwards."""
+        """Close listeners before the caller replaces the cluster's brokers, and open listeners afterwards.
+
+        A broker that is up before and after keeps its listener and connections, unless `cut_all`.
+
+        Args:
+            brokers: The brokers after the replacement, by node id.
+            cut_all: Whether to close all connections.
+        """
         if not self.is_running:
             yield
             return
@@ -286,7 +306,11 @@ class ClusterServer:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a bound socket that does not listen yet; port 0 is any.
+    """Return a socket that is bound to an address and does not listen yet.
+
+    Args:
+        host: Host name or address.
+        port: Port; 0 selects a free one.
 
     Raises:
         ListenError: The address or port is not available.

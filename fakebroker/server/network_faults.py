@@ -1,6 +1,7 @@
-"""Injected latency, throttling and disconnects: decides what happens to connections, and when.
+"""Injected latency, throttling and disconnects: a schedule of actions on connections.
 
-The reactor calls it and carries out its decisions. All times are wall-clock time. Does not depend on sockets.
+The reactor reports new connections and responses to it, and performs the actions that are due. All times are real
+time, in milliseconds since the Unix epoch. Does not depend on sockets.
 """
 
 from collections.abc import Iterator
@@ -13,22 +14,24 @@ from fakebroker.server.connection import Blocked, Connection
 
 
 class Action(Enum):
-    """What the reactor has to do to a connection."""
+    """An action of the reactor on a connection."""
 
     SEND = auto()
+    """Send a response."""
     UNBLOCK = auto()
+    """Handle requests again."""
     HANG_UP = auto()
-    """Send what is pending, as far as the client takes it, and close."""
+    """Send the pending bytes that the socket accepts at once, and close the connection."""
 
 
 class NetworkFaults:
     """Delayed actions on the connections of one cluster.
 
-    Actions on one connection keep their order, even if a later one would be due earlier. Actions that are due at the
-    same time are returned in the order in which they were scheduled.
+    Actions on one connection are performed in the order in which they were scheduled: a shorter delay does not let one
+    overtake another. Actions that are due at the same time are returned in that order, too.
 
     Attributes:
-        conditions: Network conditions of brokers by node id; brokers that are not in it have normal ones.
+        conditions: Network conditions by node id; brokers that are not in it have normal conditions.
     """
 
     def __init__(self) -> None:
@@ -37,7 +40,7 @@ class NetworkFaults:
         self._last_due_ms: dict[Connection, float] = {}
 
     def accept(self, connection: Connection, now_ms: float) -> None:
-        """Block a new connection as the conditions of its broker require."""
+        """Block a new connection if the network conditions of its broker require that."""
         conditions = self.conditions.get(connection.broker.node_id)
         if conditions is None:
             return
@@ -48,12 +51,12 @@ class NetworkFaults:
             self._schedule(connection, now_ms + conditions.accept_delay_ms, Action.UNBLOCK)
 
     def delay(self, connection: Connection, frame: bytearray, now_ms: float) -> None:
-        """Delay a response by the round trip of its broker, which must have conditions."""
+        """Schedule a response after the round trip time of its broker, which must be in `conditions`."""
         round_trip_ms = self.conditions[connection.broker.node_id].round_trip_ms
         self._schedule(connection, now_ms + round_trip_ms, Action.SEND, frame)
 
     def after_response(self, connection: Connection, fault: Fault, now_ms: float) -> None:
-        """Block a connection as a fault requires after a response, or in place of it."""
+        """Block or close a connection if the fault that applied to its last request requires that."""
         if fault.drop or fault.cut_bytes is not None:
             connection.pending = Blocked.HANGING_UP
             self._schedule(connection, now_ms, Action.HANG_UP)
@@ -67,7 +70,10 @@ class NetworkFaults:
         self._actions.schedule(TimedValue((connection, action, frame or bytearray())), due_ms)
 
     def due(self, now_ms: float) -> Iterator[tuple[Connection, Action, bytearray]]:
-        """Yield the actions that are due, with the response to send, if any. Closed connections are skipped."""
+        """Remove and yield the actions that are due, each with the response to send, which may be empty.
+
+        Closed connections are skipped.
+        """
         for timer, due_ms in self._actions.expired(now_ms):
             connection, action, frame = timer.value
             if self._last_due_ms.get(connection) == due_ms:
@@ -76,5 +82,5 @@ class NetworkFaults:
                 yield connection, action, frame
 
     def next_deadline(self) -> float | None:
-        """Return when the next action is due, if any is scheduled."""
+        """Return when the next action is due; None if none is scheduled."""
         return self._actions.next_deadline()

@@ -1,4 +1,4 @@
-"""Readiness of many sockets: epoll where available, else the best of `selectors` (kqueue)."""
+"""Readiness of many sockets: epoll on Linux, the default of `selectors` elsewhere, such as kqueue on macOS."""
 
 import select
 import selectors
@@ -9,9 +9,14 @@ READ, WRITE = 1, 4
 
 
 class Poller(Protocol):
-    """The readiness of many sockets behind one file descriptor, which is readable when any of them is ready."""
+    """Watches many sockets; the interface of `select.epoll`, as far as it is used.
 
-    def fileno(self) -> int: ...
+    Sockets are identified by file descriptor. `interest` is a combination of readiness flags; 0 watches for none.
+    """
+
+    def fileno(self) -> int:
+        """Return a file descriptor that is readable while any of the sockets is ready."""
+        ...
 
     def register(self, fd: int, interest: int) -> None: ...
 
@@ -20,14 +25,22 @@ class Poller(Protocol):
     def unregister(self, fd: int) -> None: ...
 
     def poll(self, timeout: float, max_events: int) -> list[tuple[int, int]]:
-        """Return ready sockets as (file descriptor, readiness flags); do not wait if the timeout is 0 seconds."""
+        """Wait until a socket is ready.
+
+        Args:
+            timeout: Maximum wait in seconds; 0 does not wait.
+            max_events: Maximum number of results.
+
+        Returns:
+            File descriptor and readiness flags of each ready socket.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class SelectorPoller:
-    """A poller over `selectors`, for systems without epoll."""
+    """A poller that uses `selectors`, for systems without epoll."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -61,5 +74,5 @@ def _events(interest: int) -> int:
 
 
 def best_poller() -> Poller:
-    """Return the fastest poller that this system has."""
+    """Return the fastest poller of this system."""
     return select.epoll() if hasattr(select, "epoll") else SelectorPoller()

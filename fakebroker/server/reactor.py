@@ -1,10 +1,10 @@
-"""The readiness loop for all listeners and connections of a cluster.
+"""The event loop for the sockets of a cluster: accepts connections, reads requests, writes responses.
 
-trio owns start, stop, timers and cancellation; this loop owns the sockets. One task waits until the poller reports
-ready sockets, then reads, handles and writes all of them without awaiting: a task per connection would cost more than
-all the rest. Nothing awaits between reading a frame and changing the state, so there is no lock.
+It is one trio task, which waits until the poller reports ready sockets, and then reads, handles and writes all of them
+without awaiting. A trio task per connection would cost more CPU time than all other work. Nothing awaits between
+reading a frame and changing the cluster, so no locks are needed.
 
-Does not depend on what requests mean.
+Does not depend on the meaning of requests: `Cluster.handle` handles them.
 """
 
 import errno
@@ -32,11 +32,14 @@ logger = logging.getLogger("fakebroker")
 
 READ_BYTES = 64 * 1024
 MAX_EVENTS = 256
+"""Maximum number of ready sockets per poll."""
 MAX_TURNS = 8
-"""Between two passes of other tasks of the loop, such as HTTP control. A turn takes a millisecond under load."""
+"""Polls before other trio tasks, such as the control API, can run. Under load a poll and its work take 1 ms."""
 MAX_FRAMES_AT_ONCE = 32
+"""Maximum number of queued requests of one connection that are handled before other connections get their turn."""
 _AT_ONCE = range(MAX_FRAMES_AT_ONCE)
 MAX_QUEUED_FRAMES = 100
+"""With this many queued requests, a connection is not read until some have been handled."""
 
 DEFAULT_MAX_UNSENT_BYTES = 64 * 1024 * 1024
 DEFAULT_PARTIAL_FRAME_TIMEOUT_MS = 30_000
@@ -47,15 +50,17 @@ class Reactor:
 
     Args:
         cluster: Handles the requests.
-        clock: The brokers' clock. Timeouts of connections are wall-clock time.
+        clock: The brokers' clock. Timeouts of connections are in real time.
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
-        partial_frame_timeout_ms: A connection that stops in the middle of a frame is closed after this time.
+        partial_frame_timeout_ms: A connection that has sent an incomplete frame is closed after this time without
+            further bytes.
 
     Attributes:
-        wire_clock: The clients' clock.
+        wire_clock: Real time.
         network_faults: Injected latency, throttling and disconnects.
-        linger_s: How long to poll for the next request, after one, before other tasks of the thread may run.
-        watchers: Called after each change until they return True.
+        linger_s: How long to poll for further requests after one, before other trio tasks can run.
+        watchers: Functions that are called after each change until they return True.
+        connections: Open connections by file descriptor.
     """
 
     def __init__(
@@ -80,14 +85,14 @@ class Reactor:
         self._max_request_bytes = cluster.config.number("socket.request.max.bytes")
         self._dirty: list[Connection] = []
         self._resumable: deque[Connection] = deque()
-        # Connections that stopped within a frame. All have the same timeout, so the first one is due first.
+        # Deadlines of connections with an incomplete frame. All have the same timeout, so the first one is due first.
         self._partial: dict[Connection, float] = {}
         self._connections_made = 0
         self._is_accepting = True
         self._sleep = trio.CancelScope()
 
     def listen(self, broker: BrokerNode, listener: socket.socket) -> None:
-        """Accept connections for a broker from a bound and listening socket."""
+        """Accept connections for a broker from a listening socket, which the reactor closes later."""
         listener.setblocking(False)
         self._listeners[listener.fileno()] = (listener, broker)
         self._poller.register(listener.fileno(), READ)
@@ -100,7 +105,7 @@ class Reactor:
             self.close(connection)
 
     def close_listener(self, broker: BrokerNode) -> None:
-        """Accept no further connections for a broker."""
+        """Close the listener of a broker; its connections remain."""
         for fd, (listener, owner) in list(self._listeners.items()):
             if owner is broker:
                 self._poller.unregister(fd)
@@ -121,17 +126,17 @@ class Reactor:
             self.stop()
 
     def apply(self, function: Callable[[], T]) -> T:
-        """Run a function that may change the cluster between two requests, then everything that is due."""
+        """Run a function that may change the cluster, then handle what is due. Called between two requests."""
         result = function()
         self._tick()
-        # The next deadline may be earlier now. Otherwise the loop is not woken: most calls change nothing.
+        # Wake the loop only if the next deadline is earlier now: most functions change nothing.
         due_at = trio.current_time() + (0 if self._resumable else self._seconds_to_sleep())
         if due_at < self._sleep.deadline:
             self._sleep.deadline = due_at
         return result
 
     def _seconds_to_sleep(self) -> float:
-        """Return the time to the next deadline: those of brokers by their clock, those of connections by real time."""
+        """Return the real seconds until the next deadline of a broker, a delayed fetch, or a connection."""
         waits = [self.clock.seconds_until(self.cluster.next_deadline())]
         waits.append(self.wire_clock.seconds_until(self.cluster.purgatory.next_deadline()))
         waits.append(self.wire_clock.seconds_until(self.network_faults.next_deadline()))
@@ -140,7 +145,7 @@ class Reactor:
         return min(waits)
 
     def _turn(self) -> None:
-        """Handle ready sockets, a bounded number of times, and everything that is due."""
+        """Handle ready sockets, at most `MAX_TURNS` times, and what is due."""
         for turn in range(MAX_TURNS):
             events = self._poller.poll(self.linger_s if turn else 0, MAX_EVENTS)
             if not events and not self._resumable:
@@ -154,7 +159,7 @@ class Reactor:
             self._tick()
 
     def _tick(self) -> None:
-        """Run everything that is due."""
+        """Handle what is due: timers of the cluster, delayed actions, incomplete frames."""
         now_ms = self.wire_clock.now_ms()
         self.cluster.tick(self.clock.now_ms(), now_ms)
         for connection, action, frame in self.network_faults.due(now_ms):
@@ -165,12 +170,12 @@ class Reactor:
             connection, deadline_ms = next(iter(self._partial.items()))
             if deadline_ms > now_ms:
                 break
-            self.close(connection, f"stopped for {self.partial_frame_timeout_ms / 1000:g} s in the middle of a request")
+            self.close(connection, f"incomplete request after {self.partial_frame_timeout_ms / 1000:g} s")
         if self.watchers:
             self._call_watchers()
 
     def _perform(self, connection: Connection, action: Action, frame: bytearray) -> None:
-        """Carry out a delayed action of the network faults."""
+        """Perform a delayed action of the network faults."""
         if action is Action.UNBLOCK:
             connection.pending = None
             self._handle_later(connection)
@@ -181,7 +186,7 @@ class Reactor:
             self.close(connection)
 
     def _call_watchers(self) -> None:
-        # They are not called recursively if one of them calls into the cluster.
+        # Emptied first: a watcher that calls into the cluster must not call the watchers recursively.
         watchers, self.watchers = self.watchers, []
         self.watchers += [watcher for watcher in watchers if not watcher()]
 
@@ -197,7 +202,7 @@ class Reactor:
                 self._read(connection, now_ms, wire_ms)
             if event & WRITE and not connection.is_closed:
                 self._send(connection)
-        # All at once: a client that is busy with the first response need not be woken for the next.
+        # Write all responses together: a client that is still busy with one is not woken again for the next.
         self._flush()
 
     def _accept(self, listener: socket.socket, broker: BrokerNode) -> None:
@@ -225,7 +230,7 @@ class Reactor:
                 self.network_faults.accept(connection, self.wire_clock.now_ms())
 
     def _pause_accepting(self, error: OSError) -> None:
-        logger.warning("no further connections until one closes: %s (raise the limit of open files)", error.strerror)
+        logger.warning("not accepting connections until one closes: %s (raise the limit of open files)", error.strerror)
         self._is_accepting = False
         for fd in self._listeners:
             self._poller.modify(fd, 0)
@@ -264,7 +269,7 @@ class Reactor:
             self._partial[connection] = wire_ms + self.partial_frame_timeout_ms
 
     def _resume(self) -> None:
-        """Handle queued frames of connections that are no longer blocked, or have used up their share of a turn."""
+        """Handle queued frames of connections that were blocked, or had more than `MAX_FRAMES_AT_ONCE`."""
         now_ms, wire_ms = self.clock.now_ms(), self.wire_clock.now_ms()
         for _ in range(len(self._resumable)):
             connection = self._resumable.popleft()
@@ -273,7 +278,7 @@ class Reactor:
         self._flush()
 
     def _handle_queued(self, connection: Connection, now_ms: float, wire_ms: float) -> None:
-        """Handle queued frames of a connection until one is pending, or its share of the turn is used up."""
+        """Handle queued frames of a connection until a response is pending, `MAX_FRAMES_AT_ONCE` at most."""
         queued = connection.queued
         for _ in _AT_ONCE:
             if not queued or connection.pending is not None or connection.is_closed:
@@ -285,7 +290,7 @@ class Reactor:
                 self._handle_later(connection)
 
     def _handle(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> None:
-        """Handle one request, and deliver the responses that it completes."""
+        """Handle one request, and write all responses that it completes."""
         try:
             call = read_call(connection, frame)
         except ProtocolError as error:
@@ -296,9 +301,9 @@ class Reactor:
                 self._write(connection, call)
             else:
                 connection.pending = call
-        except Exception:  # A bug in a handler costs only the connection of the request.
+        except Exception:  # A bug in a handler closes only the connection of the request.
             logger.exception("%r failed", call)
-            self.close(connection, "of an error in fakebroker, shown above")
+            self.close(connection, "internal error (see the traceback above)")
         if self.cluster.answered:
             self._deliver()
 
@@ -308,7 +313,7 @@ class Reactor:
             self._resumable.append(connection)
 
     def _deliver(self) -> None:
-        """Write the completed responses to their connections, whose queued frames can then be handled."""
+        """Write the completed responses, and let their connections handle queued frames."""
         cluster = self.cluster
         answered, cluster.answered = cluster.answered, []
         for call in answered:
@@ -317,7 +322,8 @@ class Reactor:
             if connection.is_closed:
                 continue
             if call.closes_connection:
-                self.close(connection, f"{call!r} failed, and it asked for no answer")
+                # As Kafka does for Produce with acks=0, whose errors cannot be sent.
+                self.close(connection, f"{call!r} failed, and it has no response")
                 continue
             connection.pending = None
             if call.response is not None:
@@ -331,8 +337,8 @@ class Reactor:
         try:
             frame = response_frame(call.response, call.response_version, call.correlation_id)
         except ProtocolError:
-            logger.exception("%r got an answer that its version cannot carry", call)
-            self.close(connection, "of an error in fakebroker, shown above")
+            logger.exception("%r: response cannot be encoded in this version", call)
+            self.close(connection, "internal error (see the traceback above)")
             return
         if call.fault is not None:
             frame = self.cluster.faults.corrupted(call.fault, frame)
@@ -349,7 +355,7 @@ class Reactor:
             self._dirty.append(connection)
 
     def _flush(self) -> None:
-        """Send new responses."""
+        """Send the responses that were written since the last call."""
         while self._dirty:
             connection = self._dirty.pop()
             connection.is_dirty = False
@@ -372,7 +378,7 @@ class Reactor:
             return
         del unsent[:sent]
         if len(unsent) > self.max_unsent_bytes:
-            self.close(connection, f"left {len(unsent)} bytes unread, the limit is {self.max_unsent_bytes}")
+            self.close(connection, f"{len(unsent)} unsent bytes, the limit is {self.max_unsent_bytes}")
         else:
             self._set_interest(connection)
 
@@ -387,7 +393,12 @@ class Reactor:
             self._poller.modify(connection.socket.fileno(), interest)
 
     def close(self, connection: Connection, why: str | None = None) -> None:
-        """Close a connection. Responses to requests that are still parked in the cluster are dropped."""
+        """Close a connection. Responses that are pending in the cluster are dropped when they complete.
+
+        Args:
+            connection: The connection.
+            why: The reason to log; None if the client closed it, or the broker stops.
+        """
         if connection.is_closed:
             return
         if why is not None:
@@ -404,7 +415,7 @@ class Reactor:
             self._resume_accepting()
 
     def stop(self) -> None:
-        """Close every connection and every listener."""
+        """Close all connections and listeners."""
         for connection in list(self.connections.values()):
             self.close(connection)
         for listener, _ in self._listeners.values():

@@ -1,13 +1,13 @@
-"""Groups to seed from tables: a row for each committed offset, or for each group without any.
+"""Seeds of groups from tables with one row per committed offset, or per group without committed offsets.
 
 Columns:
-    group: The group's id.
+    group: The group id.
     topic, partition: A partition; both empty in a row without an offset.
-    offset: The offset that is committed for it.
-    lag: Instead of the offset, its distance to the end of the partition's log.
-    members, generation, state, protocol: As in `GroupSeed`; the same in all rows of a group, or empty.
+    offset: The committed offset of the partition.
+    lag: Alternative to the offset: its distance from the end of the partition's log.
+    members, generation, state, protocol: As in `GroupSeed`; equal or empty in all rows of a group.
 
-Only `group` is required. Depends on pandas and pyarrow only by the methods that return plain columns.
+Only `group` is required. Does not import pandas; imports pyarrow only to read Parquet files.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,14 +25,14 @@ _COLUMNS = ("group", "topic", "partition", "offset", "lag", *COLUMNS_OF_GROUPS)
 
 @runtime_checkable
 class PandasTable(Protocol):
-    """A pandas.DataFrame."""
+    """The part of `pandas.DataFrame` that is used."""
 
     def to_dict(self, orient: Any = ..., /) -> Any: ...
 
 
 @runtime_checkable
 class ArrowTable(Protocol):
-    """A pyarrow.Table."""
+    """The part of `pyarrow.Table` that is used."""
 
     def to_pydict(self) -> Any: ...
 
@@ -41,10 +41,13 @@ Table = PandasTable | ArrowTable
 
 
 def seeds_from(source: Iterable[GroupSeed] | Table | str | PathLike[str]) -> list[GroupSeed]:
-    """Return the seeds in a sequence, in a table, or in a Parquet file given by its path.
+    """Return the seeds of a sequence, of a table, or of a Parquet file.
+
+    Args:
+        source: Seeds, a table, or the path of a Parquet file.
 
     Raises:
-        ConfigError: There is no such file, or pyarrow is not installed; or a column or a value is invalid.
+        ConfigError: The file does not exist, or pyarrow is not installed; or a column or value is invalid.
     """
     if isinstance(source, str | PathLike):
         source = _read_parquet(source)
@@ -59,7 +62,6 @@ def seeds_from(source: Iterable[GroupSeed] | Table | str | PathLike[str]) -> lis
 
 def _read_parquet(path: str | PathLike[str]) -> ArrowTable:
     try:
-        # Imported when it is needed: everything else works without it.
         parquet = import_module("pyarrow.parquet")
     except ImportError:
         raise ConfigError("reading Parquet needs pyarrow: pip install pyarrow") from None
@@ -88,12 +90,12 @@ def _seeds_of(columns: Mapping[str, Sequence[Any]]) -> list[GroupSeed]:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a table has no value here: pandas has NaN then, which is not equal to itself."""
+    """Return whether a value is missing: None in pyarrow, NaN in pandas, which does not equal itself."""
     return value is None or bool(value != value)
 
 
 class _Draft:
-    """The values of one group in the rows so far."""
+    """Collects the rows of one group."""
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, int], int] = {}
@@ -101,10 +103,18 @@ class _Draft:
         self._group: dict[str, Any] = {}
 
     def add(self, row: Mapping[str, Any], number: int) -> None:
-        """Add a row; its number is for errors."""
+        """Add a row.
+
+        Args:
+            row: The values that are not missing, by column.
+            number: Number of the row, from 1, for error messages.
+
+        Raises:
+            ConfigError: A value is invalid, or contradicts an earlier row of the group.
+        """
         for name, kind in COLUMNS_OF_GROUPS.items():
             if name in row:
-                value = _whole(row, name, number) if kind is int else str(row[name])
+                value = _integer(row, name, number) if kind is int else str(row[name])
                 if self._group.setdefault(name, value) != value:
                     expected = f"{self._group[name]!r}, as in earlier rows of group {row['group']!r}"
                     raise ConfigError.of(name, value, expected, where=f"row {number}")
@@ -113,16 +123,17 @@ class _Draft:
         given = [name for name in ("offset", "lag") if name in row]
         if "topic" not in row or "partition" not in row or len(given) != 1:
             raise ConfigError(f"row {number}: expected topic, partition, and offset or lag, not {', '.join(row)}")
-        place = str(row["topic"]), _whole(row, "partition", number)
-        found = self._offsets if given == ["offset"] else self._lags
-        found[place] = _whole(row, given[0], number)
+        partition = str(row["topic"]), _integer(row, "partition", number)
+        values = self._offsets if given == ["offset"] else self._lags
+        values[partition] = _integer(row, given[0], number)
 
     def seed(self, group_id: str) -> GroupSeed:
+        """Return the seed of the group."""
         return GroupSeed(group_id=group_id, offsets=self._offsets, lag=self._lags, **self._group)
 
 
-def _whole(row: Mapping[str, Any], name: str, number: int) -> int:
-    """Return an integer of a row; pandas has floats where a column has gaps."""
+def _integer(row: Mapping[str, Any], name: str, number: int) -> int:
+    """Return an integer of a row. pandas converts a column of integers to floats if values are missing."""
     try:
         value = int(row[name])
         is_whole = value == float(row[name])

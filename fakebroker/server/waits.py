@@ -1,4 +1,4 @@
-"""Wait for conditions of a cluster without polling: they are evaluated in the cluster's thread after each change.
+"""Waits for conditions of a cluster, without polling: they are evaluated in the cluster's thread after each change.
 
 Timeouts are wall-clock seconds, also with a manual clock.
 """
@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S = 10.0
 _SHOWN = 20
+"""Maximum number of groups, or of requests, in the error of a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,10 @@ class Condition(Generic[T]):
     """A condition of a cluster.
 
     Attributes:
-        description: The condition in words.
-        evaluate: Returns a result, or a false value while the condition does not hold; runs in the cluster's thread.
-        describe_state: Describes the state of the cluster instead, for errors; runs in the waiting thread.
+        description: Describes the condition in errors: "group g in Stable".
+        evaluate: Returns the result of the wait, or a false value while the condition does not hold. Called in the
+            cluster's thread.
+        describe_state: Returns the current state as text, for errors. Called in the waiting thread.
     """
 
     description: str
@@ -54,7 +56,7 @@ class _Waiter(Generic[T]):
     def __call__(self) -> bool:
         try:
             found = self._evaluate()
-        except Exception as error:  # A predicate's own; it is raised by the wait.
+        except Exception as error:  # Raised by a predicate of the user: the wait raises it.
             self.result.set_exception(error)
             return True
         if not found:
@@ -64,7 +66,7 @@ class _Waiter(Generic[T]):
 
 
 class Waits:
-    """Conditions of one cluster, and waiting for them.
+    """Creates conditions of one cluster, and waits for them.
 
     Args:
         server: Runs the cluster.
@@ -77,7 +79,7 @@ class Waits:
     # Conditions
 
     def holds(self, description: str, predicate: Callable[[Cluster], T | None]) -> Condition[T]:
-        """A predicate on the cluster returns a true value."""
+        """Return the condition that a predicate returns a true value."""
 
         def timelines() -> str:
             group_ids = self._cluster.history.group_ids(_SHOWN)
@@ -86,7 +88,7 @@ class Waits:
         return Condition(description, lambda: predicate(self._cluster), timelines)
 
     def group_in_state(self, group_id: str, state: str, members: int | None) -> Condition[GroupView]:
-        """A group is in a state, with this number of members if it is given.
+        """Return the condition that a group is in a state, and has this number of members unless it is None.
 
         Raises:
             ConfigError: There is no such state, or the number is not an integer >= 0.
@@ -105,7 +107,7 @@ class Waits:
         return self._group(group_id, f"in {state}" + ("" if members is None else f" with {members} members"), holds)
 
     def group_past_generation(self, group_id: str, generation: int) -> Condition[GroupView]:
-        """A group's generation is above a number.
+        """Return the condition that a group's generation is above a number.
 
         Raises:
             ConfigError: The number is not an integer.
@@ -126,7 +128,7 @@ class Waits:
         return Condition(f"group {group_id} {description}", evaluate, lambda: self._explanation(group_id))
 
     def committed(self, group_id: str, partition: str, at_least: int) -> Condition[CommittedOffset]:
-        """A group has committed an offset, or a higher one, for a partition.
+        """Return the condition that the committed offset of a partition is at least a number.
 
         Raises:
             ConfigError: The partition is malformed, or the offset is not an integer.
@@ -150,7 +152,7 @@ class Waits:
         return Condition(description, evaluate, describe_state)
 
     def requested(self, api: str | None, filters: Mapping[str, object], count: int) -> Condition[list[Call]]:
-        """The journal has this number of matching requests; see `JournalQueries.requests`.
+        """Return the condition that the journal has a number of matching requests; see `JournalQueries.requests`.
 
         Raises:
             ConfigError: There is no such API, broker, error or filter, or the count is below 1; or no journal is kept.
@@ -158,12 +160,13 @@ class Waits:
         check_integer("count", count, least=1)
         matches = self._server.run(lambda: view_journal(self._cluster)).matcher(api, filters)
         journal = self._cluster.journal
+        # Calls are numbered as they are added to the journal, which drops the first ones.
         seen = journal.dropped
         unanswered: list[tuple[int, Call]] = []
         found: list[tuple[int, Call]] = []
 
         def evaluate() -> list[Call] | None:
-            # Only new calls are tested, and those that had no response yet, which may match by it.
+            # Test only new calls, and those without a response so far: a filter may match the response.
             nonlocal seen, unanswered
             calls = tuple(journal)
             first = max(seen, journal.dropped)
@@ -177,7 +180,7 @@ class Waits:
             return [call for _, call in sorted(found, key=lambda each: each[0])] if len(found) >= count else None
 
         def describe_state() -> str:
-            return f"came: {len(found)}; {self._server.run(lambda: view_journal(self._cluster)).report(_SHOWN)}"
+            return f"received: {len(found)}; {self._server.run(lambda: view_journal(self._cluster)).report(_SHOWN)}"
 
         return Condition(f"{count} of {described(api, filters)}", evaluate, describe_state)
 
@@ -191,17 +194,22 @@ class Waits:
     # Waiting
 
     def wait(self, condition: Condition[T], timeout_s: float) -> T:
-        """Block the caller's thread, which must not be the cluster's, until a condition holds.
+        """Block the calling thread until a condition holds.
+
+        Args:
+            condition: The condition.
+            timeout_s: Maximum wait in wall-clock seconds.
+
+        Returns:
+            The first true value that `condition.evaluate` returned.
 
         Raises:
-            WaitTimeout: It has not become true in time.
-            ConfigError: The cluster is not running, or runs in the caller's thread; or the timeout is out of range.
+            WaitTimeout: The condition did not hold in time.
+            ConfigError: The cluster is not running, or the calling thread is the cluster's; or the timeout is negative.
         """
         check_number("timeout_s", timeout_s, least=0)
         if self._server.is_running and self._server.is_cluster_thread:
-            raise ConfigError(
-                f"waiting for {condition.description}: this thread is the cluster's own; await what ends in _async"
-            )
+            raise ConfigError(f"waiting for {condition.description} in the cluster's thread: expected an _async method")
         waiter = self._begin(condition)
         try:
             futures.wait([waiter.result], timeout_s)
@@ -210,11 +218,11 @@ class Waits:
         return self._result(waiter, condition, timeout_s)
 
     async def wait_async(self, condition: Condition[T], timeout_s: float) -> T:
-        """`wait`, in a trio task of any thread."""
+        """Wait until a condition holds, like `wait`, in a trio task of any thread."""
         check_number("timeout_s", timeout_s, least=0)
         waiter = self._begin(condition)
         if waiter.result.done():
-            await trio.lowlevel.checkpoint()  # So that repeated waits let other tasks run, and can be canceled.
+            await trio.lowlevel.checkpoint()  # Lets other tasks run, and allows cancellation, in a loop of waits.
         else:
             await self._until_done(waiter, timeout_s)
         return self._result(waiter, condition, timeout_s)
@@ -235,9 +243,7 @@ class Waits:
             if waiter():
                 return
             if not self._server.is_running:
-                raise ConfigError(
-                    f"waiting for {condition.description}: the cluster does not run, so nothing more will come"
-                )
+                raise ConfigError(f"waiting for {condition.description}: expected a running cluster")
             self._server.reactor.watchers.append(waiter)
 
         self._server.run(begin)

@@ -1,9 +1,9 @@
-"""Measures fakebroker against librdkafka's mock cluster, both in the same run, alternating; medians.
+"""Compares fakebroker with librdkafka's mock cluster: both in the same run, alternating; prints medians.
 
     make bench        or    python -m tests.bench.bench [--rounds N] [--seconds S]
 
-Prints a table and writes bench-results/bench.json. The server runs on one core and the load on another. The numbers of
-one machine on one day say little; the ratios are what to look at.
+Prints a table and writes bench-results/bench.json. The server runs on one core and the load on another.
+Absolute numbers depend on the machine; compare the ratios.
 """
 
 import argparse
@@ -45,13 +45,13 @@ CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
 
 
 def pin(core: int) -> None:
-    """Keep this process on one core, where there is more than one."""
+    """Pin this process to a core, if the machine has more than one."""
     if len(CORES) > 1:
         os.sched_setaffinity(0, {CORES[core]})
 
 
 def load(port: int, seconds: float) -> dict[str, float]:
-    """Heartbeats from the second core for so long."""
+    """Run the heartbeat load on the second core."""
     command = [sys.executable, "-m", "tests.bench.load", str(port), str(CONNECTIONS), str(seconds)]
     out = subprocess.run(command, check=True, capture_output=True, text=True, preexec_fn=lambda: pin(1)).stdout
     result: dict[str, float] = json.loads(out)
@@ -61,7 +61,7 @@ def load(port: int, seconds: float) -> dict[str, float]:
 
 @contextmanager
 def running(name: str) -> Iterator[tuple[int, int]]:
-    """A server as a process of its own on the first core: its process id and its port."""
+    """Run a server as a process on the first core; yields its process id and its port."""
     process = subprocess.Popen(
         SERVERS[name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         preexec_fn=lambda: pin(0),
@@ -104,7 +104,7 @@ def rss_kib(pid: int) -> int:
 
 
 def memory() -> dict[str, float]:
-    """What our server takes with many members connected and joined; the mock's rebalances are too slow for so many."""
+    """Return the memory of fakebroker with many members, which take too long to join the mock cluster."""
     with running("fakebroker") as (pid, port):
         idle = rss_kib(pid)
         members = joined_members(port, MEMBERS)
@@ -115,7 +115,7 @@ def memory() -> dict[str, float]:
 
 
 def against_the_mock(rounds: int, seconds: float, console: Console) -> dict[str, dict[str, float]]:
-    """The medians of both, by server."""
+    """Return the medians of the rounds, by server."""
     beats: dict[str, list[dict[str, float]]] = {name: [] for name in SERVERS}
     starts: dict[str, list[float]] = {name: [] for name in SERVERS}
     with console.status("measuring") as status:

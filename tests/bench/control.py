@@ -1,11 +1,11 @@
-"""What control over HTTP costs brokers of many groups: heartbeats without it, with it, and while it is asked.
+"""Cost of the control API for brokers with many groups: heartbeats without it, with it, and while it is used.
 
     python -m tests.bench.control [--rounds N] [--seconds S]
 
-Brokers and control have the first core, all load the second one. How fast a shared machine is changes from
-second to second, by more than what is measured here; so a round is short and has every setting in it, what is lost is
-the median of what the rounds have lost, and a round that other machines disturbed does not count, where this one tells.
-`control_pauses` measures single heartbeats beside what takes long. `make bench` runs both.
+Brokers and control API run on the first core, all load on the second one. The speed of a shared machine varies by
+more than the difference to be measured. So rounds are short and contain every setting, the result is the median of
+the rounds, and rounds in which other virtual machines took CPU time (steal time) are discarded. `control_pauses`
+measures the latency of single heartbeats during long operations. `make bench` runs both.
 """
 
 import argparse
@@ -33,25 +33,25 @@ from tests.support.wire_client import WireClient
 CALLS_PER_S = 20
 GROUPS = 10_000
 MEMBERS = [{"session_timeout_ms": 1_800_000}] * 2
-"""Of each group; they say nothing, and are to stay."""
+"""Members of each group; they send nothing, and have long sessions."""
 STREAMS = 5
 MOST_LOST = 0.1
 OUT = Path("bench-results/control.json")
 MOST_STOLEN = 0.02
 MOST_ATTEMPTS = 3
-"""Rounds for each one that is to count."""
+"""Maximum number of attempts per round."""
 PROCESSES = 2
-"""Which memory a process got, and how its names hash, makes a difference too."""
+"""Pairs of servers: memory layout and hash seeds differ between processes, and affect the speed."""
 START_S = 0.3
-"""What is done beside is under way by then."""
+"""Time after which the control load has started."""
 SETTINGS = ("without control", "with control", "controlled")
 Round = dict[str, dict[str, float]]
-"""What was measured, by setting."""
+"""Measurements by setting."""
 
 
 @contextmanager
 def serving(*, with_control: bool) -> Iterator[tuple[int, int]]:
-    """A process that serves: its port and that of its control, which is 0 without."""
+    """Run a server; yields its port, and that of its control API or 0."""
     command = [*OURS, "--events", *(["--control", "127.0.0.1:0"] if with_control else [])]
     pipe = subprocess.PIPE
     process = subprocess.Popen(
@@ -69,7 +69,7 @@ def serving(*, with_control: bool) -> Iterator[tuple[int, int]]:
 
 
 def _seed(events: IO[str], port: int) -> None:
-    """Put groups there; who lists or sorts them has something to do then."""
+    """Seed groups, which make listing and sorting expensive."""
     for number in range(GROUPS):
         event = {"do": "seed_group", "group_id": f"group-{number:05}", "members": MEMBERS}
         events.write(json.dumps(event) + "\n")
@@ -80,11 +80,11 @@ def _seed(events: IO[str], port: int) -> None:
             time.sleep(0.05)
 
 
-class Beside:
-    """A process that does something beside heartbeats, on the second core, for the seconds of each line that it gets.
+class LoadProcess:
+    """A process on the second core that produces load for the number of seconds in each line of its stdin.
 
     Args:
-        arguments: What Python gets.
+        arguments: Arguments of the Python interpreter.
     """
 
     def __init__(self, *arguments: str) -> None:
@@ -97,12 +97,12 @@ class Beside:
         self._process.stdin.flush()
 
     def end(self) -> dict[str, float]:
-        """Wait until it is done; what it has measured."""
+        """Wait until it has finished, and return its measurements."""
         assert self._process.stdout is not None
         result: dict[str, float] = json.loads(self._process.stdout.readline())
         return result
 
-    def __enter__(self) -> "Beside":
+    def __enter__(self) -> "LoadProcess":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -110,20 +110,20 @@ class Beside:
         self._process.communicate()
 
 
-def measure(seconds: float, load: Load, beside: Beside | None) -> dict[str, float]:
-    """Heartbeats while something is done beside, or nothing."""
-    if beside is not None:
-        beside.begin(START_S + seconds)
+def measure(seconds: float, load: Load, other: LoadProcess | None) -> dict[str, float]:
+    """Measure heartbeats, while another process produces load or not."""
+    if other is not None:
+        other.begin(START_S + seconds)
     load.run(START_S)
     stolen_s = _stolen_s()
     found = load.run(seconds)
     found["stolen"] = (_stolen_s() - stolen_s) / seconds / (os.cpu_count() or 1)
     assert found.pop("errors") == 0, "heartbeats failed"
-    return found | (beside.end() if beside is not None else {})
+    return found | (other.end() if other is not None else {})
 
 
 def _stolen_s() -> float:
-    """What other machines on the same hardware took of this one's processors, since it began; 0 if it does not tell."""
+    """Return the steal time since boot: seconds that other virtual machines used; 0 if it is unknown."""
     try:
         with open("/proc/stat") as stat:
             return int(stat.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
@@ -132,7 +132,7 @@ def _stolen_s() -> float:
 
 
 def rounds_of(count: int, seconds: float, progress: Progress) -> list[Round]:
-    """So many rounds, of two servers, with all settings in turn."""
+    """Run rounds with two servers; each has all settings, in rotating order."""
     task = progress.task_ids[0]
     found: list[Round] = []
     with ExitStack() as stack:
@@ -141,7 +141,7 @@ def rounds_of(count: int, seconds: float, progress: Progress) -> list[Round]:
         plain = stack.enter_context(Load(port, CONNECTIONS))
         controlled = stack.enter_context(Load(controlled_port, CONNECTIONS))
         asking = stack.enter_context(
-            Beside("-m", "tests.bench.control_load", *map(str, (control_port, CALLS_PER_S, STREAMS)))
+            LoadProcess("-m", "tests.bench.control_load", *map(str, (control_port, CALLS_PER_S, STREAMS)))
         )
         work = [(plain, None), (controlled, None), (controlled, asking)]
         settings = dict(zip(SETTINGS, work, strict=True))
@@ -158,7 +158,7 @@ def rounds_of(count: int, seconds: float, progress: Progress) -> list[Round]:
 
 
 class Lost(NamedTuple):
-    """Which share of the heartbeats is lost: the median of many rounds, and what it is between by about 95 %."""
+    """Share of heartbeats that is lost: the median of the rounds with its 95 % confidence interval."""
 
     least: float
     median: float
@@ -167,7 +167,7 @@ class Lost(NamedTuple):
     @classmethod
     def of(cls, results: list[Round], setting: str) -> "Lost":
         losses = sorted(1 - one[setting]["requests_per_s"] / one[SETTINGS[0]]["requests_per_s"] for one in results)
-        # How many of the rounds are below the true median is a matter of tossing coins.
+        # The number of rounds below the true median has a binomial distribution.
         apart = round(0.98 * len(losses) ** 0.5)
         middle = len(losses) // 2
         return cls(

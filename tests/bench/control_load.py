@@ -1,10 +1,10 @@
-"""A paced load of control calls, and streams of events that are read: what watching a busy cluster comes to.
+"""A load of control API calls at a fixed rate, and of event streams, as tools produce that watch a busy cluster.
 
     python -m tests.bench.control_load PORT CALLS_PER_S STREAMS
 
-For each line that comes it does so for as many seconds as the line says, and prints one of JSON. Calls go out when they
-are due, on connections that are kept; the load must cost less than what it measures, so an answer is only looked at for
-its status and length.
+For each line of stdin it runs for that number of seconds, and prints a JSON line. Calls are sent when they are due,
+on persistent connections. The load must use less CPU time than the server, so only status and length of a response
+are read.
 """
 
 import json
@@ -31,11 +31,11 @@ CALLS = (
     ("POST", f"{_V1}/groups/group-00008/hold", _HOLD),
     ("POST", f"{_V1}/topics", "{}"),
 )
-"""The last one is refused. No fault is there: each request to a broker would have to be held against it."""
+"""The last call is rejected. No fault is added: each broker request would have to be matched against it."""
 
 
-class Caller:
-    """One connection that is kept."""
+class ControlConnection:
+    """A persistent connection."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -49,7 +49,7 @@ class Caller:
         self.socket.sendall((head + body).encode())
 
     def call(self, number: int, due_at: float) -> None:
-        """Make the call of this number."""
+        """Send the call with a number, which is due at a time of `time.perf_counter`."""
         self._is_refused, self.due_at = number % len(CALLS) == len(CALLS) - 1, due_at
         self.send(*CALLS[number % len(CALLS)])
 
@@ -59,7 +59,7 @@ class Caller:
         return piece
 
     def is_answered(self) -> bool:
-        """Reads on; whether the answer is whole."""
+        """Read available bytes; return whether the response is complete."""
         self._data += self.receive()
         head, end, body = self._data.partition(b"\r\n\r\n")
         _, told, length = head.lower().partition(b"content-length: ")
@@ -71,21 +71,21 @@ class Caller:
 
 
 def run(port: int, calls_per_s: float, streams: int, seconds: float) -> dict[str, float]:
-    """Calls for so long; gives how many were made, and how many milliseconds after they were due they were answered."""
+    """Make calls for some seconds; return their rate, and their latencies in milliseconds, counted from when due."""
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         for _ in range(streams):
-            listener = Caller(port)
+            listener = ControlConnection(port)
             stack.enter_context(listener.socket)
             listener.send("GET", f"{_V1}/stream")
             selector.register(listener.socket, selectors.EVENT_READ, (listener, False))
-        free = deque(Caller(port) for _ in range(CONNECTIONS))
+        free = deque(ControlConnection(port) for _ in range(CONNECTIONS))
         for caller in free:
             stack.enter_context(caller.socket)
             selector.register(caller.socket, selectors.EVENT_READ, (caller, True))
         made = heard_bytes = 0
         latencies: list[float] = []
         start = time.perf_counter()
-        # Nothing is left undone at the end: what comes after is measured too.
+        # Wait for all responses at the end: their work must not disturb the next measurement.
         while (now := time.perf_counter()) < start + seconds or len(free) < CONNECTIONS:
             due_at = start + made / calls_per_s
             may_call = bool(free) and due_at < start + seconds

@@ -1,10 +1,10 @@
-"""How late heartbeats get while control does what takes long, beside 100,000 groups and with a full journal.
+"""Latency of heartbeats during long operations of the control API, with 100,000 groups and a full journal.
 
     python -m tests.bench.control_pauses [--rounds N]
 
-The server has the first core, the heartbeats of one connection and the calls the second one. A shared machine pauses
-now and then, for longer than what is measured here: there are heartbeats without calls as well, and what counts is the
-median of the rounds' latest heartbeats. `make bench` runs this as well.
+The server runs on the first core, heartbeats of one connection and calls of the API on the second one. A shared
+machine sometimes pauses for longer than the latencies to be measured, so heartbeats are also measured without calls,
+and the result is the median of the rounds' maximum latencies. `make bench` runs this as well.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.bench import OURS, pin
-from tests.bench.load import Load, Member
+from tests.bench.load import Load, LoadMember
 
 GROUPS = 100_000
 AT_ONCE = 20_000
 CALLS = 10_000
-"""That the journal keeps."""
+"""Number of calls in the journal."""
 PERIOD_S = 0.002
 LATEST_MS = 50.0
 OUT = Path("bench-results/control_pauses.json")
@@ -45,14 +45,14 @@ OPERATIONS = {
 }
 
 Round = dict[str, dict[str, float]]
-"""What was measured, by operation."""
+"""Measurements by operation."""
 
 
-class Caller:
-    """Makes calls, in a process of its own.
+class ControlClient:
+    """Makes calls of the control API, in its own process.
 
     Args:
-        port: The control server's.
+        port: Port of the control API.
     """
 
     def __init__(self, port: int) -> None:
@@ -62,7 +62,7 @@ class Caller:
     def call(self, what: str) -> None:
         if what == "sleep":
             time.sleep(0.5)
-        elif what == "change":  # What was counted before is not right any more.
+        elif what == "change":  # Invalidates cached counts.
             self._made += 1
             self._ask("POST", f"{BASE}/groups/change-{self._made}/seed", "{}")
         elif what == "seed":
@@ -84,9 +84,9 @@ class Caller:
 
 
 class Probe(threading.Thread):
-    """Sends heartbeats of one member, one after the other, and notes how long each took, in milliseconds."""
+    """Sends heartbeats of one member, one after the other, and records their latencies in milliseconds."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: LoadMember) -> None:
         super().__init__(daemon=True)
         self._member = member
         self._is_over = False
@@ -108,7 +108,7 @@ class Probe(threading.Thread):
 
 @contextmanager
 def serving() -> Iterator[tuple[int, int]]:
-    """A server on the first core: its port and that of its control."""
+    """Run a server on the first core; yields its port and that of its control API."""
     process = subprocess.Popen(
         [*OURS, "--control", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         preexec_fn=lambda: pin(0),
@@ -124,7 +124,7 @@ def serving() -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def calling(port: int) -> Iterator["subprocess.Popen[str]"]:
-    """A process that makes the calls of each line that it gets."""
+    """Run a process that makes the calls in each line of its stdin."""
     command = [sys.executable, "-m", "tests.bench.control_pauses", "--calls", str(port)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -135,7 +135,7 @@ def calling(port: int) -> Iterator["subprocess.Popen[str]"]:
 
 
 def ask(process: "subprocess.Popen[str]", calls: list[str]) -> float:
-    """Let calls be made; how many seconds they took."""
+    """Let the process make calls; return how many seconds they took."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps(calls) + "\n")
@@ -144,13 +144,13 @@ def ask(process: "subprocess.Popen[str]", calls: list[str]) -> float:
 
 
 def one_round() -> Round:
-    """All operations, on a server of their own."""
+    """Run all operations on a new server."""
     with serving() as (port, control), calling(control) as caller:
         for _ in range(GROUPS // AT_ONCE - 1):
             ask(caller, ["seed"])
         with Load(port, 50) as load:
             load.run(0.5 + CALLS / 20_000)
-            member = Member(port, "probe")
+            member = LoadMember(port, "probe")
             member.send_join()
             member.send_sync()
             member.receive()
@@ -169,7 +169,7 @@ def one_round() -> Round:
 
 
 def measure(rounds: int, console: Console) -> bool:
-    """Measure, show and write the results; returns whether the target is reached."""
+    """Measure, print and write the results; return whether the target is reached."""
     with console.status("heartbeats beside long operations"):
         results = [one_round() for _ in range(rounds)]
     table = Table(title=f"heartbeats beside {GROUPS:,} groups, {rounds} rounds: ms")
@@ -193,15 +193,17 @@ def measure(rounds: int, console: Console) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure how late heartbeats get while control does what takes long.")
+    parser = argparse.ArgumentParser(
+        description="Measure the latency of heartbeats during long operations of the control API."
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--calls", type=int, metavar="PORT", help="make calls to this port, as told on stdin")
+    parser.add_argument("--calls", type=int, metavar="PORT", help="internal: make the calls on stdin to this port")
     arguments = parser.parse_args()
     if arguments.calls is None:
         pin(1)
         measure(arguments.rounds, Console())
         return
-    caller = Caller(arguments.calls)
+    caller = ControlClient(arguments.calls)
     for line in sys.stdin:
         began_s = time.perf_counter()
         for what in json.loads(line):

@@ -1,9 +1,9 @@
-"""A closed-loop load of heartbeats: each connection is the only member of its own group and has one request in flight.
+"""A closed-loop load of heartbeats: each connection has one request in flight, and is the only member of its group.
 
     python -m tests.bench.load PORT CONNECTIONS SECONDS
 
-Prints one JSON line. Every request of a connection is the same bytes, and an answer is only looked at for its error:
-the load must cost less than what it measures.
+Prints one JSON line. The bytes of a connection's requests are always the same, and only the error of a response is
+read: the load must use less CPU time than the server.
 """
 
 import json
@@ -21,14 +21,18 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-# Versions that librdkafka's mock reads as Kafka does.
+# Versions that librdkafka's mock cluster decodes correctly.
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION = 2, 1, 2
 CLIENT_ID = "load"
 TIMEOUT_S = 20.0
 
 
-class Member:
-    """One member on a connection of its own; `heartbeat` is the frame it sends."""
+class LoadMember:
+    """A member with its own connection.
+
+    Attributes:
+        heartbeat: The frame of its heartbeats, once it has joined.
+    """
 
     def __init__(self, port: int, group_id: str) -> None:
         self.group_id = group_id
@@ -69,12 +73,12 @@ class Member:
         return data[4:]
 
 
-def joined_members(port: int, count: int) -> list[Member]:
-    """Members that have joined and synced, each in a group of its own."""
+def joined_members(port: int, count: int) -> list[LoadMember]:
+    """Return members that have joined and synced, each in its own group."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     salt = os.getpid()
-    members = [Member(port, f"load-{salt}-{number}") for number in range(count)]
+    members = [LoadMember(port, f"load-{salt}-{number}") for number in range(count)]
     for member in members:
         member.send_join()
     for member in members:
@@ -85,11 +89,11 @@ def joined_members(port: int, count: int) -> list[Member]:
 
 
 class Load:
-    """Members that send heartbeats, while they are asked to.
+    """Members that send heartbeats during `run`.
 
     Args:
-        port: The broker's.
-        connections: How many.
+        port: Port of the broker.
+        connections: Number of members.
     """
 
     def __init__(self, port: int, connections: int) -> None:
@@ -108,7 +112,7 @@ class Load:
             member.socket.close()
 
     def run(self, seconds: float) -> dict[str, float]:
-        """Heartbeats for so long; gives requests per second, errors and latencies in microseconds."""
+        """Send heartbeats for some seconds; return requests per second, errors, and latencies in microseconds."""
         members, poll = self._members, self._poller.poll
         sends = {fd: member.socket.send for fd, member in members.items()}
         receives = {fd: member.socket.recv for fd, member in members.items()}
@@ -130,7 +134,7 @@ class Load:
                 sent_at[fd] = now
                 sends[fd](beats[fd])
         elapsed, answers = clock() - start, len(latencies)
-        while sent_at:  # Whoever goes on later starts with none in flight.
+        while sent_at:  # Receive all pending responses: a later run starts with none in flight.
             for fd, _ in poll(1, 256):
                 receives[fd](4096)
                 del sent_at[fd]

@@ -1,10 +1,9 @@
-"""One process of the benchmark of the replay: plays members in one of several ways and prints a line of JSON about it.
+"""One process of the replay benchmark: runs members of one implementation and prints a JSON line with measurements.
 
     python -m tests.bench.players WAY '{"members": 200, ...}'
 
-The workload is the same in all ways that need a cluster: groups of five, that many partitions, heartbeats every three
-seconds, commits every five, and nothing else. Real clients pause their partitions at once, so that none of them
-fetches.
+The workload is the same for all implementations over TCP: groups of five members and partitions, a heartbeat every
+three seconds, a commit every five. Real clients pause their partitions, so that they do not fetch.
 """
 
 import asyncio
@@ -30,24 +29,24 @@ from fakebroker.replay.workload.workload import Cluster
 TOPIC = "orders"
 GROUP_SIZE = 5
 HEARTBEAT_MS, COMMIT_MS, SESSION_MS = 3_000, 5_000, 10_000
-_LOOK_EVERY_S = 0.25
+_POLL_INTERVAL_S = 0.25
 HEAD_START_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is to be played.
+    """The workload of the process.
 
     Attributes:
-        bootstrap: Of the cluster; a simulation needs none.
-        members: How many.
-        seconds: How long each of them is there; one after the other they come in the time before.
-        ramp_s: How long it takes until all have come.
-        lanes: How many connections members share; one of its own for each of them if not given.
-        closed_loop: Whether each heartbeat follows the answer to the last one; there are no commits then.
-        waits: Whether it says `ready` and is told when to start, in seconds since the Unix epoch.
-        prefix: Of the names, so that processes play groups of their own.
-        commit_ms: From one commit of a member to the next.
+        bootstrap: Bootstrap servers; unused by the simulation.
+        members: Number of members.
+        seconds: How long each member stays.
+        ramp_s: Time in which all members join, group by group.
+        lanes: Number of connections to each broker that members share; None for one per member.
+        closed_loop: Whether a heartbeat is sent as soon as the last one is answered; there are no commits then.
+        waits: Whether to print `ready` and read the start time from stdin, in seconds since the Unix epoch.
+        prefix: Prefix of group ids, so that processes have different groups.
+        commit_ms: Interval between commits of a member.
     """
 
     bootstrap: str = ""
@@ -60,8 +59,8 @@ class Task:
     prefix: str = "a"
     commit_ms: int = COMMIT_MS
 
-    def comes_s(self, number: int) -> float:
-        """When a member comes; those of one group come together."""
+    def joins_at_s(self, number: int) -> float:
+        """Return when a member joins, in seconds; members of a group join at the same time."""
         return self.ramp_s * (number // GROUP_SIZE * GROUP_SIZE) / self.members
 
     def group(self, number: int) -> str:
@@ -82,8 +81,8 @@ class Task:
                 commit_interval_ms=0 if self.closed_loop else self.commit_ms,
                 consume_per_s=0.0,
                 acts=(
-                    Act(self.comes_s(number) * 1000, "start"),
-                    Act((self.comes_s(number) + self.seconds) * 1000, "leave"),
+                    Act(self.joins_at_s(number) * 1000, "start"),
+                    Act((self.joins_at_s(number) + self.seconds) * 1000, "leave"),
                 ),
             )
             for number in range(self.members)
@@ -95,7 +94,7 @@ def peak_kib() -> int:
 
 
 def swarm(task: Task) -> dict[str, float]:
-    """This project's members over TCP; their events are packed as in a replay."""
+    """Run members of `fakebroker.replay` over TCP; their events are encoded as in a replay."""
     last = Tally()
 
     def report(tally: Tally) -> None:
@@ -103,8 +102,8 @@ def swarm(task: Task) -> dict[str, float]:
         last = tally
 
     stream = EventStream()
-    manner = LoopSettings(lanes=task.lanes, closed_loop=task.closed_loop, duration_s=task.seconds + task.ramp_s)
-    players = MemberLoop(task.scripts(), addresses(task.bootstrap), stream.add, report, manner)
+    settings = LoopSettings(lanes=task.lanes, closed_loop=task.closed_loop, duration_s=task.seconds + task.ramp_s)
+    players = MemberLoop(task.scripts(), addresses(task.bootstrap), stream.add, report, settings)
     players.connect()
     if task.waits:
         print("ready", flush=True)
@@ -115,7 +114,7 @@ def swarm(task: Task) -> dict[str, float]:
 
 
 def simulation(task: Task) -> dict[str, float]:
-    """This project's members in memory."""
+    """Run members of `fakebroker.replay` in memory."""
     world = SimulationSettings(
         seed=1, cluster=Cluster(), topics={TOPIC: GROUP_SIZE}, duration_s=task.seconds + task.ramp_s, folds=True
     )
@@ -125,7 +124,7 @@ def simulation(task: Task) -> dict[str, float]:
 
 
 def confluent(task: Task) -> dict[str, float]:
-    """Members of librdkafka, in threads of their own; one thread polls and commits for all of them."""
+    """Run consumers of librdkafka, which have their own threads; one thread polls and commits for all of them."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     errors = 0
@@ -159,7 +158,7 @@ def confluent(task: Task) -> dict[str, float]:
 
     consumers: dict[Any, float] = {}
     for now_s in _moments(task):
-        while len(consumers) < task.members and task.comes_s(len(consumers)) <= now_s:
+        while len(consumers) < task.members and task.joins_at_s(len(consumers)) <= now_s:
             consumers[join(len(consumers))] = now_s + COMMIT_MS / 1000
         for consumer, due_s in consumers.items():
             consumer.poll(0)
@@ -173,15 +172,15 @@ def confluent(task: Task) -> dict[str, float]:
 
 
 def _moments(task: Task) -> Iterator[float]:
-    """The time by the clock of the task, now and then, until it is over."""
+    """Yield the seconds since the start at short intervals, until the end of the task."""
     start_s = time.monotonic()
     while (now_s := time.monotonic() - start_s) < task.seconds + task.ramp_s:
         yield now_s
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_INTERVAL_S)
 
 
 def aiokafka(task: Task) -> dict[str, float]:
-    """Members of aiokafka, all in one loop."""
+    """Run consumers of aiokafka, all in one event loop."""
     return asyncio.run(_aiokafka(task))
 
 
@@ -203,7 +202,7 @@ async def _aiokafka(task: Task) -> dict[str, float]:
 
     async def member(number: int) -> None:
         nonlocal errors, owned
-        await asyncio.sleep(task.comes_s(number))
+        await asyncio.sleep(task.joins_at_s(number))
         consumer = AIOKafkaConsumer(
             bootstrap_servers=task.bootstrap,
             group_id=task.group(number),
@@ -237,11 +236,11 @@ WAYS: dict[str, Callable[[Task], dict[str, float]]] = {
 
 
 def measured(way: str, task: Task) -> dict[str, float]:
-    """Play, and what it took: seconds of all threads, and memory on top of that of a process that only could."""
+    """Run a task; return its results, CPU seconds of all threads, and the memory used beyond that of the imports."""
     if way in ("confluent-kafka", "aiokafka"):
         __import__(way.replace("-", "_"))
     else:
-        pa.array([""])  # it loads more on its first use
+        pa.array([""])  # pyarrow loads libraries on first use.
     before_kib, cpu_s, started_s = peak_kib(), time.process_time(), time.monotonic()
     told = WAYS[way](task)
     return {

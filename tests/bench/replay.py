@@ -1,10 +1,10 @@
-"""Measures the replay: its members over TCP beside real clients that do the same, and those in memory.
+"""Measures the replay: its members over TCP, real clients with the same workload, and members in memory.
 
     make bench-replay        or    python -m tests.bench.replay
 
-Prints a table and writes bench-results/replay.json. Everything is measured in the same run, each way of playing in a
-process of its own, one after the other. The numbers of one machine on one day say little; the ratios are what to look
-at. Whatever is measured, the status is 0.
+Prints a table and writes bench-results/replay.json. Everything is measured in the same run, one after the other, each
+in its own process. Absolute numbers depend on the machine; compare the ratios. The exit status does not depend on
+results.
 """
 
 import json
@@ -33,23 +33,23 @@ OUT = Path("bench-results/replay.json")
 CLUSTER = Cluster(brokers=2, config={"group.initial.rebalance.delay.ms": 0})
 OUR_CLIENTS, REAL_CLIENTS = "swarm", ("confluent-kafka", "aiokafka")
 LANES = {"own connections": None, "two lanes": 2}
-"""How members in closed loop are connected."""
+"""Connections that members in closed loop share, per broker; None for one per member."""
 
 Played = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much is played.
+    """Size of the benchmark.
 
     Attributes:
-        swarm: Members over TCP in open loop.
-        real: The same with real clients.
-        closed: Members of each of the processes that play in closed loop.
-        simulated: Members in memory.
-        seconds: How long members over TCP are there.
-        ramp_s: In which time they come.
-        simulated_s: How long members in memory are there, in their time.
+        swarm: Number of members over TCP in open loop.
+        real: Number of real clients.
+        closed: Number of members of each process in closed loop.
+        simulated: Number of members in memory.
+        seconds: How long each member over TCP stays.
+        ramp_s: Time in which members over TCP join.
+        simulated_s: How long each member in memory stays, in virtual time.
     """
 
     swarm: int = 8_000
@@ -63,10 +63,10 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of the table.
+    """One row of the table.
 
     Attributes:
-        aim: What it should be at least; None for what is only told.
+        aim: Minimum target; None if there is none.
     """
 
     what: str
@@ -88,16 +88,16 @@ def started(way: str, task: Mapping[str, Any]) -> "subprocess.Popen[str]":
 
 
 def finished(process: "subprocess.Popen[str]") -> Played:
-    out, complaints = process.communicate()
-    assert process.returncode == 0, complaints
+    out, errors = process.communicate()
+    assert process.returncode == 0, errors
     told: Played = json.loads(out)
-    assert not told["errors"], f"{told['errors']:.0f} requests failed: {complaints}"
+    assert not told["errors"], f"{told['errors']:.0f} requests failed: {errors}"
     return told
 
 
 @contextmanager
 def served() -> Iterator[str]:
-    """The bootstrap servers of a cluster in a process of its own."""
+    """Run a cluster in its own process; yields its bootstrap servers."""
     with (
         tempfile.TemporaryDirectory() as directory,
         embedded_cluster(CLUSTER, SEED, Path(directory)) as cluster,
@@ -107,7 +107,7 @@ def served() -> Iterator[str]:
 
 
 def in_closed_loop(bootstrap: str, connected: str, size: Size) -> list[Played]:
-    """Two processes of members that ask as fast as they are answered."""
+    """Run two processes whose members send a request as soon as the last one is answered."""
     task = {"bootstrap": bootstrap, "members": size.closed, "seconds": size.seconds / 2, "ramp_s": 1}
     task |= {"closed_loop": True, "lanes": LANES[connected], "waits": True}
     processes = [started(OUR_CLIENTS, {**task, "prefix": f"{connected}-{side}"}) for side in ("a", "b")]
@@ -134,7 +134,7 @@ def in_memory(size: Size) -> Played:
 
 
 def measure(size: Size, tell: Callable[[str], None]) -> dict[str, list[Played]]:
-    """All that is measured, by its name."""
+    """Run all measurements; return the results of their processes, by name."""
     with served() as bootstrap:
         results = {}
         for connected in LANES:
@@ -164,7 +164,7 @@ def of_closed_loop(connected: str, processes: Sequence[Played], aim: float | Non
 
 
 def figures(results: Mapping[str, list[Played]]) -> list[Figure]:
-    """The table's lines."""
+    """Return the rows of the table."""
     [ours], [simulated] = results[OUR_CLIENTS], results["memory"]
     lines: list[Figure] = []
     for connected, lanes in LANES.items():

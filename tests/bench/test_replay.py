@@ -1,4 +1,4 @@
-"""The benchmark of the replay does what it says, at a tiny size; how fast that is, is not looked at."""
+"""The benchmark of the replay runs at a small size. Its results are not checked."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ TINY = Size(swarm=5, real=5, closed=5, simulated=5, seconds=1, ramp_s=0.1, simul
 
 
 @pytest.mark.slow
-def test_everything_is_measured_told_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_figures_are_measured_printed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     replay.main(TINY, tmp_path / "results" / "replay.json")
     told = json.loads((tmp_path / "results" / "replay.json").read_text())
     assert told["seed"] == replay.SEED
@@ -26,7 +26,7 @@ def test_everything_is_measured_told_and_written(tmp_path: Path, capsys: pytest.
     assert all(figure["unit"] in shown and figure["verdict"] in shown for figure in told["figures"])
 
 
-def test_what_misses_its_aim_is_marked() -> None:
+def test_figures_below_their_target_are_marked() -> None:
     assert Figure(what="", measured=9, unit="times", aim=10).verdict == "MISSED"
     assert Figure(what="", measured=10, unit="times", aim=10).verdict == "reached"
     assert Figure(what="", measured=9, unit="times").verdict == ""

@@ -1,4 +1,4 @@
-"""Consumers that are closed when a test is over, and a look at what clients have left behind."""
+"""Fixtures that start clients and close them after the test, and a check that nothing is left of them."""
 
 import gc
 import threading
@@ -13,9 +13,9 @@ import pytest
 from fakebroker import FakeCluster
 from tests.support.kafka_clients.client import (
     Admin,
-    Client,
     Consumer,
     GroupConsumer,
+    KafkaClient,
     Settings,
     StartAdmin,
     StartConsumer,
@@ -24,9 +24,9 @@ from tests.support.kafka_clients.client import (
 
 @pytest.fixture(autouse=True)
 def _nothing_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """No test leaves a thread or a socket behind, or makes the cluster complain.
+    """Check that a test leaves no threads and sockets, and that the cluster logs nothing.
 
-    It is set up before the other fixtures, and so torn down after them.
+    Set up before the other fixtures, and therefore torn down after them.
     """
     threads, sockets = set(threading.enumerate()), _sockets()
     yield
@@ -37,7 +37,7 @@ def _nothing_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def _sockets() -> int:
-    """How many sockets this process has, where the system tells."""
+    """Return the number of open sockets of this process; 0 on systems without /proc."""
     links = Path("/proc/self/fd")
     if not links.is_dir():
         return 0
@@ -46,10 +46,9 @@ def _sockets() -> int:
 
 @contextmanager
 def closed_together() -> Iterator[list[GroupConsumer]]:
-    """Closes the consumers in a list at the same time, at the end.
+    """Close the consumers in a list at the same time, at the end of the block.
 
-    One after the other, the first might wait for a rebalance in which the next one, that nobody polls any more, takes
-    no part.
+    One after the other, the first could wait for a rebalance that the next one, which is not polled, does not join.
     """
     consumers: list[GroupConsumer] = []
     try:
@@ -61,10 +60,10 @@ def closed_together() -> Iterator[list[GroupConsumer]]:
 
 @pytest.fixture
 def start_consumer(fake_cluster: FakeCluster) -> Iterator[StartConsumer]:
-    """Makes consumers out of a client and the fields of `Settings`; they are closed when the test is over."""
+    """A function that starts a consumer from a client and fields of `Settings`; closed after the test."""
     with closed_together() as consumers:
 
-        def start(client: Client, **settings: Any) -> Consumer:
+        def start(client: KafkaClient, **settings: Any) -> Consumer:
             consumer = client.consumer(fake_cluster.bootstrap_servers, Settings(**settings))
             consumers.append(consumer)
             return consumer
@@ -74,10 +73,10 @@ def start_consumer(fake_cluster: FakeCluster) -> Iterator[StartConsumer]:
 
 @pytest.fixture
 def start_admin(fake_cluster: FakeCluster) -> Iterator[StartAdmin]:
-    """Makes admin clients; they are closed when the test is over."""
+    """A function that starts an admin client; closed after the test."""
     with ExitStack() as stack:
 
-        def start(client: Client) -> Admin:
+        def start(client: KafkaClient) -> Admin:
             return stack.enter_context(closing(client.admin(fake_cluster.bootstrap_servers)))
 
         yield start

@@ -1,4 +1,4 @@
-"""Topics created, listed and deleted with each client's admin; clusters described; what nobody speaks is refused."""
+"""Topics created, listed and deleted, clusters described, and unsupported APIs, with real admin clients."""
 
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from kafka.errors import IncompatibleBrokerVersion
 from fakebroker import FakeCluster
 from fakebroker.protocol.registry import APIS
 from tests.support.kafka_clients.aiokafka_client import aio_admin
-from tests.support.kafka_clients.client import CALL_TIMEOUT_S, Client, StartAdmin
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S, KafkaClient, StartAdmin
 from tests.support.kafka_clients.confluent_client import confluent_admin
 from tests.support.kafka_clients.helpers import CLIENTS, with_each_client
 from tests.support.kafka_clients.kafka_python_client import python_admin
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 @with_each_client
-def test_create_list_delete(client: Client, start_admin: StartAdmin) -> None:
+def test_topics_are_created_listed_and_deleted(client: KafkaClient, start_admin: StartAdmin) -> None:
     admin = start_admin(client)
     admins = [start_admin(each) for each in CLIENTS]
     admin.create_topic("orders", 6, {"retention.bytes": "1000"})
@@ -31,7 +31,7 @@ def test_create_list_delete(client: Client, start_admin: StartAdmin) -> None:
 
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 1})
-def test_what_is_refused_is_raised(client: Client, start_admin: StartAdmin) -> None:
+def test_rejected_topics_are_errors(client: KafkaClient, start_admin: StartAdmin) -> None:
     admin = start_admin(client)
     with pytest.raises(Exception, match=r"(?i)already.?exists"):
         admin.create_topic("orders", 1)
@@ -55,7 +55,7 @@ def test_kafka_python_describes_the_cluster(fake_cluster: FakeCluster, start_adm
     assert not any(each["is_fenced"] for each in cluster["brokers"])
     assert "ALTER_CONFIGS" in cluster["authorized_operations"]
     versions = {api.key: (api.advertised_versions.first, api.advertised_versions.last) for api in APIS}
-    assert {key.value: told for key, told in admin.api_versions().items()} == versions
+    assert {key.value: reported for key, reported in admin.api_versions().items()} == versions
 
 
 def test_confluent_and_aiokafka_describe_the_cluster(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
@@ -69,13 +69,13 @@ def test_confluent_and_aiokafka_describe_the_cluster(fake_cluster: FakeCluster, 
     assert admin.cluster_id(timeout=CALL_TIMEOUT_S) == cluster_id
 
     aio = aio_admin(start_admin)
-    told = aio.run(aio.inner.describe_cluster())
-    assert (told["cluster_id"], told["controller_id"]) == (cluster_id, 1)
-    assert [(each["node_id"], each["host"], each["port"]) for each in told["brokers"]] == brokers
+    reported = aio.run(aio.inner.describe_cluster())
+    assert (reported["cluster_id"], reported["controller_id"]) == (cluster_id, 1)
+    assert [(each["node_id"], each["host"], each["port"]) for each in reported["brokers"]] == brokers
 
 
 @pytest.mark.fake_cluster(topics={"orders": 2})
-def test_kafka_python_describes_a_topic_by_its_name_and_by_its_id(start_admin: StartAdmin) -> None:
+def test_kafka_python_describes_a_topic_by_name_and_by_id(start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     (topic,) = admin.describe_topics(["orders"])
     assert (topic["name"], topic["error_code"], topic["is_internal"]) == ("orders", 0, False)
@@ -89,7 +89,7 @@ def test_kafka_python_describes_a_topic_by_its_name_and_by_its_id(start_admin: S
     assert "orders" not in admin.list_topics()
 
 
-def test_what_nobody_speaks_is_refused_at_once(start_admin: StartAdmin) -> None:
+def test_unsupported_apis_are_errors(start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     for call in (admin.list_transactions, admin.describe_metadata_quorum, admin.list_config_resources):
         with pytest.raises(IncompatibleBrokerVersion):

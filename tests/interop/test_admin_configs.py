@@ -1,4 +1,4 @@
-"""Configs of topics and brokers described, altered and reset with real admin clients."""
+"""Configs of topics and brokers described, altered and reset, with real admin clients."""
 
 from typing import Any
 
@@ -33,20 +33,20 @@ def change(type_: str, name: str, *entries: tuple[AlterConfigOpType, str, str | 
 
 
 def own_configs(start_admin: StartAdmin, topic: str) -> dict[str, str]:
-    """What a topic does not have by default, as kafka-python tells it."""
+    """Return the configs that were set for a topic, with kafka-python."""
     described = python_admin(start_admin).describe_configs([ConfigResource("TOPIC", topic)])
     return {name: each["value"] for name, each in described["topic"][topic].items()}
 
 
-def test_all_describe_a_topic_alike(start_admin: StartAdmin) -> None:
+def test_all_clients_describe_the_same_configs(start_admin: StartAdmin) -> None:
     confluent, python, aio = confluent_admin(start_admin), python_admin(start_admin), aio_admin(start_admin)
     resource = ConfluentResource("topic", "orders")
     outcomes(confluent.incremental_alter_configs([change("topic", "orders", (SET, "retention.ms", "5000"))]))
-    told = outcomes(confluent.describe_configs([resource]))[resource]
+    reported = outcomes(confluent.describe_configs([resource]))[resource]
     by_python = python.describe_configs([ConfigResource("TOPIC", "orders")], config_filter="all")["topic"]["orders"]
     (response,) = aio.run(aio.inner.describe_configs([AioResource(AioType.TOPIC, "orders")]))
     ((_, _, _, _, by_aio),) = response.resources
-    values = {name: each.value for name, each in told.items()}
+    values = {name: each.value for name, each in reported.items()}
     assert values == {name: each["value"] for name, each in by_python.items()}
     assert values == {name: value for name, value, *_ in by_aio}
     defaults = {name: key.default_text for name, key in TOPIC_CONFIGS.items()}
@@ -60,7 +60,7 @@ def test_all_describe_a_topic_alike(start_admin: StartAdmin) -> None:
 
 
 @pytest.mark.fake_cluster(config={"num.partitions": 4})
-def test_a_broker_is_described(start_admin: StartAdmin) -> None:
+def test_all_clients_describe_a_broker(start_admin: StartAdmin) -> None:
     python, confluent, aio = python_admin(start_admin), confluent_admin(start_admin), aio_admin(start_admin)
     described = python.describe_configs([ConfigResource("BROKER", str(node_id)) for node_id in (1, 2, 3)], True, "all")
     for node_id, configs in described["broker"].items():
@@ -68,14 +68,14 @@ def test_a_broker_is_described(start_admin: StartAdmin) -> None:
         assert configs["num.partitions"]["config_source"] == "STATIC_BROKER_CONFIG"
         assert [each["value"] for each in configs["num.partitions"]["synonyms"]] == ["4", "1"]
     resource = ConfluentResource("broker", "2")
-    told = outcomes(confluent.describe_configs([resource]))[resource]
-    assert {name: each.value for name, each in told.items()} == {
+    reported = outcomes(confluent.describe_configs([resource]))[resource]
+    assert {name: each.value for name, each in reported.items()} == {
         name: each["value"] for name, each in described["broker"]["2"].items()
     }
-    assert told["num.partitions"].source == ConfigSource.STATIC_BROKER_CONFIG.value
-    assert told["log.retention.bytes"].source == ConfigSource.DEFAULT_CONFIG.value
-    asked = AioResource(AioType.BROKER, "2", configs={"num.partitions": None})
-    (response,) = aio.run(aio.inner.describe_configs([asked]))
+    assert reported["num.partitions"].source == ConfigSource.STATIC_BROKER_CONFIG.value
+    assert reported["log.retention.bytes"].source == ConfigSource.DEFAULT_CONFIG.value
+    requested = AioResource(AioType.BROKER, "2", configs={"num.partitions": None})
+    (response,) = aio.run(aio.inner.describe_configs([requested]))
     ((error, _, _, name, ((key, value, *_),)),) = response.resources
     assert (error, name, key, value) == (0, "2", "num.partitions", "4")
 
@@ -97,7 +97,7 @@ def test_confluent_alters_incrementally(start_admin: StartAdmin) -> None:
     assert alter((SET, "retention.ms", "7000"), validate_only=True) == {"retention.ms": "5000"}
 
 
-def test_altering_without_increments_replaces(start_admin: StartAdmin) -> None:
+def test_altering_without_increments_replaces_all_configs(start_admin: StartAdmin) -> None:
     confluent, aio = confluent_admin(start_admin), aio_admin(start_admin)
     for name, value in (("retention.ms", "5000"), ("segment.ms", "6000")):
         resource = ConfluentResource("topic", "orders", {name: value})
@@ -116,7 +116,7 @@ def test_kafka_python_alters_and_resets(incremental: bool, start_admin: StartAdm
     for wanted in ({"retention.ms": "5000"}, {"segment.ms": "6000"}):
         altered = admin.alter_configs([ConfigResource("TOPIC", "orders", wanted)], incremental=incremental)
         assert altered == {"topic": {"orders": "OK"}}
-    # Without increments it sends along what it finds, so that nothing is lost.
+    # Without incremental changes, it also sends the present configs, so that they are kept.
     assert own_configs(start_admin, "orders") == {"retention.ms": "5000", "segment.ms": "6000"}
     one = ConfigResource("TOPIC", "orders", {"retention.ms": None})
     assert admin.reset_configs([one], incremental=incremental) == {"topic": {"orders": "OK"}}
@@ -127,7 +127,7 @@ def test_kafka_python_alters_and_resets(incremental: bool, start_admin: StartAdm
     assert own_configs(start_admin, "orders") == {}
 
 
-def test_what_confluent_is_refused(start_admin: StartAdmin) -> None:
+def test_confluent_gets_errors_for_invalid_configs(start_admin: StartAdmin) -> None:
     admin = confluent_admin(start_admin)
     resources = {
         change("topic", "nowhere", (SET, "retention.ms", "1")): "UNKNOWN_TOPIC_OR_PART",
@@ -141,7 +141,7 @@ def test_what_confluent_is_refused(start_admin: StartAdmin) -> None:
     assert (own_configs(start_admin, "orders"), own_configs(start_admin, "returns")) == ({}, {})
 
 
-def test_what_kafka_python_and_aiokafka_are_refused(start_admin: StartAdmin) -> None:
+def test_kafka_python_and_aiokafka_get_errors_for_invalid_configs(start_admin: StartAdmin) -> None:
     admin, aio = python_admin(start_admin), aio_admin(start_admin)
     for type_, name, configs, error in (
         ("TOPIC", "nowhere", {"retention.ms": "1"}, "UnknownTopicOrPartitionError"),
@@ -157,7 +157,7 @@ def test_what_kafka_python_and_aiokafka_are_refused(start_admin: StartAdmin) -> 
     assert own_configs(start_admin, "orders") == {}
 
 
-def test_an_altered_topic_does_what_it_says(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+def test_an_altered_config_takes_effect(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin, servers = python_admin(start_admin), fake_cluster.bootstrap_servers
     admin.alter_configs([ConfigResource("TOPIC", "orders", {"max.message.bytes": "1000"})])
     large = [Record(b"x" * 2000)]
@@ -170,14 +170,16 @@ def test_an_altered_topic_does_what_it_says(fake_cluster: FakeCluster, start_adm
     assert admin.list_partition_offsets({place: OffsetSpec.LATEST})[place].offset == 1
 
 
-def test_an_altered_broker_tells_of_it(start_admin: StartAdmin) -> None:
+def test_an_altered_broker_config_is_described(start_admin: StartAdmin) -> None:
     confluent, admin = confluent_admin(start_admin), python_admin(start_admin)
     resource = change("broker", "2", (SET, "log.retention.bytes", "5000"))
     assert outcomes(confluent.incremental_alter_configs([resource])) == {resource: None}
-    told = admin.describe_configs([ConfigResource("BROKER", node_id) for node_id in "123"])["broker"]
-    assert {node_id: {name: each["value"] for name, each in configs.items()} for node_id, configs in told.items()} == {
+    reported = admin.describe_configs([ConfigResource("BROKER", node_id) for node_id in "123"])["broker"]
+    assert {
+        node_id: {name: each["value"] for name, each in configs.items()} for node_id, configs in reported.items()
+    } == {
         "1": {},
         "2": {"log.retention.bytes": "5000"},
         "3": {},
     }
-    assert told["2"]["log.retention.bytes"]["config_source"] == "DYNAMIC_BROKER_CONFIG"
+    assert reported["2"]["log.retention.bytes"]["config_source"] == "DYNAMIC_BROKER_CONFIG"

@@ -1,4 +1,4 @@
-"""Offsets of groups altered, reset, listed and deleted with real admin clients."""
+"""Offsets of groups altered, reset, listed and deleted, with real admin clients."""
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, ConsumerGroupTopicPartitions, TopicPartition as Confluent
@@ -16,7 +16,7 @@ from fakebroker import FakeCluster
 from tests.support.kafka_clients.aiokafka_client import AIO, aio_admin
 from tests.support.kafka_clients.client import Place, Record, StartAdmin, StartConsumer
 from tests.support.kafka_clients.confluent_client import confluent_admin, outcomes
-from tests.support.kafka_clients.helpers import poll_until, shares
+from tests.support.kafka_clients.helpers import partitions_per_member, poll_until
 from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON, python_admin
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 2})]
@@ -30,13 +30,13 @@ def committed(cluster: FakeCluster, group_id: str) -> dict[Place, tuple[int, str
 
 
 def start_member(cluster: FakeCluster, start_consumer: StartConsumer) -> None:
-    """A member of group g that reads both partitions."""
+    """Start a member of group g, and wait until it has both partitions."""
     consumer = start_consumer(AIO, group_id="g")
     consumer.subscribe("orders")
-    poll_until(cluster, "all partitions", lambda _: shares(cluster, "g") == [2], consumer)
+    poll_until(cluster, "all partitions", lambda _: partitions_per_member(cluster, "g") == [2], consumer)
 
 
-def test_confluent_alters_and_lists(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+def test_confluent_alters_and_lists_offsets(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin = confluent_admin(start_admin)
     wanted = [Confluent("orders", 0, 4, metadata="note", leader_epoch=0), Confluent("returns", 0, 5)]
     altered = outcomes(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions("g", wanted)]))["g"]
@@ -44,19 +44,25 @@ def test_confluent_alters_and_lists(fake_cluster: FakeCluster, start_admin: Star
         ("orders", None),
         ("returns", "UNKNOWN_TOPIC_OR_PART"),
     ]
-    # It sends the end of its C string along, and does not tell it.
+    # librdkafka also sends the terminating NUL of the string, and hides it in responses.
     assert committed(fake_cluster, "g") == {("orders", 0): (4, "note\0", 0)}
 
-    (told,) = outcomes(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")]))["g"].topic_partitions
-    assert (told.topic, told.partition, told.offset, told.metadata, told.leader_epoch) == ("orders", 0, 4, "note", 0)
-    asked = ConsumerGroupTopicPartitions("g", [Confluent("orders", 1), Confluent("orders", 0)])
-    listed = outcomes(admin.list_consumer_group_offsets([asked]))["g"].topic_partitions
+    (reported,) = outcomes(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")]))["g"].topic_partitions
+    assert (reported.topic, reported.partition, reported.offset, reported.metadata, reported.leader_epoch) == (
+        "orders",
+        0,
+        4,
+        "note",
+        0,
+    )
+    requested = ConsumerGroupTopicPartitions("g", [Confluent("orders", 1), Confluent("orders", 0)])
+    listed = outcomes(admin.list_consumer_group_offsets([requested]))["g"].topic_partitions
     assert sorted((each.partition, each.offset) for each in listed) == [(0, 4), (1, OFFSET_INVALID)]
     missing = outcomes(admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("nobody")]))
     assert missing["nobody"].topic_partitions == []
 
 
-def test_kafka_python_alters_and_lists(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+def test_kafka_python_alters_and_lists_offsets(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     note = OffsetAndMetadata(4, "note", 0)
     altered = admin.alter_group_offsets("g", {FIRST: note, UNKNOWN: note})
@@ -74,7 +80,7 @@ def test_kafka_python_alters_and_lists(fake_cluster: FakeCluster, start_admin: S
     }
 
 
-def test_groups_of_three_coordinators(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+def test_offsets_of_groups_with_three_coordinators(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     groups = [f"group {number}" for number in range(6)]
     assert len({fake_cluster.coordinator_of(group) for group in groups}) == 3
@@ -86,19 +92,19 @@ def test_groups_of_three_coordinators(fake_cluster: FakeCluster, start_admin: St
     }
 
 
-def test_kafka_python_resets(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+def test_kafka_python_resets_offsets(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     records = [Record(b"x", partition=0, timestamp_ms=timestamp_ms) for timestamp_ms in (1000, 2000, 3000)]
     KAFKA_PYTHON.produce(fake_cluster.bootstrap_servers, "orders", records, None)
     admin = python_admin(start_admin)
     admin.alter_group_offsets("g", {FIRST: OffsetAndMetadata(1, "note", -1)})
     admin.delete_records({FIRST: 1})
-    told = {OffsetSpec.LATEST: 3, OffsetSpec.EARLIEST: 1, OffsetTimestamp(1500): 1, 2: 2, 77: 3}
-    for target, expected in told.items():
+    reported = {OffsetSpec.LATEST: 3, OffsetSpec.EARLIEST: 1, OffsetTimestamp(1500): 1, 2: 2, 77: 3}
+    for target, expected in reported.items():
         assert admin.reset_group_offsets("g", {FIRST: target}) == {FIRST: {"error": NoError, "offset": expected}}
         assert committed(fake_cluster, "g") == {("orders", 0): (expected, "note", -1)}
 
 
-def test_kafka_python_deletes(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+def test_kafka_python_deletes_offsets(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     admin.alter_group_offsets("g", {each: OffsetAndMetadata(4, "", -1) for each in (FIRST, SECOND)})
     deleted = admin.delete_group_offsets("g", [SECOND, UNKNOWN])
@@ -108,7 +114,7 @@ def test_kafka_python_deletes(fake_cluster: FakeCluster, start_admin: StartAdmin
         admin.delete_group_offsets("nobody", [FIRST])
 
 
-def test_offsets_of_a_live_group_are_left_alone(
+def test_offsets_of_a_group_with_members_cannot_be_changed(
     fake_cluster: FakeCluster, start_admin: StartAdmin, start_consumer: StartConsumer
 ) -> None:
     confluent, admin = confluent_admin(start_admin), python_admin(start_admin)

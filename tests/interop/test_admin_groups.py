@@ -14,24 +14,24 @@ from fakebroker.cluster.inspect.views import MemberView
 from tests.support.kafka_clients.aiokafka_client import AIO, aio_admin
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, StartAdmin, StartConsumer
 from tests.support.kafka_clients.confluent_client import confluent_admin, outcomes
-from tests.support.kafka_clients.helpers import poll_until, shares
+from tests.support.kafka_clients.helpers import partitions_per_member, poll_until
 from tests.support.kafka_clients.kafka_python_client import python_admin
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 2})]
 
 LIVE, IDLE, MISSING = "live", "idle", "gone"
 OPERATIONS = ["READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
-"""What anybody may do with a group, in the order of Kafka's numbers."""
+"""Authorized operations on a group, in the order of Kafka's codes."""
 
 
 @pytest.fixture(autouse=True)
 def member(fake_cluster: FakeCluster, start_consumer: StartConsumer, start_admin: StartAdmin) -> MemberView:
-    """The member of a live group; there is another group with an offset and nothing else, and one is missing."""
+    """The member of group LIVE; group IDLE only has a committed offset, group MISSING does not exist."""
     assert [fake_cluster.coordinator_of(group).node_id for group in (LIVE, IDLE, MISSING)] == [1, 2, 3]
     python_admin(start_admin).alter_group_offsets(IDLE, {TopicPartition("orders", 0): OffsetAndMetadata(7, "", -1)})
     consumer = start_consumer(AIO, group_id=LIVE, client_id="reader", instance_id="one")
     consumer.subscribe("orders")
-    poll_until(fake_cluster, "all partitions", lambda _: shares(fake_cluster, LIVE) == [2], consumer)
+    poll_until(fake_cluster, "all partitions", lambda _: partitions_per_member(fake_cluster, LIVE) == [2], consumer)
     (member,) = fake_cluster.group(LIVE).members
     return member
 
@@ -79,23 +79,26 @@ def test_confluent_describes_groups(fake_cluster: FakeCluster, start_admin: Star
     live = described[LIVE]
     assert (live.is_simple_consumer_group, live.type) == (False, ConsumerGroupType.CLASSIC)
     assert [each.name for each in live.authorized_operations] == OPERATIONS
-    (told,) = live.members
-    assert (told.member_id, told.client_id, told.host) == (member.member_id, "reader", member.client_host)
-    assert told.group_instance_id == "one"
-    assert [(each.topic, each.partition) for each in told.assignment.topic_partitions] == [("orders", 0), ("orders", 1)]
+    (reported,) = live.members
+    assert (reported.member_id, reported.client_id, reported.host) == (member.member_id, "reader", member.client_host)
+    assert reported.group_instance_id == "one"
+    assert [(each.topic, each.partition) for each in reported.assignment.topic_partitions] == [
+        ("orders", 0),
+        ("orders", 1),
+    ]
 
 
-def test_confluent_describes_groups_in_its_older_way(start_admin: StartAdmin, member: MemberView) -> None:
+def test_confluent_describes_groups_with_its_old_method(start_admin: StartAdmin, member: MemberView) -> None:
     admin = confluent_admin(start_admin)
     with pytest.deprecated_call():
-        groups: Any = admin.list_groups(timeout=CALL_TIMEOUT_S)  # their types are wrong
+        groups: Any = admin.list_groups(timeout=CALL_TIMEOUT_S)  # The declared types are wrong.
     assert sorted((each.id, each.state, each.protocol_type, each.protocol, each.broker.id) for each in groups) == [
         (IDLE, "Empty", "", "", 2),
         (LIVE, "Stable", "consumer", "roundrobin", 1),
     ]
-    (told,) = (each for group in groups for each in group.members)
-    assert (told.id, told.client_id, told.client_host) == (member.member_id, "reader", member.client_host)
-    assert told.assignment == member.assignment
+    (reported,) = (each for group in groups for each in group.members)
+    assert (reported.id, reported.client_id, reported.client_host) == (member.member_id, "reader", member.client_host)
+    assert reported.assignment == member.assignment
 
 
 def test_kafka_python_describes_groups(start_admin: StartAdmin, member: MemberView) -> None:
@@ -109,21 +112,21 @@ def test_kafka_python_describes_groups(start_admin: StartAdmin, member: MemberVi
     assert [described[group]["error"] for group in (LIVE, IDLE)] == [None, None]
     assert "GroupIdNotFoundError" in described[MISSING]["error"]
     assert described[LIVE]["authorized_operations"] == OPERATIONS
-    (told,) = described[LIVE]["members"]
-    assert (told["member_id"], told["group_instance_id"]) == (member.member_id, "one")
-    assert (told["client_id"], told["client_host"]) == ("reader", member.client_host)
-    assert told["member_metadata"]["topics"] == ["orders"]
-    assert told["member_assignment"]["assigned_partitions"] == [{"topic": "orders", "partitions": [0, 1]}]
+    (reported,) = described[LIVE]["members"]
+    assert (reported["member_id"], reported["group_instance_id"]) == (member.member_id, "one")
+    assert (reported["client_id"], reported["client_host"]) == ("reader", member.client_host)
+    assert reported["member_metadata"]["topics"] == ["orders"]
+    assert reported["member_assignment"]["assigned_partitions"] == [{"topic": "orders", "partitions": [0, 1]}]
 
 
 def test_aiokafka_describes_groups(start_admin: StartAdmin, member: MemberView) -> None:
-    # One at each broker, for it forgets the last field of each when it reads an answer.
+    # One group per broker: aiokafka does not decode the last field of a group, so that others are misread.
     admin = aio_admin(start_admin)
     responses = admin.run(admin.inner.describe_consumer_groups([LIVE, IDLE, MISSING]))
     described = {group: rest for response in responses for error, group, *rest in response.groups if not error}
-    told = (member.member_id, "reader", member.client_host, member.assignment)
+    reported = (member.member_id, "reader", member.client_host, member.assignment)
     (_, _, _, (live,)) = described[LIVE]
-    assert (*live[:3], live[4]) == told
+    assert (*live[:3], live[4]) == reported
     assert {group: (state, protocol) for group, (state, _, protocol, _) in described.items()} == {
         LIVE: ("Stable", "roundrobin"),
         IDLE: ("Empty", ""),
@@ -154,7 +157,7 @@ def test_kafka_python_deletes_groups(fake_cluster: FakeCluster, start_admin: Sta
     assert fake_cluster.offsets(IDLE) == {}
 
 
-def test_a_wrong_coordinator_is_refused(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+def test_a_wrong_coordinator_is_an_error(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     assert "NotCoordinator" in admin.describe_groups([IDLE], group_coordinator_id=1)[IDLE]["error"]
     assert "NotCoordinator" in admin.delete_groups([IDLE], group_coordinator_id=1)[IDLE]
@@ -173,13 +176,13 @@ def test_kafka_python_removes_members(
     )
     result = admin.remove_group_members(LIVE, [MemberToRemove("nobody"), one])
     assert list(result.values()) == [UnknownMemberIdError, NoError]
-    # The consumer hears of it, and may be back under another id.
+    # The consumer may have rejoined with another member id.
     assert member.member_id not in [each.member_id for each in fake_cluster.group(LIVE).members]
     leave, *_ = fake_cluster.requests("LeaveGroup")
     assert [each.reason for each in leave.request.members] == [None, "test"]
 
 
-def test_members_of_no_group_are_not_removed(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+def test_removing_a_member_of_a_missing_group_is_an_error(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     result = python_admin(start_admin).remove_group_members(MISSING, [MemberToRemove(group_instance_id="one")])
     assert result == {"one": UnknownMemberIdError}
     assert fake_cluster.group(MISSING).state == "Dead"

@@ -1,4 +1,4 @@
-"""Offsets of partitions looked up, records deleted and producers described with real admin clients."""
+"""Offsets listed, records deleted and producers described, with real admin clients."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 2})]
 PLACE, OTHER, UNKNOWN = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("returns", 0)
 TIMESTAMPS_MS = (1000, 3000, 2000)
 
-CONFLUENT_SPEC: Any = _listoffsets.OffsetSpec  # its makers have no types
+CONFLUENT_SPEC: Any = _listoffsets.OffsetSpec  # untyped
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def first_offsets(start_admin: StartAdmin) -> list[int]:
     return [found[each].offset for each in (PLACE, OTHER)]
 
 
-def test_kafka_python_looks_up_offsets(start_admin: StartAdmin) -> None:
+def test_kafka_python_lists_offsets(start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
     specs = (OffsetSpec.EARLIEST, OffsetSpec.LATEST, OffsetSpec.MAX_TIMESTAMP, OffsetTimestamp(1500))
     found = [admin.list_partition_offsets({PLACE: spec})[PLACE] for spec in specs]
@@ -46,7 +46,7 @@ def test_kafka_python_looks_up_offsets(start_admin: StartAdmin) -> None:
         admin.list_partition_offsets({UNKNOWN: OffsetSpec.LATEST})
 
 
-def test_confluent_looks_up_offsets(start_admin: StartAdmin) -> None:
+def test_confluent_lists_offsets(start_admin: StartAdmin) -> None:
     admin = confluent_admin(start_admin)
     place = Confluent("orders", 0)
     specs = (
@@ -72,8 +72,8 @@ def test_confluent_deletes_records(start_admin: StartAdmin) -> None:
     beyond = Confluent("orders", 0, 4)
     assert outcomes(admin.delete_records([beyond])) == {beyond: "OFFSET_OUT_OF_RANGE"}
     assert first_offsets(start_admin) == [2, 0]
-    (told,) = outcomes(admin.delete_records([Confluent("orders", 0, OFFSET_END)])).values()
-    assert told.low_watermark == 3
+    (reported,) = outcomes(admin.delete_records([Confluent("orders", 0, OFFSET_END)])).values()
+    assert reported.low_watermark == 3
     assert first_offsets(start_admin) == [3, 0]
 
 

@@ -1,4 +1,4 @@
-"""Leaders elected, replicas moved and log directories described with real admin clients."""
+"""Leaders elected, replicas moved and log directories described, with real admin clients."""
 
 import pytest
 from confluent_kafka import ElectionType, TopicCollection, TopicPartition as Confluent
@@ -19,18 +19,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 3})]
 
 PREFERRED, UNCLEAN = 0, 1
 PLACE, MISSING = TopicPartition("orders", 2), TopicPartition("returns", 0)
-"""A partition with broker 3 for its preferred leader; one that is not there."""
+"""A partition whose preferred leader is broker 3; a partition that does not exist."""
 
 
 def leader(admin: KafkaAdminClient) -> int:
-    """The leader of the partition, as kafka-python tells it."""
+    """Return the leader of the partition, with kafka-python."""
     (topic,) = admin.describe_topics(["orders"])
     node_id: int = topic["partitions"][2]["leader_id"]
     return node_id
 
 
-def seen(admin: AdminClient) -> tuple[int | None, list[int]]:
-    """The leader of the partition and its brokers, as confluent-kafka tells it; kafka-python may ask a dead broker."""
+def leader_and_replicas(admin: AdminClient) -> tuple[int | None, list[int]]:
+    """Return leader and replicas, with confluent-kafka: kafka-python may send its request to a stopped broker."""
     topic = outcomes(admin.describe_topics(TopicCollection(["orders"])))["orders"]
     partition = topic.partitions[2]
     return partition.leader and partition.leader.id, [node.id for node in partition.replicas]
@@ -41,8 +41,8 @@ def test_confluent_elects_the_preferred_leader(fake_cluster: FakeCluster, start_
     admin, other = confluent_admin(start_admin), python_admin(start_admin)
     assert leader(other) == 1
     places = [Confluent("orders", 2), Confluent("orders", 0), Confluent("returns", 0)]
-    told = admin.elect_leaders(ElectionType.PREFERRED, places).result(CALL_TIMEOUT_S)
-    assert {(place.topic, place.partition): error and error.name() for place, error in told.items()} == {
+    reported = admin.elect_leaders(ElectionType.PREFERRED, places).result(CALL_TIMEOUT_S)
+    assert {(place.topic, place.partition): error and error.name() for place, error in reported.items()} == {
         ("orders", 2): None,
         ("orders", 0): "ELECTION_NOT_NEEDED",
         ("returns", 0): "UNKNOWN_TOPIC_OR_PART",
@@ -53,8 +53,8 @@ def test_confluent_elects_the_preferred_leader(fake_cluster: FakeCluster, start_
 def test_all_preferred_leaders_are_elected(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     fake_cluster.restart_broker(3)
     admin, other = confluent_admin(start_admin), python_admin(start_admin)
-    told = admin.elect_leaders(ElectionType.PREFERRED).result(CALL_TIMEOUT_S)
-    assert told[Confluent("orders", 2)] is None
+    reported = admin.elect_leaders(ElectionType.PREFERRED).result(CALL_TIMEOUT_S)
+    assert reported[Confluent("orders", 2)] is None
     assert leader(other) == 3
     assert admin.elect_leaders(ElectionType.PREFERRED).result(CALL_TIMEOUT_S) == {}
 
@@ -62,45 +62,45 @@ def test_all_preferred_leaders_are_elected(fake_cluster: FakeCluster, start_admi
 def test_kafka_python_elects_the_preferred_leader(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     fake_cluster.restart_broker(3)
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
-    assert seen(other)[0] == 1
+    assert leader_and_replicas(other)[0] == 1
     for expected in ([0], [84]):  # 84 is ELECTION_NOT_NEEDED
         response = admin.elect_leaders(PREFERRED, {"orders": [2]})
         (topic,) = response.replica_election_results
         assert [each.error_code for each in topic.partition_result] == expected
-        assert seen(other)[0] == 3
+        assert leader_and_replicas(other)[0] == 3
     with pytest.raises(UnknownTopicOrPartitionError):
         admin.elect_leaders(PREFERRED, {"returns": [0]})
 
 
 def test_kafka_python_elects_another_leader(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
-    # So that it knows the controller, and does not ask the dead broker for it.
+    # It now knows the controller, and does not request it from the stopped broker.
     admin.elect_leaders(PREFERRED, {"orders": [2]})
     fake_cluster.stop_broker(3, elect=False)
-    assert seen(other)[0] is None
+    assert leader_and_replicas(other)[0] is None
     admin.elect_leaders(UNCLEAN, {"orders": [2]})
-    assert seen(other)[0] == 1
-    # The preferred one is down.
+    assert leader_and_replicas(other)[0] == 1
+    # The preferred leader is down.
     (topic,) = admin.elect_leaders(PREFERRED, {"orders": [2]}, raise_errors=False).replica_election_results
     assert [each.error_code for each in topic.partition_result] == [80]
-    assert seen(other)[0] == 1
+    assert leader_and_replicas(other)[0] == 1
 
 
-def test_replicas_move(start_admin: StartAdmin) -> None:
+def test_replicas_are_reassigned(start_admin: StartAdmin) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
-    assert seen(other) == (3, [3, 1, 2])
+    assert leader_and_replicas(other) == (3, [3, 1, 2])
     assert admin.alter_partition_reassignments({PLACE: [2, 1], MISSING: [1]}) == {
         PLACE: None,
         MISSING: UnknownTopicOrPartitionError,
     }
-    assert (seen(other), admin.list_partition_reassignments()) == ((2, [2, 1]), {})
+    assert (leader_and_replicas(other), admin.list_partition_reassignments()) == ((2, [2, 1]), {})
     for brokers, error in (([9], InvalidReplicationAssignmentError), (None, NoReassignmentInProgressError)):
         assert admin.alter_partition_reassignments({PLACE: brokers}) == {PLACE: error}
-    assert seen(other) == (2, [2, 1])
+    assert leader_and_replicas(other) == (2, [2, 1])
 
 
 @pytest.mark.fake_cluster(brokers=4, topics={"orders": 3})
-def test_a_move_waits_for_a_broker_that_is_down(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+def test_a_reassignment_waits_for_a_stopped_broker(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
     admin.alter_partition_reassignments({PLACE: [3, 1, 2]})
     fake_cluster.stop_broker(4)
@@ -108,21 +108,21 @@ def test_a_move_waits_for_a_broker_that_is_down(fake_cluster: FakeCluster, start
     assert admin.list_partition_reassignments([PLACE]) == {
         PLACE: {"replicas": [4, 1, 2, 3], "adding_replicas": [4], "removing_replicas": [3]}
     }
-    assert seen(other) == (3, [4, 1, 2, 3])
-    # Given up, the brokers that were to go are the last ones.
+    assert leader_and_replicas(other) == (3, [4, 1, 2, 3])
+    # After a cancellation, the replicas to be removed are the last ones.
     assert admin.alter_partition_reassignments({PLACE: None}) == {PLACE: None}
-    assert (seen(other), admin.list_partition_reassignments()) == ((3, [1, 2, 3]), {})
+    assert (leader_and_replicas(other), admin.list_partition_reassignments()) == ((3, [1, 2, 3]), {})
 
     admin.alter_partition_reassignments({PLACE: [4, 1, 2]})
     fake_cluster.start_broker(4)
-    assert (seen(other)[1], admin.list_partition_reassignments()) == ([4, 1, 2], {})
+    assert (leader_and_replicas(other)[1], admin.list_partition_reassignments()) == ([4, 1, 2], {})
 
 
 def test_kafka_python_describes_log_dirs(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
 
     def sizes() -> dict[int, dict[int, int]]:
-        """Bytes by broker and partition."""
+        """Return the size in bytes of each replica, by broker and partition."""
         return {
             each["broker"]: {
                 partition["partition_index"]: partition["partition_size"]

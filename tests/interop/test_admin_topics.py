@@ -1,4 +1,4 @@
-"""Topics and partitions created, described and refused with real admin clients."""
+"""Topics and partitions created, described and rejected, with real admin clients."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ ORDERS = [[1, 2, 3], [2, 3, 1]]
 
 
 def replicas(admin: KafkaAdminClient, topic: str) -> list[list[int]]:
-    """The brokers of each partition, its leader first."""
+    """Return the replicas of each partition, the leader first."""
     (described,) = admin.describe_topics([topic])
     partitions: list[dict[str, Any]] = described["partitions"]
     assert all(each["leader_id"] == each["replica_nodes"][0] for each in partitions)
@@ -56,18 +56,18 @@ def test_confluent_creates_topics(start_admin: StartAdmin) -> None:
 
 def test_kafka_python_creates_topics(start_admin: StartAdmin) -> None:
     admin = python_admin(start_admin)
-    told = admin.create_topics(
+    reported = admin.create_topics(
         {
             "pairs": {"num_partitions": 3, "replication_factor": 2, "configs": {"retention.ms": "5000"}},
             "placed": {"assignments": {0: [3, 1], 1: [1, 2]}},
         },
         wait_for_metadata=True,
     )["topics"]
-    assert [(each["name"], each["num_partitions"], each["replication_factor"]) for each in told] == [
+    assert [(each["name"], each["num_partitions"], each["replication_factor"]) for each in reported] == [
         ("pairs", 3, 2),
         ("placed", 2, 2),
     ]
-    retention = told[0]["configs"]["retention.ms"]
+    retention = reported[0]["configs"]["retention.ms"]
     assert (retention["value"], retention["config_source"]) == ("5000", "DYNAMIC_TOPIC_CONFIG")
     assert replicas(admin, "placed") == [[3, 1], [1, 2]]
     admin.create_topics(["plain"])
@@ -111,7 +111,7 @@ def test_confluent_describes_topics(start_admin: StartAdmin) -> None:
         (each.id, each.leader.id, [node.id for node in each.replicas], [node.id for node in each.isr])
         for each in orders.partitions
     ] == [(index, brokers[0], brokers, brokers) for index, brokers in enumerate(ORDERS)]
-    assert other.list_topics() == ["orders"], "describing creates nothing"
+    assert other.list_topics() == ["orders"], "describing a topic does not create it"
     listed = admin.list_topics("orders", timeout=10).topics["orders"].partitions
     assert [(each.leader, each.replicas, each.isrs) for each in listed.values()] == [
         (brokers[0], brokers, brokers) for brokers in ORDERS

@@ -1,6 +1,7 @@
-"""Real members, and the project's own, whose coordinator dies, moves, loads, or does not know that it is none any more.
+"""Members of real clients, and of `fakebroker.client`, whose coordinator stops, moves, loads, or becomes a zombie.
 
-Whatever happens: afterwards every partition has one owner, what was committed is there, generations do not go back.
+In each test, afterwards each partition is assigned to one member, committed offsets are kept, and generations did not
+decrease.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,16 +17,29 @@ from tests.interop.conftest import closed_together
 from tests.support.kafka_clients.aiokafka_client import AioConsumer
 from tests.support.kafka_clients.client import GroupConsumer, Place, Record, Settings
 from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
-from tests.support.kafka_clients.coordinator_deaths import NEWCOMER, PHASES, CoordinatorDeath, Scene, is_written
-from tests.support.kafka_clients.fakebroker_client import OwnConsumer
-from tests.support.kafka_clients.helpers import committed_total, numbered, poll_records, poll_until, shares, values
+from tests.support.kafka_clients.coordinator_deaths import (
+    NEWCOMER,
+    PHASES,
+    CoordinatorDeath,
+    HandlingStep,
+    generation_is_written,
+)
+from tests.support.kafka_clients.fakebroker_client import FakebrokerConsumer
+from tests.support.kafka_clients.helpers import (
+    committed_total,
+    numbered,
+    partitions_per_member,
+    poll_records,
+    poll_until,
+    values,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6})]
 
 PLACES: list[Place] = [("orders", partition) for partition in range(6)]
 
 with_each_member = pytest.mark.parametrize(
-    "make", [OwnConsumer, ConfluentConsumer, AioConsumer], ids=["own", "confluent-kafka", "aiokafka"]
+    "make", [FakebrokerConsumer, ConfluentConsumer, AioConsumer], ids=["fakebroker", "confluent-kafka", "aiokafka"]
 )
 
 StartMember = Callable[[str], GroupConsumer]
@@ -33,7 +47,7 @@ StartMember = Callable[[str], GroupConsumer]
 
 @pytest.fixture
 def start_member(make: Callable[[str, Settings], GroupConsumer], fake_cluster: FakeCluster) -> Iterator[StartMember]:
-    """Starts members of the group by their client ids; they leave when the test is over."""
+    """A function that starts a member of group "g" with a client id; closed after the test."""
     with closed_together() as consumers:
 
         def start(client_id: str) -> GroupConsumer:
@@ -47,7 +61,7 @@ def start_member(make: Callable[[str, Settings], GroupConsumer], fake_cluster: F
 
 @pytest.fixture
 def pair(fake_cluster: FakeCluster, start_member: StartMember) -> list[GroupConsumer]:
-    """Two members that have read and committed 60 records, with nothing going on."""
+    """Two members of a stable group, which have read and committed 60 records."""
     members = [start_member("first"), start_member("second")]
     wait_for_owners(fake_cluster, members)
     read_and_commit(fake_cluster, range(60), members)
@@ -55,19 +69,19 @@ def pair(fake_cluster: FakeCluster, start_member: StartMember) -> list[GroupCons
 
 
 def is_shared(cluster: FakeCluster, members: list[GroupConsumer]) -> bool:
-    """Whether every partition has one owner: the members agree with the group, which has no other members."""
+    """Return whether each partition is assigned to one of the members, and the members know."""
     share = len(PLACES) // len(members)
     owned = sorted(place for member in members for place in member.assignment())
-    return shares(cluster, "g") == [share] * len(members) and owned == PLACES
+    return partitions_per_member(cluster, "g") == [share] * len(members) and owned == PLACES
 
 
 def wait_for_owners(cluster: FakeCluster, members: list[GroupConsumer]) -> None:
-    """Until every partition has one owner; all is read by then."""
+    """Wait until each partition is assigned to one member; no records may be read meanwhile."""
     assert poll_until(cluster, "one owner each", lambda _: is_shared(cluster, members), *members) == []
 
 
 def read_and_commit(cluster: FakeCluster, numbers: range, members: list[GroupConsumer]) -> None:
-    """Produce records; the members read each of them once, and nothing else, and commit."""
+    """Produce records; check that the members read each of them once, and no others; commit."""
     CONFLUENT.produce(cluster.bootstrap_servers, "orders", numbered(numbers), None)
     assert values(poll_records(cluster, len(numbers), *members)) == values(numbered(numbers))
     for member in members:
@@ -75,28 +89,28 @@ def read_and_commit(cluster: FakeCluster, numbers: range, members: list[GroupCon
     assert committed_total(cluster, "g") == numbers.stop
 
 
-def assert_generations_never_went_back(cluster: FakeCluster) -> None:
-    """Those that were synced; one that was not is not in the log, and a new coordinator does not know of it."""
+def assert_generations_did_not_decrease(cluster: FakeCluster) -> None:
+    """Check the generations of successful syncs: a generation without one is not in the log, and may be reused."""
     synced = [call.request.generation_id for call in succeeded(cluster, "SyncGroup")]
     assert synced == sorted(synced)
 
 
-def answers(cluster: FakeCluster, api: str, client_id: str, node_id: int) -> list[ErrorCode]:
-    """How a broker has answered a member."""
+def errors(cluster: FakeCluster, api: str, client_id: str, node_id: int) -> list[ErrorCode]:
+    """Return the errors in the responses of a broker to a member."""
     calls = [call for call in cluster.requests(api, client_id) if call.response and call.node_id == node_id]
     return [ErrorCode(call.response.error_code) for call in calls]
 
 
 def succeeded(cluster: FakeCluster, api: str) -> list[Any]:
-    """The calls of a group API that were answered without an error, as they were answered."""
+    """Return the successful calls of a group API, in the order of their responses."""
     calls = [call for call in cluster.requests(api) if call.response and call.response.error_code == ErrorCode.NONE]
     return sorted(calls, key=lambda call: call.answered_ms or 0)
 
 
 @pytest.mark.parametrize("phase", PHASES.values(), ids=PHASES)
 @with_each_member
-def test_the_coordinator_dies_in_a_rebalance(
-    phase: Callable[[Scene], bool],
+def test_the_coordinator_stops_in_a_rebalance(
+    phase: Callable[[HandlingStep], bool],
     fake_cluster: FakeCluster,
     start_member: StartMember,
     pair: list[GroupConsumer],
@@ -106,8 +120,8 @@ def test_the_coordinator_dies_in_a_rebalance(
     death = CoordinatorDeath(fake_cluster, "g", phase, monkeypatch)
     newcomer = start_member(NEWCOMER)
     poll_until(fake_cluster, "the coordinator's death", lambda _: death.loaded is not None, newcomer, *pair)
-    if phase is not is_written:
-        assert death.loaded == before, "what is not in the log has not been"
+    if phase is not generation_is_written:
+        assert death.loaded == before, "only what is in the log survives"
     elif death.loaded:
         assert (death.loaded.state, death.loaded.generation_id) == ("Stable", before.generation_id + 1)
         assert len(death.loaded.members) == 3
@@ -117,22 +131,22 @@ def test_the_coordinator_dies_in_a_rebalance(
     assert fake_cluster.offsets("g") == committed
     assert fake_cluster.group("g").generation_id > before.generation_id
     read_and_commit(fake_cluster, range(60, 120), [newcomer, *pair])
-    assert_generations_never_went_back(fake_cluster)
+    assert_generations_did_not_decrease(fake_cluster)
 
 
-def another(cluster: FakeCluster) -> int:
-    """A broker that is up and does not coordinate the group."""
+def other_broker(cluster: FakeCluster) -> int:
+    """Return a broker that is up and does not coordinate the group."""
     home = cluster.coordinator_of("g")
     return next(broker.node_id for broker in cluster.brokers if broker.up and broker != home)
 
 
 @with_each_member
-def test_a_commit_is_written_but_not_answered(
+def test_the_coordinator_stops_before_it_answers_a_commit(
     fake_cluster: FakeCluster, pair: list[GroupConsumer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 90)), None)
     poll_records(fake_cluster, 30, *pair)
-    death = CoordinatorDeath(fake_cluster, "g", lambda scene: scene.just_handled("OffsetCommit"), monkeypatch)
+    death = CoordinatorDeath(fake_cluster, "g", lambda step: step.just_handled("OffsetCommit"), monkeypatch)
     for member in pair:
         member.commit()
     assert death.node_id is not None
@@ -141,7 +155,7 @@ def test_a_commit_is_written_but_not_answered(
 
 
 @with_each_member
-def test_a_broker_stops_and_comes_back_at_its_port(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
+def test_the_coordinator_restarts(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     home, before = fake_cluster.coordinator_of("g"), fake_cluster.group("g")
     fake_cluster.stop_broker(home.node_id)
     read_and_commit(fake_cluster, range(60, 120), pair)
@@ -153,7 +167,7 @@ def test_a_broker_stops_and_comes_back_at_its_port(fake_cluster: FakeCluster, pa
 
 
 @with_each_member
-def test_a_rolling_restart(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
+def test_a_rolling_restart_causes_no_rebalance(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     before = fake_cluster.group("g")
     for number in range(1, 3):
         fake_cluster.rolling_restart()
@@ -162,7 +176,9 @@ def test_a_rolling_restart(fake_cluster: FakeCluster, pair: list[GroupConsumer])
 
 
 @with_each_member
-def test_brokers_come_and_go(fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]) -> None:
+def test_brokers_are_added_and_removed(
+    fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
+) -> None:
     home, added = fake_cluster.coordinator_of("g"), fake_cluster.add_broker()
     fake_cluster.move_coordinator("g", to=added.node_id)
     fake_cluster.remove_broker(home.node_id)
@@ -171,24 +187,24 @@ def test_brokers_come_and_go(fake_cluster: FakeCluster, start_member: StartMembe
     wait_for_owners(fake_cluster, [newcomer, *pair])
     fake_cluster.remove_broker(added.node_id)
     read_and_commit(fake_cluster, range(120, 180), [newcomer, *pair])
-    assert_generations_never_went_back(fake_cluster)
+    assert_generations_did_not_decrease(fake_cluster)
 
 
 @with_each_member
-def test_the_new_coordinator_takes_its_time_to_load(
+def test_the_new_coordinator_is_loading(
     fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
 ) -> None:
-    to = another(fake_cluster)
+    to = other_broker(fake_cluster)
     fake_cluster.move_coordinator("g", to=to, load_ms=None)
     newcomer = start_member(NEWCOMER)
 
     def all_have_met_it(_: list[Record]) -> bool:
-        beats = [answers(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
-        return all(beats) and bool(answers(fake_cluster, "JoinGroup", NEWCOMER, to))
+        beats = [errors(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
+        return all(beats) and bool(errors(fake_cluster, "JoinGroup", NEWCOMER, to))
 
     poll_until(fake_cluster, "requests to the one that loads", all_have_met_it, newcomer, *pair)
-    assert set(answers(fake_cluster, "JoinGroup", NEWCOMER, to)) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-    assert set(answers(fake_cluster, "Heartbeat", "first", to)) == {ErrorCode.NONE}
+    assert set(errors(fake_cluster, "JoinGroup", NEWCOMER, to)) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert set(errors(fake_cluster, "Heartbeat", "first", to)) == {ErrorCode.NONE}
     assert newcomer.assignment() == []
     fake_cluster.finish_loading()
     wait_for_owners(fake_cluster, [newcomer, *pair])
@@ -197,12 +213,12 @@ def test_the_new_coordinator_takes_its_time_to_load(
 
 @with_each_member
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
-def test_find_coordinator_is_behind(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
+def test_find_coordinator_returns_the_old_coordinator(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     before, old = fake_cluster.group("g"), fake_cluster.coordinator_of("g").node_id
-    fake_cluster.move_coordinator("g", to=another(fake_cluster), stale_ms=5_000)
+    fake_cluster.move_coordinator("g", to=other_broker(fake_cluster), stale_ms=5_000)
 
     def were_sent_back(_: list[Record]) -> bool:
-        refused = [answers(fake_cluster, "Heartbeat", name, old) for name in ("first", "second")]
+        refused = [errors(fake_cluster, "Heartbeat", name, old) for name in ("first", "second")]
         return all(errors.count(ErrorCode.NOT_COORDINATOR) >= 2 for errors in refused)
 
     poll_until(fake_cluster, "members sent back to the old coordinator", were_sent_back, *pair)
@@ -213,16 +229,16 @@ def test_find_coordinator_is_behind(fake_cluster: FakeCluster, pair: list[GroupC
 
 
 @with_each_member
-def test_the_old_coordinator_does_not_know_that_it_is_none(
+def test_the_old_coordinator_is_a_zombie(
     fake_cluster: FakeCluster, start_member: StartMember, pair: list[GroupConsumer]
 ) -> None:
     committed = fake_cluster.offsets("g")
-    fake_cluster.move_coordinator("g", to=another(fake_cluster), zombie=True)
+    fake_cluster.move_coordinator("g", to=other_broker(fake_cluster), zombie=True)
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 120)), None)
     poll_records(fake_cluster, 60, *pair)
     for member in pair:
         member.commit()
-    assert fake_cluster.offsets("g") == committed, "the old one has thanked for it, and nobody will ever read it"
+    assert fake_cluster.offsets("g") == committed, "the zombie has acknowledged the commit, which is lost"
 
     newcomer = start_member(NEWCOMER)
     poll_until(
@@ -235,24 +251,24 @@ def test_the_old_coordinator_does_not_know_that_it_is_none(
     for member in [newcomer, *pair]:
         member.commit()
     assert committed_total(fake_cluster, "g") == 120
-    assert_generations_never_went_back(fake_cluster)
+    assert_generations_did_not_decrease(fake_cluster)
 
 
 @with_each_member
-def test_there_is_no_coordinator_for_a_time(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
-    before, to = fake_cluster.group("g"), another(fake_cluster)
+def test_there_is_no_coordinator_for_some_time(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
+    before, to = fake_cluster.group("g"), other_broker(fake_cluster)
     fake_cluster.move_coordinator("g", to=None)
 
     def were_told_of_none(_: list[Record]) -> bool:
-        # The project's own members do not ask under their own names.
-        told = [error for call in fake_cluster.requests("FindCoordinator") for error in found_errors(call)]
-        return told.count(ErrorCode.COORDINATOR_NOT_AVAILABLE) >= 2
+        # Members of `fakebroker.client` send FindCoordinator with another client id.
+        reported = [error for call in fake_cluster.requests("FindCoordinator") for error in found_errors(call)]
+        return reported.count(ErrorCode.COORDINATOR_NOT_AVAILABLE) >= 2
 
     poll_until(fake_cluster, "members without a coordinator", were_told_of_none, *pair)
     fake_cluster.move_coordinator("g", to=to, load_fails=True)
 
     def were_refused(_: list[Record]) -> bool:
-        refused = [answers(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
+        refused = [errors(fake_cluster, "Heartbeat", name, to) for name in ("first", "second")]
         return all(ErrorCode.NOT_COORDINATOR in errors for errors in refused)
 
     poll_until(fake_cluster, "members refused by one that could not load", were_refused, *pair)
@@ -262,18 +278,18 @@ def test_there_is_no_coordinator_for_a_time(fake_cluster: FakeCluster, pair: lis
 
 
 def found_errors(call: Call) -> list[ErrorCode]:
-    """What a FindCoordinator was told of each group, in either of its shapes."""
+    """Return the errors in a FindCoordinator response, of one group or of several (since version 4)."""
     if call.response is None:
         return []
     return [ErrorCode(found.error_code) for found in call.response.coordinators or [call.response]]
 
 
 @with_each_member
-def test_the_log_is_lost(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
+def test_the_log_of_the_group_is_lost(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id, lose_all=True)
     assert fake_cluster.group("g").state == "Dead"
     assert fake_cluster.offsets("g") == {}
-    poll_until(fake_cluster, "the group anew", lambda _: is_shared(fake_cluster, pair), *pair)
+    poll_until(fake_cluster, "a new group", lambda _: is_shared(fake_cluster, pair), *pair)
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 120)), None)
     expected = set(values(numbered(range(60, 120))))
     poll_until(fake_cluster, "records up to the last", lambda records: expected <= set(values(records)), *pair)

@@ -1,9 +1,9 @@
-"""Real clients that meet faults: an answer that is lost, a coordinator that is none for a while, throttling."""
+"""Real clients with injected faults: a lost response, NOT_COORDINATOR, throttling."""
 
 import pytest
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, Consumer, StartConsumer
+from tests.support.kafka_clients.client import Consumer, KafkaClient, StartConsumer
 from tests.support.kafka_clients.confluent_client import CONFLUENT
 from tests.support.kafka_clients.helpers import numbered, poll_records, values
 from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(brokers=1, topics={"ord
 with_both = pytest.mark.parametrize("client", [CONFLUENT, KAFKA_PYTHON], ids=lambda client: client.name)
 
 
-def reading(cluster: FakeCluster, client: Client, start_consumer: StartConsumer) -> Consumer:
-    """A consumer of a group that has read ten records and committed nothing."""
+def start_reader(cluster: FakeCluster, client: KafkaClient, start_consumer: StartConsumer) -> Consumer:
+    """Start a consumer of a group, which has read ten records and committed none."""
     client.produce(cluster.bootstrap_servers, "orders", numbered(range(10)), None)
     consumer = start_consumer(client, group_id="g")
     consumer.assign(("orders", 0))
@@ -23,12 +23,12 @@ def reading(cluster: FakeCluster, client: Client, start_consumer: StartConsumer)
 
 
 @with_both
-def test_a_commit_is_applied_and_its_answer_lost(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+def test_a_commit_is_applied_and_its_response_lost(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
-    consumer = reading(fake_cluster, client, start_consumer)
+    consumer = start_reader(fake_cluster, client, start_consumer)
     fake_cluster.fail("OffsetCommit", drop=True, handles=True, times=1)
-    # The client asks again, and is refused: what it was told last is not what is.
+    # The client retries and gets an error, although the commit has been applied.
     with fake_cluster.fail("OffsetCommit", error="GROUP_AUTHORIZATION_FAILED") as refusal:
         with pytest.raises(Exception, match=r"(?i)authorization"):
             consumer.commit()
@@ -38,10 +38,10 @@ def test_a_commit_is_applied_and_its_answer_lost(
 
 
 @with_both
-def test_the_coordinator_is_none_twice(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+def test_a_commit_is_retried_after_not_coordinator(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
-    consumer = reading(fake_cluster, client, start_consumer)
+    consumer = start_reader(fake_cluster, client, start_consumer)
     with fake_cluster.fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2) as fault:
         consumer.commit()
     assert fault.hits == 2
@@ -50,9 +50,11 @@ def test_the_coordinator_is_none_twice(
 
 
 @with_both
-def test_a_throttled_client_waits(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_a_throttled_client_waits(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     with fake_cluster.fail("Fetch", client_id="interop", throttle_time_ms=300, nth=1) as fault:
-        consumer = reading(fake_cluster, client, start_consumer)
+        consumer = start_reader(fake_cluster, client, start_consumer)
         client.produce(fake_cluster.bootstrap_servers, "orders", numbered([10]), None)
         assert values(poll_records(fake_cluster, 1, consumer)) == [b"value 10"]
         assert fault.hits == 1

@@ -1,4 +1,4 @@
-"""Real consumers read `__consumer_offsets`; kafka-python's codec reads what is in its records, and agrees with us."""
+"""Real consumers read `__consumer_offsets`; the decoders of kafka-python read its records."""
 
 import io
 from typing import Any
@@ -14,7 +14,7 @@ from fakebroker.protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from fakebroker.protocol.schema import Message
-from tests.support.kafka_clients.client import Client, Record, StartConsumer
+from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import numbered, poll_records, poll_until, with_each_client
 from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES
 
@@ -24,11 +24,11 @@ KEYS: dict[int, tuple[type[Message], type[Message]]] = {
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
 }
-"""What the version in front of a key stands for (Kafka's CoordinatorRecordType)."""
+"""Types of keys and values, by the version at the beginning of a key (Kafka's CoordinatorRecordType)."""
 
 
 def read(cls: type[Message], data: bytes) -> Any:
-    """The fields behind the version in the first two bytes."""
+    """Decode a key or value, which begins with a version of two bytes."""
     version = int.from_bytes(data[:2], "big")
     flexible = version in cls.FLEXIBLE
     return CONSUMER_OFFSETS_CLASSES[cls].decode(
@@ -37,7 +37,7 @@ def read(cls: type[Message], data: bytes) -> Any:
 
 
 def last_of_each_key(records: list[Record]) -> dict[Any, Any]:
-    """What the records leave of group "g": under its name the group, under topic and partition what is committed."""
+    """Return the last record of each key of group "g": by group id, or by topic and partition for a commit."""
     left: dict[Any, Any] = {}
     for record in records:
         assert record.key is not None
@@ -51,7 +51,7 @@ def last_of_each_key(records: list[Record]) -> dict[Any, Any]:
 
 @with_each_client
 def test_the_offsets_topic_can_be_read(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(5)), None)
     member = start_consumer(client, group_id="g")

@@ -1,4 +1,4 @@
-"""What one client produces is what the others read, byte for byte, in every compression."""
+"""Records produced by one client and read by the others, with each compression."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import split_batches
-from tests.support.kafka_clients.client import Client, Record, StartConsumer
+from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import CLIENTS, poll_records, with_each_client
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ RECORDS = [
 
 
 def stamped(start_ms: int) -> list[Record]:
-    """The records in partition 0, a second apart."""
+    """Return the records for partition 0, with timestamps at intervals of one second."""
     return [
         replace(record, partition=0, timestamp_ms=start_ms + 1000 * number) for number, record in enumerate(RECORDS)
     ]
@@ -31,8 +31,8 @@ def stamped(start_ms: int) -> list[Record]:
 @pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 1})
-def test_every_client_reads_what_one_has_produced(
-    client: Client, compression: str | None, fake_cluster: FakeCluster, start_consumer: StartConsumer
+def test_every_client_reads_the_records_of_one(
+    client: KafkaClient, compression: str | None, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     records = stamped(1_700_000_000_000)
     client.produce(fake_cluster.bootstrap_servers, "orders", records, compression)
@@ -44,14 +44,16 @@ def test_every_client_reads_what_one_has_produced(
 
 
 def compressions(cluster: FakeCluster, name: str) -> set[Compression]:
-    """The compressions of the batches in partition 0 of a topic."""
+    """Return the compressions of the batches in partition 0 of a topic."""
     topic = cluster.cluster.topics.get(name)
     assert topic is not None
     return {batch.compression for batch in split_batches(topic.partitions[0].log.read(0, 2**20))}
 
 
 @with_each_client
-def test_producing_creates_a_topic(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_producing_creates_a_topic(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     client.produce(fake_cluster.bootstrap_servers, "fresh", RECORDS[:1], None)
     consumer = start_consumer(client)
     consumer.assign(("fresh", 0))

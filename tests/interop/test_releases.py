@@ -1,4 +1,4 @@
-"""Real clients at brokers of other releases of Kafka: as old as each client goes, mixed, and upgraded one by one."""
+"""Real clients with emulated releases of Kafka: as old as each client supports, mixed, and during upgrades."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from kafka import OffsetAndMetadata, TopicPartition
 from fakebroker import Broker, FakeCluster
 from fakebroker.protocol.releases import RELEASES as TABLE, release as named
 from tests.support.kafka_clients.aiokafka_client import AIO
-from tests.support.kafka_clients.client import Client, StartAdmin, StartConsumer
+from tests.support.kafka_clients.client import KafkaClient, StartAdmin, StartConsumer
 from tests.support.kafka_clients.helpers import (
     CLIENTS,
     committed_total,
     numbered,
+    partitions_per_member,
     poll_records,
     poll_until,
-    shares,
     values,
     with_each_client,
 )
@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6})]
 RELEASES = ("0.10.2", "1.1", "2.2", "2.8", "3.0", "3.9", "4.0", "4.2")
 
 
-def make_a_round(client: Client, cluster: FakeCluster, start_consumer: StartConsumer) -> None:
-    """Produce, read in a group, commit; a second member comes and goes on where the first one stopped."""
+def produce_read_and_rebalance(client: KafkaClient, cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+    """Produce, read in a group, commit; a second member joins, and both continue at the committed offsets."""
     client.produce(cluster.bootstrap_servers, "orders", numbered(range(60)), None)
     first = start_consumer(client, group_id="g", client_id="first")
     first.subscribe("orders")
@@ -39,7 +39,7 @@ def make_a_round(client: Client, cluster: FakeCluster, start_consumer: StartCons
 
     second = start_consumer(client, group_id="g", client_id="second")
     second.subscribe("orders")
-    poll_until(cluster, "three each", lambda _: shares(cluster, "g") == [3, 3], first, second)
+    poll_until(cluster, "three each", lambda _: partitions_per_member(cluster, "g") == [3, 3], first, second)
     client.produce(cluster.bootstrap_servers, "orders", numbered(range(60, 120)), None)
     expected = set(values(numbered(range(60, 120))))
     poll_until(cluster, "60 more", lambda records: set(values(records)) == expected, first, second)
@@ -48,7 +48,7 @@ def make_a_round(client: Client, cluster: FakeCluster, start_consumer: StartCons
     assert committed_total(cluster, "g") == 120
 
 
-# aiokafka 0.14 always produces record batches, which brokers before 0.11 take for corrupt messages.
+# aiokafka 0.14 always produces record batches, which brokers before 0.11 reject as corrupt messages.
 TOO_OLD = (("0.10.2", AIO),)
 
 
@@ -61,10 +61,10 @@ def of_release(release: str, *more: Any) -> Any:
     [of_release(each, client) for each in RELEASES for client in CLIENTS if (each, client) not in TOO_OLD],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-def test_a_round_at_each_release(
-    release: str, client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+def test_a_group_with_each_release(
+    release: str, client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
-    make_a_round(client, fake_cluster, start_consumer)
+    produce_read_and_rebalance(client, fake_cluster, start_consumer)
     joins = {call.api_version for call in fake_cluster.requests("JoinGroup")}
     assert joins <= set(TABLE[named(release)]["JoinGroup"])
 
@@ -80,13 +80,17 @@ def test_record_batches_are_corrupt_messages_before_0_11(fake_cluster: FakeClust
     topics={"orders": 6},
     brokers=[Broker(as_version="2.2"), Broker(as_version="2.8"), Broker(as_version="3.9"), Broker()],
 )
-def test_a_cluster_in_mid_upgrade(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
-    make_a_round(client, fake_cluster, start_consumer)
+def test_a_group_with_mixed_releases(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    produce_read_and_rebalance(client, fake_cluster, start_consumer)
 
 
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 6}, as_version="2.8")
-def test_a_rolling_upgrade(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_a_rolling_upgrade_causes_no_rebalance(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     consumer = start_consumer(client, group_id="g")
     consumer.subscribe("orders")
     for number, broker in enumerate(fake_cluster.brokers):
@@ -96,14 +100,14 @@ def test_a_rolling_upgrade(client: Client, fake_cluster: FakeCluster, start_cons
         assert values(poll_records(fake_cluster, 60, consumer)) == values(records)
         consumer.commit()
         assert committed_total(fake_cluster, "g") == 60 * (number + 1)
-    assert fake_cluster.group("g").generation_id == 1, "nobody has noticed more than that the coordinator moved"
+    assert fake_cluster.group("g").generation_id == 1, "moves of the coordinator cause no rebalance"
 
 
 GROUPS = ("a", "b", "c")
 
 
 @pytest.mark.parametrize("release", [of_release("2.8"), of_release("3.0")])
-def test_an_admin_client_asks_for_many_groups_if_it_can(
+def test_an_admin_client_requests_many_groups_at_once_since_3_0(
     release: str, fake_cluster: FakeCluster, start_admin: StartAdmin
 ) -> None:
     admin = start_admin(KAFKA_PYTHON)

@@ -1,4 +1,4 @@
-"""The proposal `batch-join` over TCP: what raw clients, and real ones, see of instances that are expected."""
+"""The proposal `batch-join` over TCP: supported versions, failover, and expected instances in responses."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ def cluster() -> Iterator[FakeCluster]:
 
 
 def batch(*members: tuple[str, bool], group_id: str = "g") -> JoinGroupRequest:
-    """Instance ids, and whether each joins."""
+    """Return a JoinGroup for several instances; each is an instance id, and whether it joins or is only expected."""
     return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=10_000,
@@ -63,7 +63,7 @@ def register(broker: BrokerView, *instance_ids: str) -> list[str]:
 
 
 def parked(cluster: FakeCluster, broker: BrokerView, request: JoinGroupRequest, version: int) -> WireClient:
-    """Send a join that is not answered now."""
+    """Send a join that is parked, and return its connection."""
     count = len(cluster.requests())
     wire = WireClient(broker, "parked")
     wire.send(request, version)
@@ -76,39 +76,40 @@ def joins(response: object) -> JoinGroupResponse:
     return response
 
 
-def told(cluster: FakeCluster) -> int:
+def last_join_version(cluster: FakeCluster) -> int:
+    """Return the newest version of JoinGroup that broker 1 supports."""
     with WireClient(cluster.brokers[0]) as wire:
         request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
         answer = wire.ask(request, ApiVersionsResponse)
     return next(api.max_version for api in answer.api_keys if api.api_key == JoinGroupRequest.API_KEY)
 
 
-def test_only_with_the_proposal_version_10_is_told_of(cluster: FakeCluster) -> None:
-    assert told(cluster) == 10
+def test_version_10_requires_the_proposal(cluster: FakeCluster) -> None:
+    assert last_join_version(cluster) == 10
     with FakeCluster(1, seed=1) as plain:
-        assert told(plain) == 9
+        assert last_join_version(plain) == 9
         with WireClient(plain.brokers[0]) as wire:
             wire.send(batch(("x", False)), 10)
             assert wire.is_closed_by_broker(), "as Kafka does with a version that it does not know"
     with FakeCluster(1, seed=1, proposals=["batch-join"], as_version="4.1") as older:
-        assert told(older) == 9
+        assert last_join_version(older) == 9
 
 
-def test_an_upgraded_broker_and_an_added_one_have_the_proposal() -> None:
+def test_upgraded_and_added_brokers_have_the_proposal() -> None:
     with FakeCluster(1, seed=1, proposals=["batch-join"], as_version="3.9") as cluster:
-        assert told(cluster) == 9
+        assert last_join_version(cluster) == 9
         cluster.upgrade_broker(1, None)
-        assert told(cluster) == 10
+        assert last_join_version(cluster) == 10
         cluster.add_broker()
         assert cluster.cluster.brokers[2].coordinator.config.extension is no_extension
 
 
-def test_an_unknown_proposal() -> None:
+def test_an_unknown_proposal_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"^proposals\[0\]='x': expected one of batch-join$"):
         FakeCluster(proposals=["x"])
 
 
-def test_a_failover_in_the_middle_of_the_wait(cluster: FakeCluster) -> None:
+def test_a_failover_while_instances_are_expected(cluster: FakeCluster) -> None:
     broker = cluster.coordinator_of("g")
     x_id, y_id = register(broker, "x", "y")
     waits = parked(cluster, broker, single("x"), 9)
@@ -149,12 +150,12 @@ def test_a_batch_of_one_connection_works_if_the_leader_syncs_first(cluster: Fake
     assert journaled.member_ids == tuple(ids)
 
 
-def test_what_is_seen_of_a_group_with_expectations(cluster: FakeCluster) -> None:
+def test_expected_instances_are_described_as_members(cluster: FakeCluster) -> None:
     broker = cluster.coordinator_of("g")
     x_id, y_id = register(broker, "x", "y")
     wire = parked(cluster, broker, single("x"), 9)
-    with WireClient(broker) as asks:
-        (group,) = asks.ask(DescribeGroupsRequest(groups=["g"]), DescribeGroupsResponse).groups
+    with WireClient(broker) as other:
+        (group,) = other.ask(DescribeGroupsRequest(groups=["g"]), DescribeGroupsResponse).groups
     assert [(m.member_id, m.group_instance_id, m.client_id, m.client_host) for m in group.members] == [
         (x_id, "x", "parked", "/127.0.0.1"),
         (y_id, "y", "", ""),
@@ -171,13 +172,13 @@ def test_what_is_seen_of_a_group_with_expectations(cluster: FakeCluster) -> None
     wire.socket.close()
 
 
-def test_what_is_explained_while_nobody_waits(cluster: FakeCluster) -> None:
+def test_expected_instances_are_explained(cluster: FakeCluster) -> None:
     register(cluster.coordinator_of("g"), "x", "y")
     said = "The instances x, y are expected. Unless one of them joins, the next registration expires in 60.0 s."
     assert said in cluster.explain("g")
 
 
-def test_snapshots_keep_expectations(cluster: FakeCluster) -> None:
+def test_snapshots_contain_expected_instances(cluster: FakeCluster) -> None:
     register(cluster.coordinator_of("g"), "x")
     kept = cluster.snapshot()
     cluster.clock.advance(60)

@@ -1,4 +1,4 @@
-"""The brokers' time: standing still, at another pace, and as trio's; and that clients' waits never depend on it."""
+"""Clocks of the brokers: manual, scaled, trio's; waits of clients use real time with all of them."""
 
 import re
 import struct
@@ -16,45 +16,16 @@ from fakebroker.client.connection import Connection
 from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.server.clock import ManualClock, RealClock, ScaledClock
+from tests.support.group_requests import JOIN_WITHOUT_MEMBER_ID, heartbeat_to, join_and_sync, join_request, sync_request
 from tests.support.wire_client import WireClient, until
 
 SESSION_S = 45.0
-LAST_VERSION_BEFORE_KIP_394 = 3
-
-
-def join(group_id: str = "g") -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=45_000,
-        rebalance_timeout_ms=60_000,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
-
-
-def sync(member_id: str, group_id: str = "g") -> SyncGroupRequest:
-    assignments = [SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")]
-    return SyncGroupRequest(
-        group_id=group_id,
-        generation_id=1,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=assignments,
-    )
-
-
-def heartbeat(member_id: str, group_id: str = "g") -> HeartbeatRequest:
-    return HeartbeatRequest(group_id=group_id, generation_id=1, member_id=member_id)
 
 
 def fetch(max_wait_ms: int) -> FetchRequest:
-    """A Fetch of a topic without records, which therefore waits."""
+    """Return a Fetch of a topic without records, whose response is therefore delayed by `max_wait_ms`."""
     partitions = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
     return FetchRequest(
         max_wait_ms=max_wait_ms, min_bytes=1, topics=[FetchTopic(topic="orders", partitions=partitions)]
@@ -62,23 +33,20 @@ def fetch(max_wait_ms: int) -> FetchRequest:
 
 
 def stable(cluster: FakeCluster, group_id: str = "g") -> str:
-    """Make a group of one member, which has said all that it will."""
+    """Make a stable group of one member, and close its connection."""
     with WireClient(cluster.coordinator_of(group_id)) as wire:
-        joined = wire.ask(join(group_id), JoinGroupResponse, LAST_VERSION_BEFORE_KIP_394)
-        assert wire.ask(sync(joined.member_id, group_id), SyncGroupResponse).assignment == b"all"
-    return joined.member_id
+        return join_and_sync(wire, group_id, session_timeout_ms=45_000)
 
 
 def beat(cluster: FakeCluster, member_id: str, group_id: str = "g") -> ErrorCode:
-    with WireClient(cluster.coordinator_of(group_id)) as wire:
-        return ErrorCode(wire.ask(heartbeat(member_id, group_id), HeartbeatResponse).error_code)
+    return heartbeat_to(cluster.coordinator_of(group_id), group_id, member_id)
 
 
 # The manual clock
 
 
 @pytest.mark.fake_cluster(clock="manual")
-def test_one_member_beats_on_and_the_other_does_not(fake_cluster: FakeCluster) -> None:
+def test_only_sessions_without_heartbeats_expire(fake_cluster: FakeCluster) -> None:
     steady, silent = stable(fake_cluster, "steady"), stable(fake_cluster, "silent")
     fake_cluster.advance(30)
     assert beat(fake_cluster, steady, "steady") is ErrorCode.NONE
@@ -89,12 +57,12 @@ def test_one_member_beats_on_and_the_other_does_not(fake_cluster: FakeCluster) -
 
 
 def sessions(cluster: FakeCluster) -> dict[str, float]:
-    """How long each member's session still lasts."""
+    """Return the remaining seconds of each member's session, by member id."""
     return {each.member_ids[0]: each.in_s for each in cluster.pending_deadlines() if each.kind == "session"}
 
 
 @pytest.mark.fake_cluster(clock="manual")
-def test_going_from_one_deadline_to_the_next(fake_cluster: FakeCluster) -> None:
+def test_advance_from_one_deadline_to_the_next(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.advance_to_next_deadline() is None
     member_ids = tuple(stable(fake_cluster, group_id) for group_id in ("a", "b"))
     happened = fake_cluster.advance_to_next_deadline() or []
@@ -108,7 +76,7 @@ def test_going_from_one_deadline_to_the_next(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.advance_to_next_deadline() is None
 
 
-def test_deadlines_come_true_in_a_cluster_that_has_stopped() -> None:
+def test_deadlines_expire_in_a_stopped_cluster() -> None:
     with FakeCluster(clock="manual") as cluster:
         stable(cluster)
     assert [each.kind for each in cluster.advance_to_next_deadline() or []] == ["session"]
@@ -116,7 +84,7 @@ def test_deadlines_come_true_in_a_cluster_that_has_stopped() -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 1}, brokers=1, clock="manual")
-def test_a_fetch_waits_by_the_clients_time(fake_cluster: FakeCluster) -> None:
+def test_a_fetch_waits_in_real_time(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.brokers[0]) as wire:
         answer = wire.ask(fetch(max_wait_ms=20), FetchResponse, LAST_VERSION_WITH_TOPIC_NAMES[FetchRequest])
     assert [each.topic for each in answer.responses] == ["orders"]
@@ -124,24 +92,27 @@ def test_a_fetch_waits_by_the_clients_time(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=1, clock="manual", partial_frame_timeout_s=0.02)
-def test_half_a_request_is_waited_for_by_the_clients_time(fake_cluster: FakeCluster) -> None:
+def test_an_incomplete_request_times_out_in_real_time(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.brokers[0]) as wire:
         wire.socket.sendall(struct.pack(">i", 100) + b"half")
         assert wire.is_closed_by_broker()
 
 
-# Clocks that run
+# Real and scaled clocks
 
 
 @pytest.mark.fake_cluster(clock=Scaled(1_000))
-def test_a_session_at_another_pace(fake_cluster: FakeCluster) -> None:
+def test_a_session_expires_by_the_scaled_clock(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.coordinator_of("g")) as wire:
-        assert wire.ask(join(), JoinGroupResponse, LAST_VERSION_BEFORE_KIP_394).generation_id == 1
-    # Its timeline, for the group itself is deleted at the next check of expired offsets, within 0.6 s.
+        assert (
+            wire.ask(join_request(session_timeout_ms=45_000), JoinGroupResponse, JOIN_WITHOUT_MEMBER_ID).generation_id
+            == 1
+        )
+    # The group may be deleted by now: the check of expired offsets runs every 0.6 s at this speed.
     until(lambda: "Empty" in [moment.state_to for moment in fake_cluster.timeline("g").moments], fake_cluster)
 
 
-def test_the_pace_is_the_brokers_alone() -> None:
+def test_a_scaled_clock_does_not_change_real_time() -> None:
     clock, real_s = ScaledClock(10), 100.0
     clock.wire.follow(lambda: real_s)
     broker_ms, wire_ms = clock.now_ms(), clock.wire.now_ms()
@@ -152,7 +123,7 @@ def test_the_pace_is_the_brokers_alone() -> None:
     assert clock.seconds_until(clock.now_ms() - 1) == 0
 
 
-def test_a_scaled_clock_is_real_time_at_its_start() -> None:
+def test_a_scaled_clock_equals_real_time_at_its_start() -> None:
     clock, real_s = ScaledClock(), 100.0
     clock.wire.follow(lambda: real_s)
     assert clock.now_ms() == clock.wire.now_ms()
@@ -166,7 +137,7 @@ def test_a_scaled_clock_is_real_time_at_its_start() -> None:
     assert clock.seconds_until(inf) == inf
 
 
-def test_a_real_clock_goes_on_from_where_it_is() -> None:
+def test_a_real_clock_continues_with_another_clock() -> None:
     clock, other_s = RealClock(), 5.0
     before_ms = clock.now_ms()
     clock.follow(lambda: other_s)
@@ -177,26 +148,26 @@ def test_a_real_clock_goes_on_from_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("clock", ["real", Scaled(2)])
-def test_deadlines_can_be_seen_with_every_clock(clock: Any) -> None:
+def test_only_the_manual_clock_can_be_advanced(clock: Any) -> None:
     with FakeCluster(clock=clock) as cluster:
         member_id = stable(cluster)
-        session, look = cluster.pending_deadlines()
-        assert (session.kind, session.member_ids, look.kind) == ("session", (member_id,), "offsets_expiry")
+        session, expiry = cluster.pending_deadlines()
+        assert (session.kind, session.member_ids, expiry.kind) == ("session", (member_id,), "offsets_expiry")
         assert 0 < session.in_s <= SESSION_S
         for move in (cluster.advance_to_next_deadline, lambda: cluster.advance(1)):
             with pytest.raises(
                 ConfigError,
-                match=r"^clock=.*: expected 'manual': other clocks run by themselves",
+                match=r"^clock=.*: expected 'manual': other clocks cannot be advanced",
             ):
                 move()
 
 
-def test_what_cannot_be_is_said() -> None:
+def test_invalid_clocks_and_seconds_are_rejected() -> None:
     for factor in (0, -1, float("inf"), float("nan"), "fast"):
         with pytest.raises(ConfigError, match=r"^Scaled: factor=.*: expected a (finite number|number > 0)$"):
-            Scaled(factor)  # type: ignore[arg-type]  # a word is none on purpose
+            Scaled(factor)  # type: ignore[arg-type]  # The type is wrong on purpose.
     with pytest.raises(ConfigError, match=r"^clock='slow': expected one of real, manual or a table$"):
-        FakeCluster(clock="slow")  # type: ignore[arg-type]  # that it is none is the point
+        FakeCluster(clock="slow")  # type: ignore[arg-type]  # The value is wrong on purpose.
     for seconds, expected in (
         (-1, "a number from 0 to 1000000000"),
         (float("nan"), "a finite number"),
@@ -208,7 +179,7 @@ def test_what_cannot_be_is_said() -> None:
             ManualClock().advance(seconds)
 
 
-def test_a_manual_clock_stays_where_there_are_dates() -> None:
+def test_a_manual_clock_stops_before_the_year_10000() -> None:
     clock = ManualClock()
     for _ in range(251):
         clock.advance(1e9)
@@ -217,7 +188,7 @@ def test_a_manual_clock_stays_where_there_are_dates() -> None:
     assert datetime.fromtimestamp(clock.now_ms() / 1000, UTC).year > 9000
 
 
-def test_the_package_has_it() -> None:
+def test_scaled_is_public() -> None:
     assert fakebroker.Scaled is Scaled
 
 
@@ -225,9 +196,9 @@ def test_the_package_has_it() -> None:
 
 
 def in_mock_time(test: Any, **how: float) -> trio.testing.MockClock:
-    """Run an async test on a clock of trio's own.
+    """Run an async test with a `MockClock`.
 
-    With a threshold above 0 it jumps only when the sockets have been silent for so long.
+    With sockets, `autojump_threshold` must be above 0: the clock jumps when nothing has happened for so many seconds.
     """
     clock = trio.testing.MockClock(**how)
     trio.run(test, clock, clock=clock)
@@ -235,19 +206,21 @@ def in_mock_time(test: Any, **how: float) -> trio.testing.MockClock:
 
 
 async def async_stable(cluster: FakeCluster, nursery: trio.Nursery) -> Connection:
-    """Make a group of one member inside of trio."""
+    """Make a stable group of one member, in a trio task."""
     broker = cluster.coordinator_of("g")
     connection = await Connection.open(broker.host, broker.port, "app", nursery)
-    told = await connection.request(join())
-    request = join()
-    request.member_id = told.member_id
+    rejected = await connection.request(join_request(session_timeout_ms=45_000))
+    request = join_request(session_timeout_ms=45_000)
+    request.member_id = rejected.member_id
     joined = await connection.request(request)
-    assert (await connection.request(sync(joined.member_id))).assignment == b"all"
+    assert (
+        await connection.request(sync_request(joined.member_id, assignments={joined.member_id: b"all"}))
+    ).assignment == b"all"
     return connection
 
 
 @pytest.mark.parametrize("clock", ["real", Scaled(10)])
-def test_a_session_ends_in_trios_time(clock: Any) -> None:
+def test_a_session_expires_by_trios_clock(clock: Any) -> None:
     cluster = FakeCluster(clock=clock)
     real_s = SESSION_S if clock == "real" else SESSION_S / 10
 
@@ -261,11 +234,11 @@ def test_a_session_ends_in_trios_time(clock: Any) -> None:
             await connection.aclose()
 
     in_mock_time(main, autojump_threshold=0.02)
-    assert cluster.group("g").state == "Empty", "all can be looked at afterwards"
+    assert cluster.group("g").state == "Empty", "state can be read after the cluster stopped"
     assert [each.kind for each in cluster.pending_deadlines()] == ["offsets_expiry"]
 
 
-def test_a_test_moves_trios_clock_by_hand() -> None:
+def test_a_test_moves_trios_clock() -> None:
     async def main(clock: trio.testing.MockClock) -> None:
         async with FakeCluster() as cluster, trio.open_nursery() as nursery:
             connection = await async_stable(cluster, nursery)
@@ -279,7 +252,7 @@ def test_a_test_moves_trios_clock_by_hand() -> None:
     in_mock_time(main)
 
 
-def test_who_only_looks_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_state_does_not_wake_the_reactor(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[str] = []
 
     async def main(_: trio.testing.MockClock) -> None:
@@ -297,7 +270,7 @@ def test_who_only_looks_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("clock", ["real", "manual", Scaled(10)])
-def test_a_fetch_waits_in_trios_time(clock: Any) -> None:
+def test_a_fetch_waits_by_trios_clock(clock: Any) -> None:
     waited_s: list[float] = []
 
     async def main(_: trio.testing.MockClock) -> None:

@@ -18,8 +18,8 @@ from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from tests.server.test_reactor import join
 from tests.support.cluster.cluster_harness import ClusterHarness
+from tests.support.group_requests import join_request
 from tests.support.wire_client import WireClient
 
 
@@ -247,8 +247,8 @@ def test_no_coordinator() -> None:
 )
 def test_held(fake_cluster: FakeCluster, state: str, words: str) -> None:
     with fake_cluster.hold("g", state), WireClient(fake_cluster.coordinator_of("g"), "app") as wire:
-        member_id = wire.ask(join("g"), JoinGroupResponse).member_id
-        wire.send(join("g", member_id))
+        member_id = wire.ask(join_request("g"), JoinGroupResponse).member_id
+        wire.send(join_request("g", member_id))
         fake_cluster.wait_for_state("g", state, members=1)
         if state == "CompletingRebalance":
             wire.receive()

@@ -1,4 +1,4 @@
-"""Brokers, coordinators, topics and the clock, changed by a test while clients are connected."""
+"""Changes of brokers, coordinators, topics and the clock while clients are connected."""
 
 import socket
 from collections.abc import Callable
@@ -10,19 +10,14 @@ from fakebroker import ConfigError, FakeCluster
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.server.test_fake_cluster import stable_group
-from tests.server.test_reactor import join
-from tests.support.wire_client import WireClient, find_coordinator, until
+from tests.support.group_requests import heartbeat_to, join_request, stable_group
+from tests.support.wire_client import WireClient, broker_of, find_coordinator, until
 
 
 def beat(cluster: FakeCluster, member_id: str, node_id: int) -> ErrorCode:
-    broker = next(broker for broker in cluster.brokers if broker.node_id == node_id)
-    with WireClient(broker) as wire:
-        request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
-        return ErrorCode(wire.ask(request, HeartbeatResponse).error_code)
+    return heartbeat_to(broker_of(cluster, node_id), member_id=member_id)
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
@@ -43,18 +38,18 @@ def test_a_coordinator_moves(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_a_held_load_ends_when_the_test_says_so(fake_cluster: FakeCluster) -> None:
+def test_a_load_lasts_until_finish_loading(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     new = fake_cluster.coordinator_of("g").node_id % 3 + 1
     fake_cluster.move_coordinator("g", to=new, load_ms=None)
     with WireClient(fake_cluster.coordinator_of("g")) as wire:
-        assert wire.ask(join("g"), JoinGroupResponse).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert wire.ask(join_request("g"), JoinGroupResponse).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         fake_cluster.finish_loading()
-        assert wire.ask(join("g"), JoinGroupResponse).error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert wire.ask(join_request("g"), JoinGroupResponse).error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_a_load_that_ends_by_itself(fake_cluster: FakeCluster) -> None:
+def test_a_load_ends_after_its_duration(fake_cluster: FakeCluster) -> None:
     member_id = stable_group(fake_cluster, "g")
     new = fake_cluster.coordinator_of("g").node_id % 3 + 1
     fake_cluster.move_coordinator("g", to=new, load_ms=20)
@@ -63,9 +58,9 @@ def test_a_load_that_ends_by_itself(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=1, config={"group.initial.rebalance.delay.ms": 600_000})
-def test_a_parked_join_is_told_at_once(fake_cluster: FakeCluster) -> None:
+def test_a_parked_join_gets_not_coordinator(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.brokers[0]) as wire:
-        wire.send(join("g"), 3)
+        wire.send(join_request("g"), 3)
         until(lambda: fake_cluster.group("g").state == "PreparingRebalance", fake_cluster)
         fake_cluster.move_coordinator("g", to=None)
         answer = wire.receive()
@@ -74,7 +69,7 @@ def test_a_parked_join_is_told_at_once(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_a_broker_stops_and_comes_back_at_its_port(fake_cluster: FakeCluster) -> None:
+def test_a_broker_restarts_on_its_port(fake_cluster: FakeCluster) -> None:
     first, second, _ = fake_cluster.brokers
     with WireClient(first) as wire, WireClient(second) as other:
         fake_cluster.stop_broker(first.node_id)
@@ -104,7 +99,7 @@ def test_a_rolling_restart_loses_nothing(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=2, topics={"orders": 6})
-def test_brokers_come_and_go(fake_cluster: FakeCluster) -> None:
+def test_brokers_are_added_and_removed(fake_cluster: FakeCluster) -> None:
     member_id = stable_group(fake_cluster, "g")
     added = fake_cluster.add_broker()
     assert added.node_id == 3
@@ -157,7 +152,7 @@ def test_a_broker_stopped_without_election_is_the_next_to_lead(fake_cluster: Fak
     assert fake_cluster.offsets("g")["orders", 2].offset == 42
 
 
-def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
+def test_invalid_changes_are_rejected(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 2)
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: fake_cluster.stop_broker(9), "node_id=9: expected one of 1, 2, 3"),
@@ -174,7 +169,7 @@ def test_what_cannot_be_is_said(fake_cluster: FakeCluster) -> None:
             "expected a topic that is not internal, one of orders",
         ),
         (lambda: fake_cluster.clock.advance(1), "clock='real': expected 'manual'"),
-        (lambda: FakeCluster(clock="slow"), "clock='slow': expected one of real, manual"),  # type: ignore[arg-type]  # that it is none is the point
+        (lambda: FakeCluster(clock="slow"), "clock='slow': expected one of real, manual"),  # type: ignore[arg-type]  # The value is wrong on purpose.
     ]
     for call, sentence in cases:
         with pytest.raises(ConfigError, match=sentence):
@@ -202,7 +197,7 @@ def test_preferred_leaders_are_elected(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_topics_grow_and_go(fake_cluster: FakeCluster) -> None:
+def test_topics_get_partitions_and_are_deleted(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     fake_cluster.create_partitions("orders", 8)
     with WireClient(fake_cluster.brokers[0]) as wire:
@@ -215,7 +210,7 @@ def test_topics_grow_and_go(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=1, topics={"orders": 6}, clock="manual")
-def test_time_that_stands_still(fake_cluster: FakeCluster) -> None:
+def test_sessions_expire_by_the_manual_clock(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     (broker,) = fake_cluster.brokers
     fake_cluster.clock.advance(29.9)
@@ -224,7 +219,7 @@ def test_time_that_stands_still(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.group("g").state == "Empty"
     with pytest.raises(ConfigError, match=r"^seconds=-1: expected a number from 0 to 1000000000$"):
         fake_cluster.clock.advance(-1)
-    # A Fetch waits by the client's time, which runs on.
+    # With a manual clock, a Fetch still waits in real time.
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     topic = fake_cluster.cluster.topics.get("orders")
     assert topic is not None

@@ -1,40 +1,39 @@
-"""FakeCluster as a test author uses it: start, stop, look."""
+"""FakeCluster: start and stop, arguments, views of groups, offsets and the journal."""
 
 import gc
+import inspect
 import os
 import socket
 import threading
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
 
 import pytest
 import trio
 
 from fakebroker import ConfigError, FakeCluster, ListenError
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupResponse
-from fakebroker.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.server.test_reactor import join
+from tests.documents.markdown import entries
+from tests.support.group_requests import stable_group
+from tests.support.soak import examples, soak
 from tests.support.wire_client import WireClient
 
 
-def test_200_starts_and_stops_leave_nothing_behind() -> None:
+@soak
+def test_starts_and_stops_leak_no_threads_and_files() -> None:
     with FakeCluster():
         pass
     gc.collect()
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
-    for _ in range(200):
+    for _ in range(examples(20, soak=2000)):
         with FakeCluster(brokers=3) as cluster, WireClient(cluster.brokers[0]) as wire:
             wire.ask(HeartbeatRequest(group_id="g", generation_id=0, member_id=""), HeartbeatResponse)
     assert threading.active_count() == threads
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_async_starts_and_stops_leave_nothing_behind() -> None:
+def test_async_starts_and_stops_leak_no_tasks_and_files() -> None:
     async def main() -> None:
         tasks = trio.lowlevel.current_statistics().tasks_living
         for _ in range(20):
@@ -48,17 +47,17 @@ def test_async_starts_and_stops_leave_nothing_behind() -> None:
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_an_error_inside_an_async_cluster_comes_out() -> None:
+def test_an_error_in_async_with_is_raised() -> None:
     async def main() -> None:
         async with FakeCluster(brokers=1):
             raise KeyError("mine")
 
-    with pytest.raises(BaseException) as caught:  # noqa: PT011  # a bare one or a group of one, as trio does it
+    with pytest.raises(BaseException) as caught:  # noqa: PT011  # trio raises either the error or a group that contains it
         trio.run(main)
     assert isinstance(caught.value, KeyError) or caught.group_contains(KeyError)
 
 
-def test_it_can_be_used_inside_a_running_trio() -> None:
+def test_a_cluster_in_a_thread_can_be_used_within_trio() -> None:
     async def main() -> str:
         with FakeCluster(topics={"orders": 6}) as cluster:
             cluster.create_topic("more")
@@ -67,47 +66,8 @@ def test_it_can_be_used_inside_a_running_trio() -> None:
     assert trio.run(main) == "Dead"
 
 
-def stable_group(cluster: FakeCluster, group_id: str) -> str:
-    with WireClient(cluster.coordinator_of(group_id), "app") as wire:
-        member_id = wire.ask(join(group_id), JoinGroupResponse).member_id
-        joined = wire.ask(join(group_id, member_id), JoinGroupResponse)
-        synced = wire.ask(
-            SyncGroupRequest(
-                group_id=group_id,
-                generation_id=joined.generation_id,
-                member_id=member_id,
-                protocol_type="consumer",
-                protocol_name="range",
-                assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")],
-            ),
-            SyncGroupResponse,
-        )
-        assert synced.assignment == b"all"
-        committed = wire.ask(
-            OffsetCommitRequest(
-                group_id=group_id,
-                generation_id_or_member_epoch=joined.generation_id,
-                member_id=member_id,
-                topics=[
-                    OffsetCommitRequestTopic(
-                        name="orders",
-                        partitions=[
-                            OffsetCommitRequestPartition(
-                                partition_index=2, committed_offset=42, committed_metadata="note"
-                            )
-                        ],
-                    )
-                ],
-            ),
-            OffsetCommitResponse,
-            9,
-        )
-        assert committed.topics[0].partitions[0].error_code == 0
-    return member_id
-
-
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_a_look_inside(fake_cluster: FakeCluster) -> None:
+def test_views_of_groups_members_and_offsets(fake_cluster: FakeCluster) -> None:
     member_id = stable_group(fake_cluster, "g")
     group = fake_cluster.group("g")
     assert (group.state, group.generation_id, group.protocol_type, group.protocol_name) == (
@@ -126,7 +86,7 @@ def test_a_look_inside(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_the_journal(fake_cluster: FakeCluster) -> None:
+def test_the_journal_records_requests_and_responses(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     assert [call.api.name for call in fake_cluster.requests()] == [
         "JoinGroup", "JoinGroup", "SyncGroup", "OffsetCommit",
@@ -141,7 +101,7 @@ def test_the_journal(fake_cluster: FakeCluster) -> None:
         fake_cluster.requests("Join")
 
 
-def test_the_journal_is_bounded() -> None:
+def test_the_journal_drops_old_requests_above_its_limits() -> None:
     with FakeCluster(brokers=1, journal_calls=10) as cluster, WireClient(cluster.brokers[0]) as wire:
         for number in range(25):
             wire.ask(HeartbeatRequest(group_id="g", generation_id=number, member_id=""), HeartbeatResponse)
@@ -152,7 +112,7 @@ def test_the_journal_is_bounded() -> None:
         assert [call.request.generation_id for call in cluster.requests()] == [22, 23, 24]
 
 
-def test_one_seed_one_run() -> None:
+def test_equal_seeds_give_equal_ids() -> None:
     def ids(seed: int | None) -> tuple[str, str]:
         with FakeCluster(topics={"orders": 6}, seed=seed) as cluster:
             return cluster.cluster.cluster_id, stable_group(cluster, "g")
@@ -161,7 +121,7 @@ def test_one_seed_one_run() -> None:
     assert len({ids(7), ids(8), ids(None)}) == 3
 
 
-def test_topics(fake_cluster: FakeCluster) -> None:
+def test_topics_are_created_and_invalid_ones_rejected(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 4)
     topic = fake_cluster.cluster.topics.get("orders")
     assert topic is not None
@@ -176,50 +136,60 @@ def test_topics(fake_cluster: FakeCluster) -> None:
             fake_cluster.create_topic(name, partitions)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ({"brokers": 0}, "brokers=0: expected an integer from 1 to 1000"),
-        ({"config": {"group.max.sise": 1}}, "group.max.sise=1: unknown setting; .* did you mean 'group.max.size'"),
-        ({"config": {"group.max.size": 0}}, "group.max.size=0: expected an integer from 1 to 2147483647"),
-        ({"config": {"group.max.size": "many"}}, "group.max.size='many': expected an integer"),
-        ({"config": {"auto.create.topics.enable": "maybe"}}, "expected true or false"),
-        (
-            {"config": {"group.min.session.timeout.ms": 10, "group.max.session.timeout.ms": 9}},
-            "=10: expected an integer <= ",
-        ),
-        ({"topics": {"a": 0}}, "topic 'a': partitions=0: expected"),
-        ({"port": 65535, "brokers": 2}, "2 brokers: port=65535: expected an integer from 0 to 65534"),
-    ],
-)
-def test_bad_arguments(arguments: dict[str, object], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        FakeCluster(**arguments)  # type: ignore[arg-type]  # that they are wrong is the point
+INVALID_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({"brokers": 0}, "brokers=0: expected an integer from 1 to 1000"),
+    ({"config": {"group.max.sise": 1}}, "group.max.sise=1: unknown setting; .* did you mean 'group.max.size'"),
+    ({"config": {"group.max.size": 0}}, "group.max.size=0: expected an integer from 1 to 2147483647"),
+    ({"config": {"group.max.size": "many"}}, "group.max.size='many': expected an integer"),
+    ({"config": {"auto.create.topics.enable": "maybe"}}, "expected true or false"),
+    (
+        {"config": {"group.min.session.timeout.ms": 10, "group.max.session.timeout.ms": 9}},
+        "=10: expected an integer <= ",
+    ),
+    ({"topics": {"a": 0}}, "topic 'a': partitions=0: expected"),
+    ({"port": 65535, "brokers": 2}, "2 brokers: port=65535: expected an integer from 0 to 65534"),
+]
 
 
-def test_brokers_as_tables() -> None:
-    cluster = FakeCluster([{"as_version": "2.8"}, {}])  # type: ignore[list-item]  # is converted
+def test_invalid_arguments_are_rejected(subtests: pytest.Subtests) -> None:
+    for arguments, error in INVALID_ARGUMENTS:
+        with subtests.test(**arguments), pytest.raises(ConfigError, match=error):
+            FakeCluster(**arguments)
+
+
+def test_every_argument_is_documented(subtests: pytest.Subtests) -> None:
+    methods = {name: each for name, each in vars(FakeCluster).items() if isinstance(each, FunctionType)}
+    documented: dict[str, Callable[..., Any]] = {"FakeCluster": FakeCluster}
+    documented |= {name: each for name, each in methods.items() if not name.startswith("_") and "_async" not in name}
+    for name, method in documented.items():
+        with subtests.test(method=name):
+            parameters = [each for each in inspect.signature(method).parameters if each != "self"]
+            assert list(entries(method, "Args")) == parameters
+
+
+def test_brokers_may_be_dictionaries() -> None:
+    cluster = FakeCluster([{"as_version": "2.8"}, {}])  # type: ignore[list-item]  # Dictionaries are converted.
     assert [str(broker.release) for broker in cluster.cluster.brokers.values()] == ["2.8", "4.2"]
 
 
-def test_a_port_in_use_is_said() -> None:
+def test_a_port_in_use_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{port}: the port is in use"):
             FakeCluster(brokers=1, port=port).__enter__()
 
 
-def test_a_host_that_is_none_is_said() -> None:
+def test_an_unknown_host_is_an_error() -> None:
     with pytest.raises(ListenError, match="cannot listen on"):
         FakeCluster(brokers=1, host="no.such.host.invalid").__enter__()
 
 
-def test_the_advertised_host_is_what_clients_are_told() -> None:
+def test_clients_get_the_advertised_host() -> None:
     with FakeCluster(brokers=2, advertised_host="localhost") as cluster:
         assert [server.split(":")[0] for server in cluster.bootstrap_servers.split(",")] == ["localhost"] * 2
 
 
-def test_the_last_look_is_possible_after_the_end() -> None:
+def test_state_can_be_read_after_the_cluster_stopped() -> None:
     with FakeCluster(topics={"orders": 6}) as cluster:
         stable_group(cluster, "g")
     assert cluster.group("g").state == "Stable"

@@ -1,4 +1,4 @@
-"""Faults and hard to reach brokers, as a client on a socket meets them."""
+"""Faults and network conditions as clients see them over TCP: errors, delays, disconnects, throttling, latency."""
 
 import struct
 from collections.abc import Callable
@@ -11,28 +11,28 @@ from fakebroker import ConfigError, ErrorCode, FakeCluster, Fault
 from fakebroker.cluster.command import FaultHandle
 from fakebroker.cluster.faults.rule import Fault as CoreFault, FaultOptions
 from fakebroker.errors import ProtocolError
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
-from tests.cluster.test_faults import commit
+from tests.support.group_requests import commit_request, heartbeat, heartbeat_request
 from tests.support.wire_client import WireClient, until
 
-BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+HEARTBEAT = heartbeat_request("g")
 one_broker = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1)
-by_hand = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1, clock="manual")
+one_broker_with_manual_clock = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, seed=1, clock="manual")
 
 
 def beat(wire: WireClient) -> str:
-    return ErrorCode(wire.ask(BEAT, HeartbeatResponse).error_code).name
+    return heartbeat(wire).name
 
 
 def waits_ms(cluster: FakeCluster) -> list[float]:
-    """How long after the first request each one was taken up."""
+    """Return how long after the first heartbeat each one was handled."""
     received = [call.received_ms for call in cluster.requests("Heartbeat")]
     return [each - received[0] for each in received]
 
 
-def test_fail_takes_what_a_fault_has() -> None:
+def test_options_of_fail_are_the_fields_of_a_fault() -> None:
     assert Fault is CoreFault
     assert ["api", *FaultOptions.__annotations__] == list(Fault.__struct_fields__)
 
@@ -51,7 +51,7 @@ def test_a_fault_as_a_context_manager(fake_cluster: FakeCluster) -> None:
 
 
 @one_broker
-def test_faults_are_cleared(fake_cluster: FakeCluster) -> None:
+def test_clear_faults_removes_all_faults(fake_cluster: FakeCluster) -> None:
     fake_cluster.add_fault(Fault(api="Heartbeat", error="NOT_COORDINATOR"))
     fake_cluster.fail(None, drop=True)
     assert len(fake_cluster.faults) == 2
@@ -60,7 +60,7 @@ def test_faults_are_cleared(fake_cluster: FakeCluster) -> None:
         assert beat(wire) == "UNKNOWN_MEMBER_ID"
 
 
-def test_a_fault_that_can_do_nothing_is_refused_before_and_after_the_start() -> None:
+def test_a_fault_without_effect_is_rejected_before_and_after_the_start() -> None:
     cluster = FakeCluster(brokers=1)
     with pytest.raises(ConfigError, match="expected an error of Heartbeat, one of "):
         cluster.fail("Heartbeat", error="OFFSET_OUT_OF_RANGE")
@@ -74,36 +74,36 @@ def test_a_fault_that_can_do_nothing_is_refused_before_and_after_the_start() -> 
 
 @pytest.mark.parametrize(("handles", "offset"), [(True, 7), (False, None)])
 @one_broker
-def test_a_commit_whose_answer_is_lost(
+def test_a_commit_without_a_response_is_applied_on_request(
     fake_cluster: FakeCluster, handles: bool, offset: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake_cluster.fail("OffsetCommit", drop=True, handles=handles, times=1)
     with WireClient(fake_cluster.brokers[0]) as wire:
-        wire.send(commit(7, ("orders", 0)), 8)
+        wire.send(commit_request(7), 8)
         assert wire.is_closed_by_broker()
     found = fake_cluster.offsets("g").get(("orders", 0))
     assert (found and found.offset) == offset
     with WireClient(fake_cluster.brokers[0]) as wire:
-        assert wire.ask(commit(8, ("orders", 0)), OffsetCommitResponse, 8).topics[0].partitions[0].error_code == 0
+        assert wire.ask(commit_request(8), OffsetCommitResponse, 8).topics[0].partitions[0].error_code == 0
     assert caplog.records == []
 
 
 @one_broker
-def test_an_answer_that_never_comes_holds_up_its_connection_alone(fake_cluster: FakeCluster) -> None:
+def test_a_missing_response_blocks_only_its_connection(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Heartbeat", client_id="first", silent=True, times=1)
     with WireClient(fake_cluster.brokers[0], "first") as wire, WireClient(fake_cluster.brokers[0]) as other:
-        wire.send(BEAT)
-        wire.send(BEAT)
+        wire.send(HEARTBEAT)
+        wire.send(HEARTBEAT)
         until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
         assert beat(other) == "UNKNOWN_MEMBER_ID"
         assert [call.client_id for call in fake_cluster.requests()] == ["first", "wire"]
 
 
-@by_hand
-def test_an_answer_comes_later_and_so_do_those_after_it(fake_cluster: FakeCluster) -> None:
+@one_broker_with_manual_clock
+def test_a_delayed_response_delays_later_ones(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Heartbeat", delay_s=30, times=1)
     with WireClient(fake_cluster.brokers[0]) as wire, WireClient(fake_cluster.brokers[0]) as other:
-        wire.send(BEAT)
+        wire.send(HEARTBEAT)
         wire.send(MetadataRequest(topics=[]))
         until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
         assert beat(other) == "UNKNOWN_MEMBER_ID"
@@ -113,26 +113,26 @@ def test_an_answer_comes_later_and_so_do_those_after_it(fake_cluster: FakeCluste
         assert isinstance(wire.receive(), MetadataResponse)
 
 
-@by_hand
-def test_a_connection_is_dropped_later(fake_cluster: FakeCluster) -> None:
+@one_broker_with_manual_clock
+def test_a_connection_is_closed_after_a_delay(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Heartbeat", drop=True, delay_s=30)
     with WireClient(fake_cluster.brokers[0]) as wire:
-        wire.send(BEAT)
+        wire.send(HEARTBEAT)
         until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
         fake_cluster.clock.advance(30)
         assert wire.is_closed_by_broker()
 
 
 @one_broker
-def test_an_answer_comes_twice(fake_cluster: FakeCluster) -> None:
+def test_a_response_is_sent_twice(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Heartbeat", twice=True)
     with WireClient(fake_cluster.brokers[0]) as wire:
-        wire.send(BEAT)
+        wire.send(HEARTBEAT)
         assert wire.receive_frame() == wire.receive_frame()
 
 
 @one_broker
-def test_an_answer_is_cut_short_behind_whole_ones(fake_cluster: FakeCluster) -> None:
+def test_a_response_is_cut_after_complete_ones(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Metadata", cut_bytes=20)
     with WireClient(fake_cluster.brokers[0]) as wire:
         assert beat(wire) == "UNKNOWN_MEMBER_ID"
@@ -145,7 +145,7 @@ def test_an_answer_is_cut_short_behind_whole_ones(fake_cluster: FakeCluster) -> 
 
 
 @one_broker
-def test_an_answer_is_garbled(fake_cluster: FakeCluster) -> None:
+def test_a_response_is_corrupted(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Metadata", garble_bytes=40)
     with WireClient(fake_cluster.brokers[0]) as wire:
         wire.send(MetadataRequest(topics=[]))
@@ -158,30 +158,30 @@ def test_an_answer_is_garbled(fake_cluster: FakeCluster) -> None:
 def test_a_throttled_connection_is_muted(fake_cluster: FakeCluster) -> None:
     fake_cluster.fail("Heartbeat", throttle_time_ms=60, times=1)
     with WireClient(fake_cluster.brokers[0]) as wire, WireClient(fake_cluster.brokers[0], "other") as other:
-        wire.send(BEAT)
-        wire.send(BEAT)
+        wire.send(HEARTBEAT)
+        wire.send(HEARTBEAT)
         throttled = wire.receive()
         assert isinstance(throttled, HeartbeatResponse)
         assert throttled.throttle_time_ms == 60
         beat(other)
-        assert beat_again(wire) == "UNKNOWN_MEMBER_ID"
+        assert receive_error(wire) == "UNKNOWN_MEMBER_ID"
     assert [call.client_id for call in fake_cluster.requests()] == ["wire", "other", "wire"]
     assert waits_ms(fake_cluster)[2] >= 60
 
 
-def beat_again(wire: WireClient) -> str:
+def receive_error(wire: WireClient) -> str:
     answer: Any = wire.receive()
     return ErrorCode(answer.error_code).name
 
 
-# Brokers that are hard to reach
+# Network conditions
 
 
 @one_broker
-def test_a_broker_far_away_answers_later_in_order(fake_cluster: FakeCluster) -> None:
+def test_latency_keeps_the_order_of_responses(fake_cluster: FakeCluster) -> None:
     fake_cluster.set_broker(1, round_trip_s=0.05)
     with WireClient(fake_cluster.brokers[0]) as wire:
-        wire.send(BEAT)
+        wire.send(HEARTBEAT)
         until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
         fake_cluster.set_broker(1, round_trip_s=0)
         wire.send(MetadataRequest(topics=[]))
@@ -191,7 +191,7 @@ def test_a_broker_far_away_answers_later_in_order(fake_cluster: FakeCluster) -> 
 
 
 @one_broker
-def test_the_round_trip_takes_its_time(fake_cluster: FakeCluster) -> None:
+def test_latency_is_added_to_each_response(fake_cluster: FakeCluster) -> None:
     fake_cluster.set_broker(1, round_trip_s=0.03)
     with WireClient(fake_cluster.brokers[0]) as wire:
         for _ in range(3):
@@ -200,30 +200,30 @@ def test_the_round_trip_takes_its_time(fake_cluster: FakeCluster) -> None:
 
 
 @one_broker
-def test_what_is_on_its_way_to_a_client_that_went_is_forgotten(fake_cluster: FakeCluster) -> None:
+def test_delayed_responses_to_closed_connections_are_dropped(fake_cluster: FakeCluster) -> None:
     fake_cluster.set_broker(1, round_trip_s=0.02)
     with WireClient(fake_cluster.brokers[0]) as wire:
-        wire.send(BEAT)
+        wire.send(HEARTBEAT)
         until(lambda: len(fake_cluster.requests()) == 1, fake_cluster)
     with WireClient(fake_cluster.brokers[0]) as wire:
         assert beat(wire) == "UNKNOWN_MEMBER_ID"
 
 
 @one_broker
-def test_a_broker_that_is_slow_to_take_connections(fake_cluster: FakeCluster) -> None:
+def test_a_broker_that_accepts_slowly(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.brokers[0]) as old:
         beat(old)
         fake_cluster.set_broker(1, accept="slow", accept_delay_s=0.06)
         with WireClient(fake_cluster.brokers[0], "new") as new:
-            new.send(BEAT)
+            new.send(HEARTBEAT)
             beat(old)
-            beat_again(new)
+            receive_error(new)
     assert [call.client_id for call in fake_cluster.requests()] == ["wire", "wire", "new"]
     assert waits_ms(fake_cluster)[2] >= 60
 
 
 @one_broker
-def test_a_broker_refuses_connections_and_keeps_those_it_has(fake_cluster: FakeCluster) -> None:
+def test_a_broker_that_refuses_keeps_its_connections(fake_cluster: FakeCluster) -> None:
     (broker,) = fake_cluster.brokers
     with WireClient(broker) as old:
         beat(old)
@@ -259,7 +259,7 @@ def test_a_half_open_connection_is_never_answered(fake_cluster: FakeCluster) -> 
         fake_cluster.set_broker(1, accept="half_open")
         with WireClient(fake_cluster.brokers[0], "new") as new:
             for _ in range(3):
-                new.send(BEAT)
+                new.send(HEARTBEAT)
             assert beat(old) == "UNKNOWN_MEMBER_ID"
             fake_cluster.set_broker(1, accept="normal")
             with WireClient(fake_cluster.brokers[0], "newer") as newer:
@@ -267,30 +267,30 @@ def test_a_half_open_connection_is_never_answered(fake_cluster: FakeCluster) -> 
     assert [call.client_id for call in fake_cluster.requests()] == ["wire", "wire", "newer"]
 
 
-@pytest.mark.parametrize(
-    ("node_id", "options", "complaint"),
-    [
-        (7, {"accept": "refuse"}, "node_id=7: expected one of 1"),
-        (1, {"accept": "never"}, "accept='never': expected one of normal, slow, half_open, refuse"),
-        (1, {"accept": "slow"}, "accept_delay_s=None: expected a number > 0 with accept='slow'"),
-        (1, {"accept_delay_s": 1}, "accept_delay_s=1.0: expected a number > 0 with accept='slow', and none otherwise"),
-        (1, {"accept_delay_s": nan}, "accept_delay_s=nan: expected a finite number"),
-        (1, {"accept": "slow", "accept_delay_s": inf}, "accept_delay_s=inf: expected a finite number"),
-        (1, {"round_trip_s": -1}, "round_trip_s=-1: expected a number >= 0"),
-        (1, {"round_trip_s": nan}, "round_trip_s=nan: expected a finite number"),
-        (1, {"round_trip_s": inf}, "round_trip_s=inf: expected a finite number"),
-    ],
-)
+INVALID_CONDITIONS: list[tuple[int, dict[str, Any], str]] = [
+    (7, {"accept": "refuse"}, "node_id=7: expected one of 1"),
+    (1, {"accept": "never"}, "accept='never': expected one of normal, slow, half_open, refuse"),
+    (1, {"accept": "slow"}, "accept_delay_s=None: expected a number > 0 with accept='slow'"),
+    (1, {"accept_delay_s": 1}, "accept_delay_s=1.0: expected a number > 0 with accept='slow', and none otherwise"),
+    (1, {"accept_delay_s": nan}, "accept_delay_s=nan: expected a finite number"),
+    (1, {"accept": "slow", "accept_delay_s": inf}, "accept_delay_s=inf: expected a finite number"),
+    (1, {"round_trip_s": -1}, "round_trip_s=-1: expected a number >= 0"),
+    (1, {"round_trip_s": nan}, "round_trip_s=nan: expected a finite number"),
+    (1, {"round_trip_s": inf}, "round_trip_s=inf: expected a finite number"),
+]
+"""Arguments of `set_broker`, with a part of the error."""
+
+
 @one_broker
-def test_a_state_that_cannot_be_is_refused(
-    fake_cluster: FakeCluster, node_id: int, options: dict[str, Any], complaint: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        fake_cluster.set_broker(node_id, **options)
-    assert complaint in str(caught.value)
+def test_invalid_network_conditions_are_rejected(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
+    for node_id, options, error in INVALID_CONDITIONS:
+        with subtests.test(node_id=node_id, **options):
+            with pytest.raises(ConfigError) as caught:
+                fake_cluster.set_broker(node_id, **options)
+            assert error in str(caught.value)
 
 
-def test_the_same_seed_meets_the_same_requests(fake_cluster_factory: Callable[..., FakeCluster]) -> None:
+def test_equal_seeds_select_the_same_requests(fake_cluster_factory: Callable[..., FakeCluster]) -> None:
     def run(seed: int) -> list[str]:
         cluster = fake_cluster_factory(brokers=1, seed=seed)
         handle = cluster.fail("Heartbeat", error="NOT_COORDINATOR", probability=0.5)

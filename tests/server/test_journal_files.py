@@ -13,8 +13,9 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from fakebroker.protocol.schema import Message
 from fakebroker.server.journal_files import plain, read_journal, restored
-from tests.server.test_journal_queries import beat, member, until_asked
+from tests.server.test_journal_queries import member, until_requests
 from tests.support.cluster.cluster_harness import carried
+from tests.support.group_requests import heartbeat as beat
 from tests.support.message_versions import MESSAGE_VERSIONS, MESSAGES, NEWEST_VERSIONS, filled, message_subtest
 from tests.support.soak import IS_SOAK, soak
 from tests.support.strategies import check_drawn_messages
@@ -49,7 +50,7 @@ def test_faults_are_told_and_exported(mode: Any, tmp_path: Path) -> None:
         assert beat(wire) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         beat(wire, "other")
         wire.send(HeartbeatRequest(group_id="silent", generation_id=1, member_id="m"))
-        until_asked(cluster, 3)
+        until_requests(cluster, 3)
         cluster.export_journal(file)
         for journal in (cluster, read_journal(file)):
             assert [call.fault for call in journal.requests()] == [FAULTS[0], None, FAULTS[1]]

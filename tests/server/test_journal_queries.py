@@ -1,35 +1,22 @@
-"""The journal as a test author uses it: picking requests, asserting their order, modes and limits."""
+"""Journal queries and assertions: filters, order of requests and responses, modes, limits."""
 
+from collections.abc import Callable
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
 from fakebroker import ConfigError, ErrorCode, FakeCluster
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.server.test_reactor import join
+from tests.support.group_requests import JOIN_WITHOUT_MEMBER_ID, heartbeat, join_and_sync, join_request
 from tests.support.wire_client import WireClient, until
 
-JOIN_VERSION = 3
-"""The last version in which one JoinGroup is enough."""
 
-
-def beat(wire: WireClient, group_id: str = "g", member_id: str = "m", generation_id: int = 1) -> int:
-    """A heartbeat; gives the error."""
-    request = HeartbeatRequest(group_id=group_id, generation_id=generation_id, member_id=member_id)
-    return wire.ask(request, HeartbeatResponse).error_code
-
-
-def member(wire: WireClient, group_id: str = "g") -> str:
-    """Join a group that nobody else is in, sync, and beat once."""
-    joined = wire.ask(join(group_id), JoinGroupResponse, JOIN_VERSION)
-    member_id, generation_id = joined.member_id, joined.generation_id
-    sync = SyncGroupRequest(group_id=group_id, generation_id=generation_id, member_id=member_id, assignments=[])
-    wire.ask(sync, SyncGroupResponse, JOIN_VERSION)
-    assert beat(wire, group_id, member_id, generation_id) == 0
+def member(wire: WireClient) -> str:
+    """Make a stable group of one member, send one heartbeat, and return the member id."""
+    member_id = join_and_sync(wire)
+    assert heartbeat(wire, member_id=member_id) is ErrorCode.NONE
     return member_id
 
 
@@ -39,7 +26,7 @@ def names(calls: list[Any]) -> list[str]:
 
 @pytest.fixture
 def filled() -> Any:
-    """A cluster with a manual clock, and what two clients have asked: a is in group g, b is in none."""
+    """A cluster with a manual clock and the requests of two clients: a is a member of group g, b of none."""
     with (
         FakeCluster(brokers=1, clock="manual", seed=1) as cluster,
         WireClient(cluster.brokers[0], "a") as a,
@@ -47,11 +34,11 @@ def filled() -> Any:
     ):
         member(a)
         cluster.clock.advance(1)
-        assert beat(b, "other") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert heartbeat(b, "other") == ErrorCode.UNKNOWN_MEMBER_ID
         yield cluster
 
 
-# Picking
+# Queries
 
 
 def test_filters(filled: FakeCluster) -> None:
@@ -72,67 +59,70 @@ def test_filters(filled: FakeCluster) -> None:
     assert (filled.count(), filled.count("Heartbeat"), filled.count("Heartbeat", group="nowhere")) == (4, 2, 0)
 
 
-@pytest.mark.parametrize(
-    ("filters", "why"),
-    [
-        ({"api": "Join"}, "api='Join': expected one of Produce, Fetch, .*; did you mean 'JoinGroup'"),
-        ({"broker": 4}, "broker=4: expected one of 1, 2, 3$"),
-        ({"broker": "1"}, "broker='1': expected one of 1, 2, 3$"),
-        ({"error": "BAD"}, "error='BAD': expected one of UNKNOWN_SERVER_ERROR, NONE, "),
-        ({"since": "now"}, "since='now': expected a number >= 0"),
-        ({"topic": "t"}, "topic='t': unknown filter; expected one of client_id, group, member, "),
-    ],
-)
-def test_what_is_unknown_is_refused(filters: dict[str, Any], why: str, fake_cluster: FakeCluster) -> None:
-    for ask in (fake_cluster.requests, fake_cluster.responses, fake_cluster.count, fake_cluster.assert_never):
-        with pytest.raises(ConfigError, match=why):
-            ask(**filters)
+INVALID_FILTERS: list[tuple[dict[str, Any], str]] = [
+    ({"api": "Join"}, "api='Join': expected one of Produce, Fetch, .*; did you mean 'JoinGroup'"),
+    ({"broker": 4}, "broker=4: expected one of 1, 2, 3$"),
+    ({"broker": "1"}, "broker='1': expected one of 1, 2, 3$"),
+    ({"error": "BAD"}, "error='BAD': expected one of UNKNOWN_SERVER_ERROR, NONE, "),
+    ({"since": "now"}, "since='now': expected a number >= 0"),
+    ({"topic": "t"}, "topic='t': unknown filter; expected one of client_id, group, member, "),
+]
 
 
-@pytest.mark.parametrize(
-    ("steps", "why"),
-    [
-        ([], r"steps=\(\): expected one or more"),
-        (["Heartbeat", "Join"], "api='Join': expected"),
-        ([("Heartbeat", {"client": "a"})], "client='a': unknown filter; expected one of client_id"),
-        ([("Heartbeat", {"api": "Fetch"})], "api='Fetch': unknown filter; expected one of client_id"),
-        ([7], "step=7: expected the name of an API, or a pair"),
-        ([("Heartbeat", "a")], "step=.*: expected the name of an API, or a pair"),
-    ],
-)
-def test_steps_that_cannot_be_are_refused(steps: list[Any], why: str, fake_cluster: FakeCluster) -> None:
-    with pytest.raises(ConfigError, match=why):
-        fake_cluster.assert_order(*steps)
+def test_unknown_filters_are_rejected(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
+    queries: list[Callable[..., Any]] = [
+        fake_cluster.requests, fake_cluster.responses, fake_cluster.count, fake_cluster.assert_never,
+    ]  # fmt: skip
+    for filters, error in INVALID_FILTERS:
+        for query in queries:
+            with subtests.test(query=query.__name__, **filters), pytest.raises(ConfigError, match=error):
+                query(**filters)
 
 
-def test_a_broker_that_is_gone_can_still_be_asked_for(fake_cluster: FakeCluster) -> None:
+INVALID_STEPS: list[tuple[list[Any], str]] = [
+    ([], r"steps=\(\): expected one or more"),
+    (["Heartbeat", "Join"], "api='Join': expected"),
+    ([("Heartbeat", {"client": "a"})], "client='a': unknown filter; expected one of client_id"),
+    ([("Heartbeat", {"api": "Fetch"})], "api='Fetch': unknown filter; expected one of client_id"),
+    ([7], "step=7: expected the name of an API, or a pair"),
+    ([("Heartbeat", "a")], "step=.*: expected the name of an API, or a pair"),
+]
+
+
+def test_invalid_steps_are_rejected(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
+    for steps, error in INVALID_STEPS:
+        with subtests.test(steps=steps), pytest.raises(ConfigError, match=error):
+            fake_cluster.assert_order(*steps)
+
+
+def test_a_removed_broker_is_a_valid_filter(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.brokers[2]) as wire:
-        beat(wire)
+        heartbeat(wire)
     fake_cluster.remove_broker(3)
     assert fake_cluster.count(broker=3) == 1
 
 
-def test_responses_come_in_their_own_order() -> None:
+def test_responses_are_ordered_by_their_time() -> None:
     config = {"group.initial.rebalance.delay.ms": 3000}
     with FakeCluster(brokers=1, clock="manual", config=config) as cluster:
         with WireClient(cluster.brokers[0], "a") as a, WireClient(cluster.brokers[0], "b") as b:
-            a.send(join("g"), JOIN_VERSION)
-            until_asked(cluster, 1)
-            beat(b)
+            a.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)
+            until_requests(cluster, 1)
+            heartbeat(b)
             cluster.clock.advance(3)
             a.receive()
-            beat(b)
+            heartbeat(b)
         assert names(cluster.requests()) == ["JoinGroup", "Heartbeat", "Heartbeat"]
         assert names(cluster.responses()) == ["Heartbeat", "JoinGroup", "Heartbeat"]
         assert [call.latency_ms for call in cluster.responses()] == [0, 3000, 0]
 
 
-def test_the_order_of_responses_holds_while_time_stands_still() -> None:
+def test_responses_at_the_same_time_keep_their_order() -> None:
     with FakeCluster(brokers=1, clock="manual") as cluster:
         with WireClient(cluster.brokers[0], "a") as a, WireClient(cluster.brokers[0], "b") as b:
-            first = a.ask(join("g"), JoinGroupResponse, JOIN_VERSION).member_id
-            b.send(join("g"), JOIN_VERSION)  # parked until the first one rejoins
-            until_asked(cluster, 2)
+            first = a.ask(join_request("g"), JoinGroupResponse, JOIN_WITHOUT_MEMBER_ID).member_id
+            b.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)  # parked until the first one rejoins
+            until_requests(cluster, 2)
             assert names(cluster.responses()) == ["JoinGroup"]
             leave = LeaveGroupRequest(group_id="g", member_id=first)
             assert a.ask(leave, LeaveGroupResponse, 1).error_code == 0
@@ -142,14 +132,14 @@ def test_the_order_of_responses_holds_while_time_stands_still() -> None:
         assert {call.latency_ms for call in cluster.responses()} == {0}
 
 
-def until_asked(cluster: FakeCluster, count: int) -> None:
+def until_requests(cluster: FakeCluster, count: int) -> None:
     until(lambda: cluster.count() == count, cluster)
 
 
-# Asserting
+# Assertions
 
 
-def test_an_order_that_was(filled: FakeCluster) -> None:
+def test_assertions_that_hold(filled: FakeCluster) -> None:
     filled.assert_order("JoinGroup", "SyncGroup", "Heartbeat", group="g")
     filled.assert_order("JoinGroup", ("Heartbeat", {"client_id": "b"}))
     filled.assert_order("Heartbeat", "Heartbeat")
@@ -162,7 +152,7 @@ def table(text: str) -> str:
     return dedent(text).strip("\n")
 
 
-def test_an_order_that_was_not_is_shown(filled: FakeCluster) -> None:
+def test_a_wrong_order_is_shown(filled: FakeCluster) -> None:
     with pytest.raises(AssertionError) as caught:
         filled.assert_order("JoinGroup", "Heartbeat", "SyncGroup", group="g")
     assert str(caught.value) == table(
@@ -170,13 +160,13 @@ def test_an_order_that_was_not_is_shown(filled: FakeCluster) -> None:
         no SyncGroup with group='g' after #3, step 3 of: JoinGroup, Heartbeat, SyncGroup:
              #  api           client  connection  broker  error  came     answered
           1  1  JoinGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
-             2  SyncGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
+             2  SyncGroup v2  'a'     0           1       -      +0.0 ms  after 0.0 ms
           2  3  Heartbeat v4  'a'     0           1       -      +0.0 ms  after 0.0 ms
         """
     )
 
 
-def test_an_order_shows_what_came_in_place_of_a_step(filled: FakeCluster) -> None:
+def test_a_wrong_order_shows_requests_without_the_step(filled: FakeCluster) -> None:
     with pytest.raises(AssertionError) as caught:
         filled.assert_order("SyncGroup", ("Heartbeat", {"client_id": "c"}), error="NONE")
     assert "no Heartbeat with error='NONE', client_id='c' after #2, step 2 of: SyncGroup, Heartbeat with" in str(
@@ -185,7 +175,7 @@ def test_an_order_shows_what_came_in_place_of_a_step(filled: FakeCluster) -> Non
     assert "     3  Heartbeat v4" in str(caught.value)
 
 
-def test_an_order_of_nothing_shows_the_last_requests(filled: FakeCluster) -> None:
+def test_an_order_without_matches_shows_the_last_requests(filled: FakeCluster) -> None:
     with pytest.raises(AssertionError) as caught:
         filled.assert_order("JoinGroup", group="nowhere")
     lines = str(caught.value).splitlines()
@@ -193,10 +183,10 @@ def test_an_order_of_nothing_shows_the_last_requests(filled: FakeCluster) -> Non
     assert [line.split()[1] for line in lines[2:]] == ["JoinGroup", "SyncGroup", "Heartbeat", "Heartbeat"]
 
 
-def test_what_should_never_have_been_is_shown_with_its_neighbors(filled: FakeCluster) -> None:
+def test_unexpected_requests_are_shown_with_their_neighbors(filled: FakeCluster) -> None:
     with WireClient(filled.brokers[0], "c") as wire:
         for _ in range(6):
-            beat(wire)
+            heartbeat(wire)
     with pytest.raises(AssertionError) as caught:
         filled.assert_never("JoinGroup", client_id="a")
     assert str(caught.value) == table(
@@ -204,7 +194,7 @@ def test_what_should_never_have_been_is_shown_with_its_neighbors(filled: FakeClu
         expected no JoinGroup with client_id='a', there are 1:
              #  api           client  connection  broker  error  came     answered
           >  1  JoinGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
-             2  SyncGroup v3  'a'     0           1       -      +0.0 ms  after 0.0 ms
+             2  SyncGroup v2  'a'     0           1       -      +0.0 ms  after 0.0 ms
              3  Heartbeat v4  'a'     0           1       -      +0.0 ms  after 0.0 ms
         """
     )
@@ -213,14 +203,14 @@ def test_what_should_never_have_been_is_shown_with_its_neighbors(filled: FakeClu
     assert "  >  4   Heartbeat v4  'b'     1           1       UNKNOWN_MEMBER_ID  +1000.0 ms" in str(caught.value)
 
 
-def test_gaps_and_many_lines_are_cut() -> None:
+def test_gaps_and_long_tables_are_abbreviated() -> None:
     with (
         FakeCluster(brokers=1) as cluster,
         WireClient(cluster.brokers[0], "a") as wire,
         WireClient(cluster.brokers[0], "b") as b,
     ):
         for number in range(60):
-            beat(b if number in (5, 50) else wire)
+            heartbeat(b if number in (5, 50) else wire)
         with pytest.raises(AssertionError) as caught:
             cluster.assert_never(client_id="b")
         lines = str(caught.value).splitlines()
@@ -233,11 +223,11 @@ def test_gaps_and_many_lines_are_cut() -> None:
         assert (len(lines), lines[-1]) == (33, "  ... and 30 more")
 
 
-def test_an_owed_answer_is_seen() -> None:
+def test_a_pending_response_is_shown() -> None:
     config = {"group.initial.rebalance.delay.ms": 60_000}
     with FakeCluster(brokers=1, config=config) as cluster, WireClient(cluster.brokers[0], "a") as wire:
-        wire.send(join("g"), JOIN_VERSION)
-        until_asked(cluster, 1)
+        wire.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)
+        until_requests(cluster, 1)
         assert cluster.responses() == []
         assert cluster.count("JoinGroup", error="NONE") == 0
         with pytest.raises(AssertionError, match=r"-      \+0.0 ms  not yet$"):
@@ -248,10 +238,10 @@ def test_an_owed_answer_is_seen() -> None:
 
 
 @pytest.mark.parametrize("journal", ["full", "headers"])
-def test_what_was_dropped_is_said(journal: Any) -> None:
+def test_dropped_requests_are_mentioned(journal: Any) -> None:
     with FakeCluster(brokers=1, journal=journal, journal_calls=3) as cluster, WireClient(cluster.brokers[0]) as wire:
         for _ in range(5):
-            beat(wire)
+            heartbeat(wire)
         assert (cluster.journal_dropped, cluster.count()) == (2, 3)
         dropped = "The journal has dropped 2 older requests: journal_calls and journal_bytes limit it."
         shown = r"  3  Heartbeat v4 .*\n.*\n.*  5  Heartbeat v4 .*\n" + dropped
@@ -262,19 +252,19 @@ def test_what_was_dropped_is_said(journal: Any) -> None:
         assert cluster.report().endswith(dropped)
 
 
-def test_headers_can_be_asked_as_well() -> None:
+def test_queries_work_without_messages() -> None:
     with FakeCluster(brokers=1, journal="headers") as cluster, WireClient(cluster.brokers[0], "a") as wire:
         member_id = member(wire)
         cluster.assert_order("JoinGroup", "SyncGroup", "Heartbeat", group="g", member=member_id, error="NONE")
         assert [call.request for call in cluster.responses()] == [None] * 3
 
 
-def test_a_journal_that_is_off_is_not_asked() -> None:
+def test_queries_are_rejected_if_the_journal_is_off() -> None:
     with FakeCluster(brokers=1, journal="off") as cluster, WireClient(cluster.brokers[0]) as wire:
-        beat(wire)
-        for ask in (cluster.requests, cluster.responses, cluster.count, cluster.assert_never):
+        heartbeat(wire)
+        for query in (cluster.requests, cluster.responses, cluster.count, cluster.assert_never):
             with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):
-                ask()
+                query()
         with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):
             cluster.assert_order("Heartbeat")
         with pytest.raises(ConfigError, match="journal='off': expected one of full, headers"):
@@ -287,6 +277,6 @@ def test_a_report_shows_the_last_requests(filled: FakeCluster) -> None:
     assert "   4  Heartbeat v4  'b'     1           1       UNKNOWN_MEMBER_ID" in filled.report()
 
 
-def test_an_unknown_mode() -> None:
+def test_an_unknown_mode_is_rejected() -> None:
     with pytest.raises(ConfigError, match="journal='some': expected one of off, headers, full"):
         FakeCluster(journal="some")  # type: ignore[arg-type]  # that it is wrong is the point

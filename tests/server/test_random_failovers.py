@@ -1,4 +1,4 @@
-"""Random failovers of a running cluster: every call, every option, and arguments that are refused.
+"""Random failovers of a running cluster: every command, every option, and invalid arguments.
 
 Between the calls a client commits at every broker. A commit that the coordinator has acknowledged is found at the next
 coordinator, unless an option loses records.
@@ -22,20 +22,15 @@ from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group.invariants import check as check_group
 from fakebroker.errors import ErrorCode, shown
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupResponse
-from fakebroker.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.server.test_reactor import join
+from tests.support.group_requests import commit_request, heartbeat, join_and_sync
+from tests.support.soak import cases, soak
 from tests.support.wire_client import WireClient
 
-SEEDS, CALLS_PER_SEED = range(5), 200
+CALLS_PER_SEED = 200
+SEEDS_WITH_ALL_SITUATIONS = 5
+"""The first seeds reach all rare situations, which shows that the calls are varied enough; of the others not all do."""
 GROUP_IDS = ["c", "a", "b"]
 """One group for each partition of __consumer_offsets, in the order of the partitions."""
 
@@ -63,7 +58,7 @@ INVALID_PARTITIONS = [-1, len(GROUP_IDS), nan, inf, 0.0, False, "0", None]
 
 
 def invalid_calls(up: list[int], down: list[int]) -> Iterator[tuple[Call, str]]:
-    """Yield calls that must be refused while these brokers are up and down, each with the beginning of its error."""
+    """Yield calls that must be rejected while these brokers are up or down, with the beginning of the error."""
     known = [*up, *down]
     valid: list[Call] = [("rolling_restart", (), {}), ("upgrade_broker", (known[0], None), {})]
     valid += [(name, (node_id,), {}) for name in ("stop_broker", "restart_broker", "remove_broker") for node_id in up]
@@ -161,11 +156,11 @@ class State:
         )
 
     def nodes(self, *, up: bool) -> list[int]:
-        """The node ids of the brokers that are up, or of those that are down."""
+        """Return the node ids of the brokers that are up, or of those that are down."""
         return [node_id for node_id, is_up in self.up.items() if is_up is up]
 
     def check(self) -> None:
-        """Only leaders and zombies serve groups, and only brokers that are up are either."""
+        """Check that only leaders and zombies serve groups, and that these brokers are up."""
         for index, leader_id in enumerate(self.leaders):
             zombies = self.zombies[index]
             assert leader_id == NO_LEADER or (self.up[leader_id] and leader_id in self.replicas[index])
@@ -178,10 +173,10 @@ class State:
 
 @dataclass
 class Expected:
-    """What the calls so far lead to. Lists have one entry for each partition of __consumer_offsets.
+    """The expected result of the calls so far. Lists have one entry for each partition of __consumer_offsets.
 
     Attributes:
-        last_leaders: The brokers that led the partitions last.
+        last_leaders: The present or last leaders of the partitions.
         awaits: Whether the partition has no leader by request, and gets one only if its last leader starts.
         committed: The offset that the coordinator acknowledged last; empty if an option may have lost it since.
     """
@@ -196,7 +191,7 @@ class Expected:
 
 
 class RandomFailovers:
-    """Makes random calls to a cluster, sends requests between them, and checks what each has led to."""
+    """Makes random calls to a cluster, sends requests between them, and checks the cluster after each."""
 
     def __init__(self, cluster: FakeCluster, seed: int) -> None:
         self.cluster = cluster
@@ -257,7 +252,7 @@ class RandomFailovers:
             calls.append((3, ("remove_broker", (node_id,), how)))
         if self.snapshot is None:
             calls.append((2, ("snapshot", (), {})))
-        # A broker that was removed is not brought back: another process may listen on its port by now.
+        # A removed broker cannot be restored: another process may listen on its port by now.
         elif all(each in state.up for each in self.snapshot[0].brokers):
             calls.append((2, ("restore", (self.snapshot[0],), {})))
         if all(each in state.up for each in (1, 2, 3)):
@@ -276,7 +271,7 @@ class RandomFailovers:
         return {**how, "zombie": self.random.random() < 0.8}
 
     def expect(self, index: int, call: Call, before: State) -> None:
-        """Apply a call to what is expected of one partition."""
+        """Update the expected state of one partition after a call."""
         name, arguments, options = call
         expected, leader_id, last_leader_id = (
             self.expected,
@@ -316,7 +311,7 @@ class RandomFailovers:
     # Invalid calls
 
     def make_invalid_calls(self, count: int | None = None) -> None:
-        """Make some or all of the calls that must be refused, and check that they change nothing."""
+        """Make some or all of the calls that must be rejected, and check that they change nothing."""
         calls = list(invalid_calls(self.state.nodes(up=True), self.state.nodes(up=False)))
         for (name, arguments, options), beginning in calls if count is None else self.random.sample(calls, count):
             with pytest.raises(ConfigError) as raised:
@@ -351,15 +346,15 @@ class RandomFailovers:
     # The end
 
     def recover(self) -> None:
-        """Start all brokers, end loads and zombies, and give every group a coordinator."""
+        """Start all brokers, finish loads, stop zombies, and give every group a coordinator."""
         for node_id in self.state.nodes(up=False):
             self.cluster.start_broker(node_id)
         self.cluster.finish_loading()
         self.cluster.stop_zombies()
-        self.cluster.advance(10)  # FindCoordinator names no former coordinator any more.
+        self.cluster.advance(10)  # FindCoordinator no longer returns former coordinators.
         errors = State.of(self.cluster).errors
         for index, group_id in enumerate(GROUP_IDS):
-            if NONE not in errors[index].values():  # It has no leader by request, or its load has failed.
+            if NONE not in errors[index].values():  # The group was moved to no broker, or its load failed.
                 self.cluster.move_coordinator(group_id, to=self.random.choice(list(self.state.up)))
         self.state = State.of(self.cluster)
         self.state.check()
@@ -368,7 +363,7 @@ class RandomFailovers:
 
 
 def started_by(name: str, arguments: tuple[Any, ...], before: State) -> list[int]:
-    """The node ids of the brokers that a call starts, those included that it stops first."""
+    """Return the node ids of the brokers that a call starts or restarts."""
     match name:
         case "start_broker" | "restart_broker":
             return [arguments[0]]
@@ -381,35 +376,20 @@ def started_by(name: str, arguments: tuple[Any, ...], before: State) -> list[int
 
 
 def commit(wire: WireClient, group_id: str, offset: int, member_id: str = "", generation_id: int = -1) -> ErrorCode:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-    request = OffsetCommitRequest(
-        group_id=group_id,
-        member_id=member_id,
-        generation_id_or_member_epoch=generation_id,
-        topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])],
-    )
+    request = commit_request(offset, 0, group_id, member_id, generation_id)
     return ErrorCode(wire.ask(request, OffsetCommitResponse, 3).topics[0].partitions[0].error_code)
 
 
 def consume(cluster: FakeCluster, group_id: str) -> None:
-    """Send a consumer's requests: find the coordinator, join, sync, heartbeat, commit, and fetch the offset."""
+    """Send the requests of a consumer: find the coordinator, join, sync, heartbeat, commit, fetch the offset."""
     with WireClient(cluster.brokers[0]) as wire:
         found = wire.ask(FindCoordinatorRequest(key=group_id), FindCoordinatorResponse, 2)
     coordinator = cluster.coordinator_of(group_id)
     assert (found.error_code, found.node_id, found.port) == (NONE, coordinator.node_id, coordinator.port)
     with WireClient(coordinator) as wire:
-        joined = wire.ask(join(group_id), JoinGroupResponse, 3)
-        assert joined.error_code == NONE
-        member_id, generation_id = joined.member_id, joined.generation_id
-        sync = SyncGroupRequest(
-            group_id=group_id,
-            generation_id=generation_id,
-            member_id=member_id,
-            assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")],
-        )
-        assert wire.ask(sync, SyncGroupResponse, 2).assignment == b"all"
-        heartbeat = HeartbeatRequest(group_id=group_id, generation_id=generation_id, member_id=member_id)
-        assert wire.ask(heartbeat, HeartbeatResponse, 2).error_code == NONE
+        member_id = join_and_sync(wire, group_id)
+        generation_id = cluster.group(group_id).generation_id
+        assert heartbeat(wire, group_id, member_id, generation_id, version=2) is NONE
         assert commit(wire, group_id, 10**6, member_id, generation_id) is NONE
         topics = [OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
         fetched = wire.ask(OffsetFetchRequest(group_id=group_id, topics=topics), OffsetFetchResponse, 3)
@@ -438,8 +418,9 @@ def cluster() -> Iterator[FakeCluster]:
         yield running
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_thousand_random_failovers(cluster: FakeCluster, seed: int) -> None:
+@soak
+@pytest.mark.parametrize("seed", cases(2, soak=200))
+def test_random_failovers_keep_acknowledged_commits(cluster: FakeCluster, seed: int) -> None:
     failovers = RandomFailovers(cluster, seed)
     with described(failovers, seed):
         for number in range(CALLS_PER_SEED):
@@ -451,10 +432,11 @@ def test_a_thousand_random_failovers(cluster: FakeCluster, seed: int) -> None:
         failovers.recover()
         for group_id in GROUP_IDS:
             consume(cluster, group_id)
-    assert all(failovers.seen[what] for what in ("two zombies", "awaits its last leader", "commit found"))
+    if seed < SEEDS_WITH_ALL_SITUATIONS:
+        assert all(failovers.seen[what] for what in ("two zombies", "awaits its last leader", "commit found"))
 
 
-@pytest.mark.parametrize("down", [[], [2], [1, 2, 3]])
+@pytest.mark.parametrize("down", [[], [2], [1, 2, 3]], ids=["all-up", "one-down", "all-down"])
 def test_invalid_calls_change_nothing(cluster: FakeCluster, down: list[int]) -> None:
     cluster.move_coordinator("a", to=2, zombie=True)
     cluster.move_coordinator("a", to=3, zombie=True, load_ms=500)

@@ -1,4 +1,4 @@
-"""Rebalances by a test's hand, with clients connected."""
+"""Rebalances controlled by a test: holds, forced rebalances, removed and fenced members, delayed syncs."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,12 +10,12 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.server.test_reactor import join
+from tests.support.group_requests import join_request
 from tests.support.wire_client import WireClient, until
 
 
-class Member:
-    """One client and its connection to the coordinator; it joins without being told its id first."""
+class TcpMember:
+    """A member with a connection to the coordinator of group "g". Joins with one request (before KIP-394)."""
 
     def __init__(self, cluster: FakeCluster, client_id: str, instance_id: str | None = None) -> None:
         self.wire = WireClient(cluster.coordinator_of("g"), client_id)
@@ -24,21 +24,25 @@ class Member:
 
     @property
     def joined(self) -> JoinGroupResponse:
+        """The response to its last JoinGroup."""
         assert self.answer is not None
         return self.answer
 
-    def start_joining(self) -> None:
-        request = join("g", self.answer.member_id if self.answer else "")
+    def send_join(self) -> None:
+        """Send a JoinGroup without waiting for the response."""
+        request = join_request("g", self.answer.member_id if self.answer else "")
         request.group_instance_id = self.instance_id
         self.wire.send(request, 5 if self.instance_id else 3)
 
-    def joins(self) -> JoinGroupResponse:
+    def wait_joined(self) -> JoinGroupResponse:
+        """Wait for the response to the JoinGroup."""
         answer = self.wire.receive()
         assert isinstance(answer, JoinGroupResponse)
         self.answer = answer
         return answer
 
-    def start_syncing(self, assignments: dict[str, bytes]) -> None:
+    def send_sync(self, assignments: dict[str, bytes]) -> None:
+        """Send a SyncGroup without waiting for the response; a leader also sends assignments by member id."""
         self.wire.send(
             SyncGroupRequest(
                 group_id="g",
@@ -52,12 +56,14 @@ class Member:
             3,
         )
 
-    def syncs(self) -> SyncGroupResponse:
+    def wait_synced(self) -> SyncGroupResponse:
+        """Wait for the response to the SyncGroup."""
         answer = self.wire.receive()
         assert isinstance(answer, SyncGroupResponse)
         return answer
 
-    def beat(self) -> ErrorCode:
+    def heartbeat(self) -> ErrorCode:
+        """Send a heartbeat and return the error in the response."""
         request = HeartbeatRequest(
             group_id="g",
             generation_id=self.joined.generation_id,
@@ -67,19 +73,19 @@ class Member:
         return ErrorCode(self.wire.ask(request, HeartbeatResponse, 3).error_code)
 
 
-Start = Callable[..., Member]
+Start = Callable[..., TcpMember]
 
 
 @pytest.fixture
 def start(fake_cluster: FakeCluster) -> Iterator[Start]:
-    """Makes clients that have sent their first JoinGroup; their connections are closed in the end."""
+    """A function that starts a member, whose first JoinGroup is parked; connections are closed after the test."""
     with ExitStack() as stack:
 
-        def start(client_id: str, instance_id: str | None = None) -> Member:
+        def start(client_id: str, instance_id: str | None = None) -> TcpMember:
             members = len(fake_cluster.group("g").members)
-            member = Member(fake_cluster, client_id, instance_id)
+            member = TcpMember(fake_cluster, client_id, instance_id)
             stack.enter_context(member.wire)
-            member.start_joining()
+            member.send_join()
             until(lambda: len(fake_cluster.group("g").members) > members, fake_cluster)
             return member
 
@@ -87,118 +93,119 @@ def start(fake_cluster: FakeCluster) -> Iterator[Start]:
 
 
 @pytest.fixture
-def members(fake_cluster: FakeCluster, start: Start) -> list[Member]:
+def members(fake_cluster: FakeCluster, start: Start) -> list[TcpMember]:
     """Two members of a stable group, the second one static; the first leads."""
     with fake_cluster.hold("g", "PreparingRebalance"):
         made = [start("app"), start("other", "i")]
     for member in made:
-        assert member.joins().error_code == ErrorCode.NONE
+        assert member.wait_joined().error_code == ErrorCode.NONE
     synchronize(made)
     return made
 
 
-def synchronize(members: list[Member]) -> None:
+def synchronize(members: list[TcpMember]) -> None:
+    """Send the SyncGroup of all members, and check their assignments."""
     for member in members:
         is_leader = member.joined.leader == member.joined.member_id
-        member.start_syncing({each.joined.member_id: b"part" for each in members} if is_leader else {})
+        member.send_sync({each.joined.member_id: b"part" for each in members} if is_leader else {})
     for member in members:
-        assert member.syncs().assignment == b"part"
+        assert member.wait_synced().assignment == b"part"
 
 
-def test_a_hold_before_there_is_a_group(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_a_group_can_be_held_before_it_exists(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     assert [len(member.joined.members) for member in members] == [2, 0]
     assert fake_cluster.group("g").generation_id == 1
 
 
-def test_a_hold_and_its_release(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_a_held_group_completes_its_rebalance_on_release(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.hold("g", "CompletingRebalance")
     fake_cluster.force_rebalance("g")
     for member in members:
-        assert member.beat() is ErrorCode.REBALANCE_IN_PROGRESS
-        member.start_joining()
+        assert member.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+        member.send_join()
     for member in members:
-        member.joins()
-    members[0].start_syncing({member.joined.member_id: b"new" for member in members})
+        member.wait_joined()
+    members[0].send_sync({member.joined.member_id: b"new" for member in members})
     until(lambda: len(fake_cluster.requests("SyncGroup")) == 3, fake_cluster)
-    assert members[1].beat() is ErrorCode.NONE
+    assert members[1].heartbeat() is ErrorCode.NONE
     assert fake_cluster.group("g").state == "CompletingRebalance"
     fake_cluster.release("g", "CompletingRebalance")
     assert fake_cluster.group("g").state == "Stable"
-    assert members[0].syncs().assignment == b"new"
+    assert members[0].wait_synced().assignment == b"new"
 
 
-def test_a_hold_that_was_released_before_its_end(fake_cluster: FakeCluster) -> None:
+def test_a_hold_may_be_released_before_its_block_ends(fake_cluster: FakeCluster) -> None:
     with fake_cluster.hold("g", "PreparingRebalance"):
         fake_cluster.release("g")
         with pytest.raises(ConfigError, match="group_id='g': expected a group that is held, but there is none"):
             fake_cluster.release("g")
 
 
-def test_the_leader_that_a_test_wants(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_choose_leader_sets_the_next_leader(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.choose_leader("g", "i")
     fake_cluster.force_rebalance("g")
     for member in members:
-        member.start_joining()
-    assert {member.joins().leader for member in members} == {members[1].joined.member_id}
+        member.send_join()
+    assert {member.wait_joined().leader for member in members} == {members[1].joined.member_id}
     synchronize(members)
 
 
-def test_members_are_taken_out(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_members_are_fenced_evicted_and_expired(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.fence("g", "i")
-    assert members[1].beat() is ErrorCode.FENCED_INSTANCE_ID
-    assert members[0].beat() is ErrorCode.NONE
+    assert members[1].heartbeat() is ErrorCode.FENCED_INSTANCE_ID
+    assert members[0].heartbeat() is ErrorCode.NONE
     fake_cluster.evict("g", "app")
-    assert members[0].beat() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert members[0].heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
     fake_cluster.expire("g", "i")
     assert fake_cluster.group("g").state == "Empty"
 
 
-def synced_late(cluster: FakeCluster, members: list[Member]) -> None:
-    """Another round, in which the second member's sync is not answered in time."""
+def sync_with_delay(cluster: FakeCluster, members: list[TcpMember]) -> None:
+    """Rebalance; all members sync, and the response to the second one is delayed."""
     cluster.force_rebalance("g")
     for member in members:
-        member.start_joining()
+        member.send_join()
     for member in members:
-        member.joins()
-    members[1].start_syncing({})
-    members[0].start_syncing({member.joined.member_id: b"new" for member in members})
-    assert members[0].syncs().assignment == b"new"
+        member.wait_joined()
+    members[1].send_sync({})
+    members[0].send_sync({member.joined.member_id: b"new" for member in members})
+    assert members[0].wait_synced().assignment == b"new"
     assert cluster.group("g").state == "Stable"
     assert [call.response for call in cluster.requests("SyncGroup", client_id="other")[1:]] == [None]
 
 
-def test_a_sync_that_is_answered_when_a_test_says_so(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_a_sync_response_delayed_until_release_sync(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.delay_sync("g", "other")
-    synced_late(fake_cluster, members)
+    sync_with_delay(fake_cluster, members)
     fake_cluster.release_sync("g", "i")
-    assert members[1].syncs().assignment == b"new"
+    assert members[1].wait_synced().assignment == b"new"
     with pytest.raises(ConfigError, match="member='i': expected a member whose SyncGroup response is delayed"):
         fake_cluster.release_sync("g", "i")
 
 
 @pytest.mark.fake_cluster(clock="manual")
-def test_a_sync_that_is_answered_late(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_a_sync_response_delayed_by_seconds(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.delay_sync("g", "i", 2)
-    synced_late(fake_cluster, members)
+    sync_with_delay(fake_cluster, members)
     fake_cluster.advance(1.5)
     assert fake_cluster.requests("SyncGroup", client_id="other")[-1].response is None
     fake_cluster.advance(0.5)
-    assert members[1].syncs().assignment == b"new"
+    assert members[1].wait_synced().assignment == b"new"
 
 
-def test_a_delay_is_for_one_answer(fake_cluster: FakeCluster, members: list[Member]) -> None:
+def test_a_delay_applies_to_one_response(fake_cluster: FakeCluster, members: list[TcpMember]) -> None:
     fake_cluster.delay_sync("g", "i", 0)
     for _ in range(2):
         fake_cluster.force_rebalance("g")
         for member in members:
-            member.start_joining()
+            member.send_join()
         for member in members:
-            member.joins()
+            member.wait_joined()
         synchronize(members)
 
 
 @pytest.mark.usefixtures("members")
-def test_what_cannot_be_done_is_refused(fake_cluster: FakeCluster) -> None:
+def test_invalid_controls_are_rejected(fake_cluster: FakeCluster) -> None:
     for refused, sentence in (
         (lambda: fake_cluster.hold("g", "Stable"), "state='Stable': expected one of PreparingRebalance, Completing"),
         (lambda: fake_cluster.release("h"), "group_id='h': expected a group that is held, but there is none"),
@@ -217,7 +224,7 @@ def test_what_cannot_be_done_is_refused(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.usefixtures("members")
-def test_a_hold_survives_its_coordinator(fake_cluster: FakeCluster, start: Start) -> None:
+def test_a_hold_survives_a_change_of_the_coordinator(fake_cluster: FakeCluster, start: Start) -> None:
     fake_cluster.hold("g", "PreparingRebalance")
     fake_cluster.move_coordinator("g", to=None)
     fake_cluster.move_coordinator("g", to=fake_cluster.brokers[0].node_id)
@@ -226,4 +233,4 @@ def test_a_hold_survives_its_coordinator(fake_cluster: FakeCluster, start: Start
         fake_cluster.evict("g", name)
     assert fake_cluster.group("g").state == "PreparingRebalance"
     fake_cluster.release("g")
-    assert again.joins().error_code == ErrorCode.NONE
+    assert again.wait_joined().error_code == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Groups that no client has made, as clients and tests then find them."""
+"""Seeded groups: what clients and tests see of them, invalid seeds, seeds from tables, seeding in steps."""
 
 import sys
 from collections.abc import Iterator
@@ -17,7 +17,6 @@ from fakebroker.coordinator.group.invariants import check
 from fakebroker.coordinator.group.records import GroupRecord
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, decode_subscription
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -25,6 +24,7 @@ from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.support.cluster.cluster_harness import batch
+from tests.support.group_requests import heartbeat_to
 from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.fake_cluster(topics={"orders": 6, "news": 1}, clock="manual", seed=1)
@@ -32,14 +32,14 @@ pytestmark = pytest.mark.fake_cluster(topics={"orders": 6, "news": 1}, clock="ma
 
 @pytest.fixture(autouse=True)
 def _invariants(fake_cluster: FakeCluster) -> Iterator[None]:
-    """All groups are in a shape that they can be in."""
+    """Check the invariants of all groups after each test."""
     yield
     for broker in fake_cluster.cluster.brokers.values():
         for group in broker.coordinator.groups():
             check(group)
 
 
-def shares(cluster: FakeCluster, group_id: str = "g") -> list[list[tuple[str, int]]]:
+def assigned(cluster: FakeCluster, group_id: str = "g") -> list[list[tuple[str, int]]]:
     return [list(decode_assignment(member.assignment)) for member in cluster.group(group_id).members]
 
 
@@ -49,9 +49,7 @@ def offsets(cluster: FakeCluster, group_id: str = "g") -> dict[tuple[str, int], 
 
 def beat(cluster: FakeCluster, generation_id: int = 1) -> ErrorCode:
     member_id = cluster.group("g").members[0].member_id
-    with WireClient(cluster.coordinator_of("g")) as wire:
-        request = HeartbeatRequest(group_id="g", generation_id=generation_id, member_id=member_id)
-        return ErrorCode(wire.ask(request, HeartbeatResponse).error_code)
+    return heartbeat_to(cluster.coordinator_of("g"), "g", member_id, generation_id)
 
 
 def fill(cluster: FakeCluster, records: int) -> None:
@@ -72,7 +70,7 @@ def test_a_stable_group(fake_cluster: FakeCluster) -> None:
     )  # fmt: skip
     assert group.leader_id == group.members[0].member_id
     assert [member.client_id for member in group.members] == [f"consumer-g-{number}" for number in range(1, 5)]
-    assert shares(fake_cluster) == [
+    assert assigned(fake_cluster) == [
         [("orders", 0), ("orders", 1)],
         [("orders", 2), ("orders", 3)],
         [("orders", 4)],
@@ -82,15 +80,15 @@ def test_a_stable_group(fake_cluster: FakeCluster) -> None:
     assert beat(fake_cluster, 7) is ErrorCode.NONE
 
 
-def test_subscriptions_are_what_consumers_send(fake_cluster: FakeCluster) -> None:
+def test_seeded_members_have_subscriptions(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", members=1, topics=["orders", "news"])
     broker = fake_cluster.cluster.coordinator_of("g")
     assert broker is not None
     group = broker.coordinator.group("g")
     assert group is not None
     (member,) = group.members.values()
-    told = decode_subscription(member.metadata_for("range"), "range", member.member_id, None)
-    assert (told.topics, group.subscribed_topics) == (("news", "orders"), frozenset({"news", "orders"}))
+    subscription = decode_subscription(member.metadata_for("range"), "range", member.member_id, None)
+    assert (subscription.topics, group.subscribed_topics) == (("news", "orders"), frozenset({"news", "orders"}))
 
 
 def test_an_empty_group(fake_cluster: FakeCluster) -> None:
@@ -109,7 +107,7 @@ def test_a_deleted_group(fake_cluster: FakeCluster) -> None:
     assert offsets(fake_cluster) == {}
 
 
-def test_a_rebalance_that_has_just_begun(fake_cluster: FakeCluster) -> None:
+def test_a_group_in_preparing_rebalance(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", members=2, topics=["orders"], state="PreparingRebalance")
     assert fake_cluster.group("g").state == "PreparingRebalance"
     assert beat(fake_cluster) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -117,21 +115,21 @@ def test_a_rebalance_that_has_just_begun(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.group("g").state == "Empty"
 
 
-def test_a_rebalance_that_the_leader_has_to_complete(fake_cluster: FakeCluster) -> None:
+def test_a_group_in_completing_rebalance(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", members=2, topics=["orders"], state="CompletingRebalance")
     group = fake_cluster.group("g")
     assert (group.state, group.generation_id, len(group.members)) == ("CompletingRebalance", 2, 2)
     assert beat(fake_cluster, 2) is ErrorCode.NONE
 
 
-def test_a_seeded_group_is_in_the_log(fake_cluster: FakeCluster) -> None:
+def test_a_seeded_group_is_written_to_the_log(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", members=2, topics=["orders"], offsets={"orders-3": 1})
     before = fake_cluster.group("g"), fake_cluster.offsets("g")
     fake_cluster.move_coordinator("g", to=fake_cluster.coordinator_of("g").node_id % 3 + 1)
     assert (fake_cluster.group("g"), fake_cluster.offsets("g")) == before
 
 
-def test_a_group_whose_coordinator_comes_later(fake_cluster: FakeCluster) -> None:
+def test_a_group_without_a_coordinator(fake_cluster: FakeCluster) -> None:
     fake_cluster.move_coordinator("g", to=None)
     fake_cluster.seed_group("g", members=1)
     with pytest.raises(ConfigError, match="Stable or Empty: its coordinator answers COORDINATOR_NOT_AVAILABLE"):
@@ -140,7 +138,7 @@ def test_a_group_whose_coordinator_comes_later(fake_cluster: FakeCluster) -> Non
     assert fake_cluster.group("g").state == "Stable"
 
 
-def test_sessions_of_seeded_members_run_out(fake_cluster: FakeCluster) -> None:
+def test_sessions_of_seeded_members_expire(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", members=[MemberSeed(session_timeout_ms=10_000), "b"])
     fake_cluster.advance(10)
     assert [member.client_id for member in fake_cluster.group("g").members] == ["b"]
@@ -149,27 +147,27 @@ def test_sessions_of_seeded_members_run_out(fake_cluster: FakeCluster) -> None:
 # Members
 
 
-def test_named_members_and_what_they_have(fake_cluster: FakeCluster) -> None:
+def test_members_with_ids_and_assignments(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group(
         "g",
         members=["a", MemberSeed(instance_id="i"), MemberSeed(client_id="c", member_id="c-1")],
         assignment={"a": ["orders-5"], "i": [("news", 0)], "c-1": []},
     )
-    assert shares(fake_cluster) == [[("orders", 5)], [("news", 0)], []]
+    assert assigned(fake_cluster) == [[("orders", 5)], [("news", 0)], []]
     _, second, third = fake_cluster.group("g").members
     assert (second.instance_id, second.member_id[:2], third.member_id) == ("i", "i-", "c-1")
 
 
-def test_other_protocols_deal_partitions_out(fake_cluster: FakeCluster) -> None:
+def test_other_protocols_assign_partitions_in_turn(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", members=4, topics=["orders", "news"], protocol="cooperative-sticky")
-    assert [len(share) for share in shares(fake_cluster)] == [2, 2, 2, 1]
+    assert [len(partitions) for partitions in assigned(fake_cluster)] == [2, 2, 2, 1]
     assert fake_cluster.group("g").protocol_name == "cooperative-sticky"
 
 
 # Lag
 
 
-def test_lag_is_counted_from_the_end(fake_cluster: FakeCluster) -> None:
+def test_lag_is_relative_to_the_end_of_the_log(fake_cluster: FakeCluster) -> None:
     fill(fake_cluster, 10)
     fake_cluster.seed_group("g", lag={"orders-0": 3})
     fake_cluster.seed_group("none", topics=["orders"], lag=0, offsets={"orders-1": 4})
@@ -186,7 +184,7 @@ def test_lag_is_counted_from_the_end(fake_cluster: FakeCluster) -> None:
 # Many
 
 
-def test_many_groups_are_one_batch_a_partition(fake_cluster: FakeCluster) -> None:
+def test_many_groups_are_one_batch_per_partition(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_groups(
         GroupSeed(group_id=f"g{number}", members=1, topics=["news"], offsets={"news-0": number})
         for number in range(1_000)
@@ -198,7 +196,7 @@ def test_many_groups_are_one_batch_a_partition(fake_cluster: FakeCluster) -> Non
     assert all(len(log._batches) == 1 for log in logs)
 
 
-def test_all_groups_or_none(fake_cluster: FakeCluster) -> None:
+def test_no_group_is_created_if_one_is_invalid(fake_cluster: FakeCluster) -> None:
     with pytest.raises(ConfigError, match="group 'bad': topic='x': expected one of"):
         fake_cluster.seed_groups([GroupSeed(group_id="good"), GroupSeed(group_id="bad", topics=["x"], members=1)])
     with pytest.raises(ConfigError, match="group_id='good': expected each group once"):
@@ -206,59 +204,63 @@ def test_all_groups_or_none(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.groups() == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ({"state": "Busy"}, "group 'g': state='Busy': expected one of Empty, PreparingRebalance, Completing"),
-        ({"state": "Stable"}, "group 'g': members=0: expected at least 1 in state Stable"),
-        ({"state": "Empty", "members": 2}, "group 'g': members=2: expected none in state Empty"),
-        ({"members": -1}, "group 'g': members=-1: expected 0 to 100000"),
-        ({"members": 100_001}, "group 'g': members=100001: expected 0 to 100000"),
-        ({"members": 1, "generation": 0}, "generation=0: expected 1 or more in state Stable"),
-        (
-            {"members": 1, "generation": 1, "state": "CompletingRebalance"},
-            "generation=1: expected 2 or more in state",
-        ),
-        ({"offsets": {"orders": 1}}, "partition='orders': expected a topic and a number, such as 'orders-0'"),
-        ({"offsets": {"orders-6": 1}}, "partition='orders-6': expected a partition from 0 to 5"),
-        ({"offsets": {"x-0": 1}}, "topic='x': expected one of orders, news"),
-        ({"lag": 1}, "lag=1: expected topics with it, or a lag for each partition"),
-        ({"lag": {"orders-0": 1}}, "lag.orders-0=1: expected 0 to 0, the end of its log"),
-        (
-            {"members": 1, "assignment": {"x": []}},
-            "assignment='x': expected the client id, instance id or",
-        ),
-        ({"members": ["a", 7]}, r"^members\[1\]=7: expected a table or a string$"),
-        (
-            {"members": [{"name": "x"}]},
-            r"^members\[0\]\.name='x': unknown field; expected one of client_id, ",
-        ),
-        (
-            {"members": [{"session_timeout_ms": "1"}]},
-            r"members\[0\]\.session_timeout_ms='1': expected an integer",
-        ),
-        ({"members": [{"client_id": 3}]}, r"^members\[0\]\.client_id=3: expected a string or none$"),
-        ({"members": [MemberSeed(instance_id="i")] * 2}, "members='i': expected each member id and instance id once"),
-        ({"group_id": "", "members": 1}, "group '': group_id='': expected an id that is not empty"),
-        ({"offsets": {"orders-0": 2**63}}, "offsets.orders-0=9223372036854775808: expected an integer from 0 to 92233"),
-        ({"offsets": {("orders", 0): -1}}, "offsets.orders-0=-1: expected an integer from 0 to 9223372036854775807"),
-        ({"group_id": "\ud800"}, "group_id='.ud800': expected at most 32767 bytes of UTF-8"),
-        ({"group_id": "\u00e9" * 16384}, "group_id='\u00e9.*: expected at most 32767 bytes of UTF-8"),
-        ({"protocol": "\ud800"}, "protocol='.ud800': expected at most 32767 bytes of UTF-8"),
-        ({"topics": ["\ud800"]}, "topics='.ud800': expected at most 32767 bytes of UTF-8"),
-        ({"members": ["\ud800"]}, "members='.ud800': expected at most 32767 bytes of UTF-8"),
-        ({"members": [{"instance_id": "\ud800"}]}, "members='.ud800': expected at most 32767 bytes of UTF-8"),
-        ({"members": [{"member_id": "\ud800"}]}, "members='.ud800': expected at most 32767 bytes of UTF-8"),
-        ({"members": [{"client_host": "\ud800"}]}, "client_host='.ud800': expected at most 32767 bytes of UTF-8"),
-        ({"members": ["a" * 32731]}, "members='a.*: expected at most 32730 bytes of UTF-8"),
-    ],
-)
-def test_seeds_that_cannot_be(fake_cluster: FakeCluster, arguments: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        fake_cluster.seed_group(**{"group_id": "g"} | arguments)
+INVALID_SEEDS: list[tuple[dict[str, Any], str]] = [
+    ({"state": "Busy"}, "group 'g': state='Busy': expected one of Empty, PreparingRebalance, Completing"),
+    ({"state": "Stable"}, "group 'g': members=0: expected at least 1 in state Stable"),
+    ({"state": "Empty", "members": 2}, "group 'g': members=2: expected none in state Empty"),
+    ({"members": -1}, "group 'g': members=-1: expected 0 to 100000"),
+    ({"members": 100_001}, "group 'g': members=100001: expected 0 to 100000"),
+    ({"members": 1, "generation": 0}, "generation=0: expected 1 or more in state Stable"),
+    (
+        {"members": 1, "generation": 1, "state": "CompletingRebalance"},
+        "generation=1: expected 2 or more in state",
+    ),
+    ({"offsets": {"orders": 1}}, "partition='orders': expected a topic and a number, such as 'orders-0'"),
+    ({"offsets": {"orders-6": 1}}, "partition='orders-6': expected a partition from 0 to 5"),
+    ({"offsets": {"x-0": 1}}, "topic='x': expected one of orders, news"),
+    ({"lag": 1}, "lag=1: expected topics with it, or a lag for each partition"),
+    ({"lag": {"orders-0": 1}}, "lag.orders-0=1: expected 0 to 0, the end of its log"),
+    (
+        {"members": 1, "assignment": {"x": []}},
+        "assignment='x': expected the client id, instance id or",
+    ),
+    ({"members": ["a", 7]}, r"^members\[1\]=7: expected a table or a string$"),
+    (
+        {"members": [{"name": "x"}]},
+        r"^members\[0\]\.name='x': unknown field; expected one of client_id, ",
+    ),
+    (
+        {"members": [{"session_timeout_ms": "1"}]},
+        r"members\[0\]\.session_timeout_ms='1': expected an integer",
+    ),
+    ({"members": [{"client_id": 3}]}, r"^members\[0\]\.client_id=3: expected a string or none$"),
+    ({"members": [MemberSeed(instance_id="i")] * 2}, "members='i': expected each member id and instance id once"),
+    ({"group_id": "", "members": 1}, "group '': group_id='': expected an id that is not empty"),
+    ({"offsets": {"orders-0": 2**63}}, "offsets.orders-0=9223372036854775808: expected an integer from 0 to 92233"),
+    ({"offsets": {("orders", 0): -1}}, "offsets.orders-0=-1: expected an integer from 0 to 9223372036854775807"),
+    ({"group_id": "\ud800"}, "group_id='.ud800': expected at most 32767 bytes of UTF-8"),
+    ({"group_id": "\u00e9" * 16384}, "group_id='\u00e9.*: expected at most 32767 bytes of UTF-8"),
+    ({"protocol": "\ud800"}, "protocol='.ud800': expected at most 32767 bytes of UTF-8"),
+    ({"topics": ["\ud800"]}, "topics='.ud800': expected at most 32767 bytes of UTF-8"),
+    ({"members": ["\ud800"]}, "members='.ud800': expected at most 32767 bytes of UTF-8"),
+    ({"members": [{"instance_id": "\ud800"}]}, "members='.ud800': expected at most 32767 bytes of UTF-8"),
+    ({"members": [{"member_id": "\ud800"}]}, "members='.ud800': expected at most 32767 bytes of UTF-8"),
+    ({"members": [{"client_host": "\ud800"}]}, "client_host='.ud800': expected at most 32767 bytes of UTF-8"),
+    ({"members": ["a" * 32731]}, "members='a.*: expected at most 32730 bytes of UTF-8"),
+]
+"""Arguments of `seed_group`, with a pattern of the error."""
 
 
-def test_a_group_that_is_there(fake_cluster: FakeCluster) -> None:
+def test_invalid_seeds_are_rejected(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
+    for arguments, error in INVALID_SEEDS:
+        fake_cluster.reset()
+        with subtests.test(error):
+            with pytest.raises(ConfigError, match=error):
+                fake_cluster.seed_group(**{"group_id": "g"} | arguments)
+            assert fake_cluster.groups() == []
+
+
+def test_an_existing_group_is_rejected(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g")
     with pytest.raises(ConfigError, match="group_id='g': expected a group that does not exist yet"):
         fake_cluster.seed_group("g")
@@ -271,7 +273,9 @@ def test_the_longest_names_and_the_largest_offset(fake_cluster: FakeCluster) -> 
     assert offsets(fake_cluster) == {("orders", 0): 2**63 - 1}
 
 
-def test_all_groups_or_none_after_an_internal_error(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_group_is_created_after_an_internal_error(
+    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fakebroker.cluster.seed._enter_state", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         fake_cluster.seed_groups([GroupSeed(group_id="a", members=1, topics=["orders"])])
@@ -298,45 +302,43 @@ def check_rows(cluster: FakeCluster) -> None:
     assert (cluster.group("a").generation_id, len(cluster.group("a").members)) == (3, 2)
 
 
-def test_a_pandas_table(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_groups(pandas.DataFrame(ROWS))
-    check_rows(fake_cluster)
-
-
-def test_an_arrow_table(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_groups(pyarrow.table(ROWS))
-    check_rows(fake_cluster)
-
-
-def test_a_parquet_file(fake_cluster: FakeCluster, tmp_path: Path) -> None:
+def test_groups_are_seeded_from_tables(fake_cluster: FakeCluster, tmp_path: Path, subtests: pytest.Subtests) -> None:
     path = tmp_path / "groups.parquet"
     pyarrow.parquet.write_table(pyarrow.table(ROWS), path)
-    fake_cluster.seed_groups(path)
-    check_rows(fake_cluster)
+    tables = {"pandas": pandas.DataFrame(ROWS), "arrow": pyarrow.table(ROWS), "parquet": path}
+    for kind, table in tables.items():
+        with subtests.test(kind):
+            fake_cluster.reset()
+            fake_cluster.seed_groups(table)
+            check_rows(fake_cluster)
 
 
-@pytest.mark.parametrize(
-    ("columns", "sentence"),
-    [
-        ({"topic": ["orders"]}, "group is missing: expected a column 'group'"),
-        ({"group": ["a"], "size": [1]}, "size: unknown column; expected one of group, topic"),
-        ({"group": [None]}, "row 1: group is missing: expected a group id"),
-        ({"group": ["a"], "topic": ["orders"]}, "row 1: expected topic, partition, and offset or lag, not group"),
-        ({"group": ["a"], "generation": [1.5]}, "row 1: generation=1.5: expected an integer"),
-        ({"group": ["a"], "members": [float("inf")]}, "row 1: members=inf: expected an integer"),
-        ({"group": ["a"], "generation": ["x"]}, "row 1: generation='x': expected an integer"),
-        (
-            {"group": ["a", "a"], "state": ["Dead", "Empty"]},
-            "row 2: state='Empty': expected 'Dead', as in earlier rows",
-        ),
-    ],
-)
-def test_tables_that_say_nothing(fake_cluster: FakeCluster, columns: dict[str, list[Any]], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        fake_cluster.seed_groups(pyarrow.table(columns))
+INVALID_TABLES: list[tuple[dict[str, list[Any]], str]] = [
+    ({"topic": ["orders"]}, "group is missing: expected a column 'group'"),
+    ({"group": ["a"], "size": [1]}, "size: unknown column; expected one of group, topic"),
+    ({"group": [None]}, "row 1: group is missing: expected a group id"),
+    ({"group": ["a"], "topic": ["orders"]}, "row 1: expected topic, partition, and offset or lag, not group"),
+    ({"group": ["a"], "generation": [1.5]}, "row 1: generation=1.5: expected an integer"),
+    ({"group": ["a"], "members": [float("inf")]}, "row 1: members=inf: expected an integer"),
+    ({"group": ["a"], "generation": ["x"]}, "row 1: generation='x': expected an integer"),
+    (
+        {"group": ["a", "a"], "state": ["Dead", "Empty"]},
+        "row 2: state='Empty': expected 'Dead', as in earlier rows",
+    ),
+]
+"""Columns of a table, with a pattern of the error."""
 
 
-def test_a_file_that_is_none(fake_cluster: FakeCluster, tmp_path: Path) -> None:
+def test_invalid_tables_are_rejected(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
+    for columns, error in INVALID_TABLES:
+        fake_cluster.reset()
+        with subtests.test(error):
+            with pytest.raises(ConfigError, match=error):
+                fake_cluster.seed_groups(pyarrow.table(columns))
+            assert fake_cluster.groups() == []
+
+
+def test_a_missing_or_invalid_file_is_rejected(fake_cluster: FakeCluster, tmp_path: Path) -> None:
     path = tmp_path / "groups.parquet"
     with pytest.raises(ConfigError, match=r"groups\.parquet': expected a Parquet file"):
         fake_cluster.seed_groups(str(path))
@@ -345,20 +347,20 @@ def test_a_file_that_is_none(fake_cluster: FakeCluster, tmp_path: Path) -> None:
         fake_cluster.seed_groups(path)
 
 
-def test_pyarrow_is_missing(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_names_the_missing_pyarrow(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ConfigError, match="reading Parquet needs pyarrow: pip install pyarrow"):
         fake_cluster.seed_groups("groups.parquet")
 
 
-# In steps, with what clients do between them
+# Seeding in steps, between which requests are handled
 
 
 def created(cluster: FakeCluster) -> list[str]:
     return sorted(group.group_id for group in cluster.groups())
 
 
-def test_in_steps_as_at_once() -> None:
+def test_seeding_in_steps_gives_the_same_groups() -> None:
     seeds = [GroupSeed(group_id=f"g{number}", members=2, topics=["orders"]) for number in range(100)]
     seeds.append(GroupSeed(group_id="joining", members=1, topics=["orders"], state="PreparingRebalance"))
     one, other = (FakeCluster(1, {"orders": 6}, seed=1, clock="manual") for _ in range(2))
@@ -370,7 +372,7 @@ def test_in_steps_as_at_once() -> None:
 
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
-def test_none_is_left_if_a_client_creates_one_of_them_meanwhile(fake_cluster: FakeCluster, state: str) -> None:
+def test_no_group_is_left_if_a_client_creates_one_of_them_meanwhile(fake_cluster: FakeCluster, state: str) -> None:
     seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"], lag=0, state=state) for number in range(99)]
     core = fake_cluster.cluster
     steps = seed_in_steps(core, seeds, fake_cluster.clock.now_ms)
@@ -390,7 +392,7 @@ def test_none_is_left_if_a_client_creates_one_of_them_meanwhile(fake_cluster: Fa
 
 
 @pytest.mark.parametrize("change", ["reset", "restore"])
-def test_none_is_left_if_the_cluster_starts_over_meanwhile(fake_cluster: FakeCluster, change: str) -> None:
+def test_no_group_is_left_if_the_cluster_is_reset_meanwhile(fake_cluster: FakeCluster, change: str) -> None:
     snapshot = fake_cluster.snapshot()
     seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"]) for number in range(99)]
     steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
@@ -406,7 +408,7 @@ def test_none_is_left_if_the_cluster_starts_over_meanwhile(fake_cluster: FakeClu
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
-def test_none_is_left_if_a_coordinator_goes_away_before_the_end(fake_cluster: FakeCluster, state: str) -> None:
+def test_no_group_is_left_if_coordinators_stop_meanwhile(fake_cluster: FakeCluster, state: str) -> None:
     seeds = [GroupSeed(group_id=f"g{number}", members=1, topics=["news"], state=state) for number in range(9)]
     steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
     while len(fake_cluster.groups()) < 9:
@@ -420,7 +422,7 @@ def test_none_is_left_if_a_coordinator_goes_away_before_the_end(fake_cluster: Fa
     assert created(fake_cluster) == []
 
 
-def test_none_is_left_if_a_topic_is_deleted_meanwhile(fake_cluster: FakeCluster) -> None:
+def test_no_group_is_left_if_a_topic_is_deleted_meanwhile(fake_cluster: FakeCluster) -> None:
     seeds = [GroupSeed(group_id=f"g{number}", offsets={"news-0": 0}) for number in range(3)]
     steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
     fake_cluster.call(lambda: next(steps))

@@ -1,4 +1,4 @@
-"""One cluster for many tests: what comes back with a snapshot, and what is gone after a reset."""
+"""Snapshots and resets: what `restore` brings back, and what `reset` removes."""
 
 import pytest
 
@@ -13,11 +13,10 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.server.test_fake_cluster import stable_group
-from tests.server.test_reactor import join
 from tests.support.cluster.cluster_harness import batch
 from tests.support.coordinator.coordinator_harness import result_of
-from tests.support.wire_client import WireClient, until
+from tests.support.group_requests import join_request, stable_group
+from tests.support.wire_client import WireClient, broker_of, until
 
 pytestmark = pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=1)
 
@@ -41,8 +40,8 @@ def offsets(cluster: FakeCluster, group_id: str = "g") -> dict[tuple[str, int], 
     return {place: committed.offset for place, committed in cluster.offsets(group_id).items()}
 
 
-def looks(cluster: FakeCluster) -> tuple[object, ...]:
-    """What one sees of a cluster from outside; groups in no order."""
+def visible_state(cluster: FakeCluster) -> tuple[object, ...]:
+    """Return the visible state of a cluster, to compare it: groups, offsets, leaders, brokers."""
     groups = sorted(cluster.groups(), key=lambda group: group.group_id)
     leaders = [
         (each.name, each.topic_id, partition.index, partition.leader_id, partition.replicas, partition.log.size_bytes)
@@ -52,10 +51,9 @@ def looks(cluster: FakeCluster) -> tuple[object, ...]:
     return groups, [offsets(cluster, group.group_id) for group in groups], leaders, cluster.brokers
 
 
-def asks_metadata(cluster: FakeCluster, node_id: int) -> list[int]:
-    """The brokers that a broker tells of."""
-    broker = next(broker for broker in cluster.brokers if broker.node_id == node_id)
-    with WireClient(broker) as wire:
+def brokers_in_metadata(cluster: FakeCluster, node_id: int) -> list[int]:
+    """Return the node ids in a Metadata response of a broker."""
+    with WireClient(broker_of(cluster, node_id)) as wire:
         answer = wire.ask(MetadataRequest(topics=None), MetadataResponse, 4)
     return [each.node_id for each in answer.brokers]
 
@@ -63,10 +61,10 @@ def asks_metadata(cluster: FakeCluster, node_id: int) -> list[int]:
 # Snapshots
 
 
-def test_everything_comes_back_twice(fake_cluster: FakeCluster) -> None:
+def test_a_snapshot_can_be_restored_twice(fake_cluster: FakeCluster) -> None:
     produce(fake_cluster, b"a", b"b")
     fake_cluster.seed_group("g", members=2, topics=["orders"], offsets={"orders-0": 1})
-    before, snapshot = looks(fake_cluster), fake_cluster.snapshot()
+    before, snapshot = visible_state(fake_cluster), fake_cluster.snapshot()
     for _ in range(2):
         produce(fake_cluster, b"c")
         fake_cluster.seed_group("h")
@@ -74,24 +72,24 @@ def test_everything_comes_back_twice(fake_cluster: FakeCluster) -> None:
         fake_cluster.create_topic("news")
         fake_cluster.create_partitions("orders", 7)
         fake_cluster.move_coordinator("g", to=None)
-        assert looks(fake_cluster) != before
+        assert visible_state(fake_cluster) != before
         fake_cluster.restore(snapshot)
-        assert looks(fake_cluster) == before
+        assert visible_state(fake_cluster) == before
         assert end(fake_cluster) == 2
 
 
-def test_a_deleted_topic_comes_back_with_its_offsets(fake_cluster: FakeCluster) -> None:
+def test_a_deleted_topic_is_restored_with_its_offsets(fake_cluster: FakeCluster) -> None:
     produce(fake_cluster, b"a")
     fake_cluster.seed_group("g", offsets={"orders-0": 1})
-    before, snapshot = looks(fake_cluster), fake_cluster.snapshot()
+    before, snapshot = visible_state(fake_cluster), fake_cluster.snapshot()
     fake_cluster.delete_topic("orders")
     fake_cluster.create_topic("orders", 1)
     assert offsets(fake_cluster) == {}
     fake_cluster.restore(snapshot)
-    assert looks(fake_cluster) == before
+    assert visible_state(fake_cluster) == before
 
 
-def test_groups_come_back_as_their_log_has_them(fake_cluster: FakeCluster) -> None:
+def test_groups_are_restored_from_their_log(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", members=2, topics=["orders"])
     fake_cluster.force_rebalance("g")
     snapshot = fake_cluster.snapshot()
@@ -107,8 +105,8 @@ def test_groups_come_back_as_their_log_has_them(fake_cluster: FakeCluster) -> No
             check(group)
 
 
-def test_logs_part_from_their_snapshot(fake_cluster: FakeCluster) -> None:
-    for number in range(600):  # So many that the log of the group is compacted meanwhile.
+def test_a_log_does_not_share_records_with_its_snapshot(fake_cluster: FakeCluster) -> None:
+    for number in range(600):  # Enough records for a compaction of the log.
         fake_cluster.seed_group("g", offsets={"orders-0": number})
         if number == 200:
             snapshot = fake_cluster.snapshot()
@@ -119,44 +117,44 @@ def test_logs_part_from_their_snapshot(fake_cluster: FakeCluster) -> None:
     assert offsets(fake_cluster) == {("orders", 0): 200}
 
 
-def test_brokers_come_back(fake_cluster: FakeCluster) -> None:
-    before, snapshot = looks(fake_cluster), fake_cluster.snapshot()
+def test_brokers_are_restored(fake_cluster: FakeCluster) -> None:
+    before, snapshot = visible_state(fake_cluster), fake_cluster.snapshot()
     fake_cluster.stop_broker(1)
     fake_cluster.remove_broker(2)
     added = fake_cluster.add_broker()
     fake_cluster.restore(snapshot)
-    assert looks(fake_cluster) == before
-    assert [asks_metadata(fake_cluster, node_id) for node_id in (1, 2, 3)] == [[1, 2, 3]] * 3
+    assert visible_state(fake_cluster) == before
+    assert [brokers_in_metadata(fake_cluster, node_id) for node_id in (1, 2, 3)] == [[1, 2, 3]] * 3
     with pytest.raises(ConnectionRefusedError):
         WireClient(added)
 
 
-def test_brokers_are_stopped_again(fake_cluster: FakeCluster) -> None:
+def test_stopped_brokers_are_restored(fake_cluster: FakeCluster) -> None:
     fake_cluster.stop_broker(1)
     added = fake_cluster.add_broker()
-    before, snapshot = looks(fake_cluster), fake_cluster.snapshot()
+    before, snapshot = visible_state(fake_cluster), fake_cluster.snapshot()
     first = fake_cluster.brokers[0]
     fake_cluster.start_broker(1)
     fake_cluster.remove_broker(added.node_id)
     fake_cluster.restore(snapshot)
-    assert looks(fake_cluster) == before
-    assert asks_metadata(fake_cluster, added.node_id) == [2, 3, 4]
+    assert visible_state(fake_cluster) == before
+    assert brokers_in_metadata(fake_cluster, added.node_id) == [2, 3, 4]
     with pytest.raises(ConnectionRefusedError):
         WireClient(first)
     fake_cluster.start_broker(1)
-    assert asks_metadata(fake_cluster, 1) == [1, 2, 3, 4]
+    assert brokers_in_metadata(fake_cluster, 1) == [1, 2, 3, 4]
 
 
-def test_a_broker_that_was_added_down(fake_cluster: FakeCluster) -> None:
+def test_a_broker_added_since_is_removed(fake_cluster: FakeCluster) -> None:
     snapshot = fake_cluster.snapshot()
     added = fake_cluster.add_broker()
     fake_cluster.stop_broker(added.node_id)
     fake_cluster.set_broker(1, accept="refuse")
     fake_cluster.restore(snapshot)
-    assert asks_metadata(fake_cluster, 1) == [1, 2, 3]
+    assert brokers_in_metadata(fake_cluster, 1) == [1, 2, 3]
 
 
-def test_releases_come_back(fake_cluster: FakeCluster) -> None:
+def test_releases_are_restored(fake_cluster: FakeCluster) -> None:
     snapshot = fake_cluster.snapshot()
     newest = fake_cluster.cluster.brokers[1].versions
     fake_cluster.upgrade_broker(1, "2.0")
@@ -165,7 +163,7 @@ def test_releases_come_back(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, config={"group.initial.rebalance.delay.ms": 600_000})
-def test_whoever_waits_is_answered(fake_cluster: FakeCluster) -> None:
+def test_parked_requests_are_answered(fake_cluster: FakeCluster) -> None:
     snapshot = fake_cluster.snapshot()
     fetch = FetchRequest(
         max_wait_ms=600_000,
@@ -176,7 +174,7 @@ def test_whoever_waits_is_answered(fake_cluster: FakeCluster) -> None:
     )
     produce(fake_cluster, b"a")
     with WireClient(fake_cluster.brokers[0]) as joining, WireClient(fake_cluster.brokers[0]) as fetching:
-        joining.send(join("g"), 3)
+        joining.send(join_request("g"), 3)
         fetching.send(fetch, 11)
         until(lambda: len(fake_cluster.requests()) == 2 and bool(fake_cluster.groups()), fake_cluster)
         fake_cluster.restore(snapshot)
@@ -189,7 +187,7 @@ def test_whoever_waits_is_answered(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.group("g").state == "Dead"
 
 
-def test_what_a_test_has_arranged_ends(fake_cluster: FakeCluster) -> None:
+def test_holds_faults_and_loads_end(fake_cluster: FakeCluster) -> None:
     snapshot = fake_cluster.snapshot()
     fake_cluster.hold("g", "PreparingRebalance")
     fake_cluster.fail("JoinGroup", error="UNKNOWN_SERVER_ERROR")
@@ -199,7 +197,7 @@ def test_what_a_test_has_arranged_ends(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
 
 
-def test_leader_epochs_do_not_go_back(fake_cluster: FakeCluster) -> None:
+def test_leader_epochs_do_not_decrease(fake_cluster: FakeCluster) -> None:
     partition = topic(fake_cluster).partitions[0]
     snapshot = fake_cluster.snapshot()
     fake_cluster.stop_broker(partition.leader_id)
@@ -210,7 +208,7 @@ def test_leader_epochs_do_not_go_back(fake_cluster: FakeCluster) -> None:
     assert topic(fake_cluster).partitions[1].leader_epoch == 0
 
 
-def test_producers_come_back(fake_cluster: FakeCluster) -> None:
+def test_producer_ids_are_reused_only_after_a_reset(fake_cluster: FakeCluster) -> None:
     def producer_id() -> int:
         with WireClient(fake_cluster.brokers[0]) as wire:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
@@ -219,18 +217,18 @@ def test_producers_come_back(fake_cluster: FakeCluster) -> None:
     snapshot = fake_cluster.snapshot()
     first = producer_id()
     fake_cluster.restore(snapshot)
-    assert producer_id() == first + 1  # The first one may still be at work.
+    assert producer_id() == first + 1  # A producer may still use the first one.
     fake_cluster.reset()
     assert producer_id() == first
 
 
-def test_a_snapshot_of_another_cluster(fake_cluster: FakeCluster) -> None:
+def test_a_snapshot_of_another_cluster_is_rejected(fake_cluster: FakeCluster) -> None:
     other = FakeCluster(seed=2).snapshot()
     with pytest.raises(ConfigError, match=r"snapshot: cluster_id=.*: expected .*, this cluster"):
         fake_cluster.restore(other)
 
 
-def test_a_cluster_that_does_not_run() -> None:
+def test_a_cluster_that_is_not_running() -> None:
     cluster = FakeCluster(topics={"orders": 1}, seed=1)
     cluster.seed_group("g", members=1, topics=["orders"])
     snapshot = cluster.snapshot()
@@ -241,19 +239,19 @@ def test_a_cluster_that_does_not_run() -> None:
     assert cluster.groups() == []
 
 
-def test_many_groups(fake_cluster: FakeCluster) -> None:
+def test_a_thousand_groups_are_restored(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_groups(GroupSeed(group_id=f"g{number}", members=2, topics=["orders"]) for number in range(1_000))
-    before, snapshot = looks(fake_cluster), fake_cluster.snapshot()
+    before, snapshot = visible_state(fake_cluster), fake_cluster.snapshot()
     fake_cluster.seed_group("g")
     fake_cluster.restore(snapshot)
-    assert looks(fake_cluster) == before
+    assert visible_state(fake_cluster) == before
 
 
-# Starting over
+# Resets
 
 
 def one_test(cluster: FakeCluster) -> tuple[GroupView, bytes, list[str]]:
-    """What a test sees that does the same things in each run."""
+    """Do what a test may do; return ids and other values that must be equal after each reset."""
     cluster.seed_group("seeded", members=1, topics=["orders"])
     stable_group(cluster, "g")
     with WireClient(cluster.brokers[0]) as wire:
@@ -264,18 +262,18 @@ def one_test(cluster: FakeCluster) -> tuple[GroupView, bytes, list[str]]:
     return cluster.group("g"), topic(cluster, "news").topic_id, [*apis, cluster.group("seeded").members[0].member_id]
 
 
-def test_the_same_test_gives_the_same_ids(fake_cluster: FakeCluster) -> None:
-    before = looks(fake_cluster)
+def test_ids_are_the_same_after_each_reset(fake_cluster: FakeCluster) -> None:
+    before = visible_state(fake_cluster)
     first = one_test(fake_cluster)
     for _ in range(2):
         fake_cluster.reset()
-        assert looks(fake_cluster) == before
+        assert visible_state(fake_cluster) == before
         assert fake_cluster.requests() == []
         assert end(fake_cluster) == 0
         assert one_test(fake_cluster) == first
 
 
-def test_a_reset_cuts_connections_and_keeps_ports(fake_cluster: FakeCluster) -> None:
+def test_a_reset_closes_connections_and_keeps_ports(fake_cluster: FakeCluster) -> None:
     ports = [broker.port for broker in fake_cluster.brokers]
     fake_cluster.stop_broker(1)
     fake_cluster.remove_broker(2)
@@ -284,10 +282,10 @@ def test_a_reset_cuts_connections_and_keeps_ports(fake_cluster: FakeCluster) -> 
         fake_cluster.reset()
         assert wire.is_closed_by_broker()
     assert [broker.port for broker in fake_cluster.brokers] == ports
-    assert [asks_metadata(fake_cluster, node_id) for node_id in (1, 2, 3)] == [[1, 2, 3]] * 3
+    assert [brokers_in_metadata(fake_cluster, node_id) for node_id in (1, 2, 3)] == [[1, 2, 3]] * 3
 
 
-def test_a_reset_leaves_nothing(fake_cluster: FakeCluster) -> None:
+def test_a_reset_removes_everything(fake_cluster: FakeCluster) -> None:
     fake_cluster.advance(60)
     now_ms = fake_cluster.clock.now_ms()
     stable_group(fake_cluster, "g")
@@ -296,6 +294,6 @@ def test_a_reset_leaves_nothing(fake_cluster: FakeCluster) -> None:
     fake_cluster.set_broker(1, accept="half_open")
     fake_cluster.reset()
     assert (fake_cluster.groups(), fake_cluster.faults, fake_cluster.requests()) == ([], [], [])
-    assert asks_metadata(fake_cluster, 1) == [1, 2, 3]
+    assert brokers_in_metadata(fake_cluster, 1) == [1, 2, 3]
     assert fake_cluster.clock.now_ms() == now_ms
     stable_group(fake_cluster, "g")

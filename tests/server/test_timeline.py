@@ -1,4 +1,4 @@
-"""Timelines of groups: as data, as a picture in text, as SVG."""
+"""Timelines of groups: as data, as text, as SVG."""
 
 import re
 from xml.etree import ElementTree
@@ -12,8 +12,7 @@ from fakebroker.coordinator.group.history import Moment
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from tests.server.test_fake_cluster import stable_group
-from tests.server.test_reactor import join
+from tests.support.group_requests import join_request, stable_group
 from tests.support.wire_client import WireClient, until
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -44,13 +43,13 @@ def leave(broker: BrokerView, member_id: str) -> None:
         assert wire.ask(request, LeaveGroupResponse).error_code == 0
 
 
-def live_through_much(cluster: FakeCluster) -> None:
-    """A member, another one, the end of the first one's session, a move, and the end."""
+def make_history(cluster: FakeCluster) -> None:
+    """Join, join of another member, expired session, move of the coordinator, leave, delete."""
     member_id = stable_group(cluster, "g")
     cluster.clock.advance(12.5)
     with WireClient(cluster.coordinator_of("g"), "late") as wire:
-        pending = wire.ask(join("g"), JoinGroupResponse).member_id
-        wire.send(join("g", pending))
+        pending = wire.ask(join_request("g"), JoinGroupResponse).member_id
+        wire.send(join_request("g", pending))
         until(lambda: cluster.group("g").state == "PreparingRebalance", cluster)
         cluster.clock.advance(17.5)
         wire.receive()
@@ -63,19 +62,19 @@ def live_through_much(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=7)
-def test_a_picture_in_text(fake_cluster: FakeCluster) -> None:
-    live_through_much(fake_cluster)
+def test_a_timeline_as_text(fake_cluster: FakeCluster) -> None:
+    make_history(fake_cluster)
     timeline = fake_cluster.timeline("g")
     text = re.sub(r"since [\d-]+ [\d:.]+", "since TIME", str(timeline))
     assert text == GOLDEN
-    # The group is gone; what it went through is still known.
+    # The group has been deleted, its history has not.
     assert fake_cluster.group("g").state == "Dead"
     assert fake_cluster.group("g").timeline() == timeline
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=7)
-def test_a_picture_in_svg(fake_cluster: FakeCluster) -> None:
-    live_through_much(fake_cluster)
+def test_a_timeline_as_svg(fake_cluster: FakeCluster) -> None:
+    make_history(fake_cluster)
     root = ElementTree.fromstring(fake_cluster.timeline("g").svg())
     texts = [text.text for text in root.iter(f"{SVG}text")]
     assert texts[0] == "group g"
@@ -93,7 +92,7 @@ def shapes(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
-def test_a_picture_tells_who_is_waited_for_within_its_width(fake_cluster: FakeCluster) -> None:
+def test_svg_shows_missing_members_within_its_width(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", ["a", "b", "c"], topics=["orders"])
     fake_cluster.evict("g", "c")
     fake_cluster.advance(9)
@@ -107,8 +106,8 @@ def test_a_picture_tells_who_is_waited_for_within_its_width(fake_cluster: FakeCl
         for rect in shapes(root, "member"):
             assert float(rect.attrib["x"]) + float(rect.attrib["width"]) <= width
     missing = shapes(root, "missing")
-    told = [each.findtext(f"{SVG}title", "").partition(": ")[2] for each in missing]
-    assert told == ["has not rejoined, 9.000 s"] * 2
+    titles = [each.findtext(f"{SVG}title", "").partition(": ")[2] for each in missing]
+    assert titles == ["has not rejoined, 9.000 s"] * 2
     assert [each.text for each in shapes(root, "bad")] == ["has not rejoined"] * 2
     few = ElementTree.fromstring(timeline.svg(max_rows=1))
     assert [each.text for each in shapes(few, "name")] == ["a"]
@@ -116,7 +115,7 @@ def test_a_picture_tells_who_is_waited_for_within_its_width(fake_cluster: FakeCl
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_the_transitions_alone(fake_cluster: FakeCluster) -> None:
+def test_transitions_of_a_timeline(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     timeline = fake_cluster.group("g").timeline()
     assert [moment.state_to for moment in timeline.transitions] == [
@@ -126,7 +125,7 @@ def test_the_transitions_alone(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_a_zombie(fake_cluster: FakeCluster) -> None:
+def test_a_timeline_with_a_zombie_coordinator(fake_cluster: FakeCluster) -> None:
     member_id = stable_group(fake_cluster, "g")
     old = fake_cluster.coordinator_of("g")
     fake_cluster.move_coordinator("g", to=old.node_id % 3 + 1, zombie=True)
@@ -140,14 +139,14 @@ def test_a_zombie(fake_cluster: FakeCluster) -> None:
     assert "LeaveGroup" not in timeline.svg()
 
 
-def test_nothing_has_happened(fake_cluster: FakeCluster) -> None:
+def test_an_empty_timeline(fake_cluster: FakeCluster) -> None:
     timeline = fake_cluster.timeline("g")
     assert timeline.moments == ()
     assert str(timeline) == "group g: nothing has happened to it"
     assert ElementTree.fromstring(timeline.svg()).tag == f"{SVG}svg"
 
 
-def test_much_stays_within_100_columns_and_anything_is_xml() -> None:
+def test_long_timelines_fit_100_columns_and_svg_is_valid_xml() -> None:
     ids = tuple(f"a long client id <{number}> \x00 & more-{UUIDS[number % 2]}" for number in range(10))
     moments = tuple(
         Moment(
@@ -174,14 +173,13 @@ def test_much_stays_within_100_columns_and_anything_is_xml() -> None:
     assert ElementTree.fromstring(timeline.svg()).findtext(f"{SVG}text") == "group <g>\ufffd"
 
 
-@pytest.mark.parametrize(
-    ("ids", "names"),
-    [
+def test_short_names_are_unique(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[tuple[str, ...], list[str]]] = [
         ((f"a-{UUIDS[0]}", f"b-{UUIDS[1]}", "own"), ["a", "b", "own"]),
         ((f"a-{UUIDS[0]}", f"a-{UUIDS[1]}"), ["a-0a1b2c3d", "a-0a1b9999"]),
         ((f"a-{UUIDS[0]}", f"a-f{UUIDS[1][1:]}"), ["a-0a1b", "a-fa1b"]),
         ((), []),
-    ],
-)
-def test_short_names(ids: tuple[str, ...], names: list[str]) -> None:
-    assert list(short_names(ids).values()) == names
+    ]
+    for ids, names in cases:
+        with subtests.test(ids=ids):
+            assert list(short_names(ids).values()) == names

@@ -1,4 +1,4 @@
-"""A broker becomes another release while the cluster runs: what it tells of, and how its coordinator decides."""
+"""Upgrades of brokers of a running cluster: supported versions, and behavior of the coordinator."""
 
 import pytest
 
@@ -6,37 +6,36 @@ from fakebroker import Broker, ConfigError, FakeCluster
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import RELEASES, release
-from tests.support.wire_client import WireClient
+from tests.support.wire_client import WireClient, broker_of
 
 
-def told(cluster: FakeCluster, node_id: int, api: str) -> tuple[int, int] | None:
-    """The versions of an API that a broker tells a new connection of."""
-    view = next(broker for broker in cluster.brokers if broker.node_id == node_id)
-    with WireClient(view) as wire:
+def supported(cluster: FakeCluster, node_id: int, api: str) -> tuple[int, int] | None:
+    """Return the first and last version of an API in an ApiVersions response; None if it is not supported."""
+    with WireClient(broker_of(cluster, node_id)) as wire:
         ranges = wire.ask(ApiVersionsRequest(), ApiVersionsResponse, version=0).api_keys
     return next(((each.min_version, each.max_version) for each in ranges if each.api_key == API_BY_NAME[api].key), None)
 
 
-def of(name: str, api: str) -> tuple[int, int]:
+def expected(name: str, api: str) -> tuple[int, int]:
     versions = RELEASES[release(name)][api]
     return versions.first, versions.last
 
 
 @pytest.mark.fake_cluster(brokers=[Broker(as_version="2.8"), Broker(as_version="2.8")])
-def test_an_upgraded_broker_speaks_as_its_new_release(fake_cluster: FakeCluster) -> None:
+def test_an_upgraded_broker_supports_the_versions_of_its_release(fake_cluster: FakeCluster) -> None:
     ports = [broker.port for broker in fake_cluster.brokers]
-    assert told(fake_cluster, 1, "FindCoordinator") == of("2.8", "FindCoordinator") == (0, 3)
+    assert supported(fake_cluster, 1, "FindCoordinator") == expected("2.8", "FindCoordinator") == (0, 3)
     fake_cluster.upgrade_broker(1, "3.9", api_versions={"DeleteGroups": None})
-    assert told(fake_cluster, 1, "FindCoordinator") == of("3.9", "FindCoordinator") == (0, 6)
-    assert told(fake_cluster, 1, "DeleteGroups") is None
-    assert told(fake_cluster, 2, "FindCoordinator") == (0, 3)
+    assert supported(fake_cluster, 1, "FindCoordinator") == expected("3.9", "FindCoordinator") == (0, 6)
+    assert supported(fake_cluster, 1, "DeleteGroups") is None
+    assert supported(fake_cluster, 2, "FindCoordinator") == (0, 3)
     fake_cluster.upgrade_broker(1, "1.1")
-    assert told(fake_cluster, 1, "FindCoordinator") == of("1.1", "FindCoordinator") == (0, 1)
+    assert supported(fake_cluster, 1, "FindCoordinator") == expected("1.1", "FindCoordinator") == (0, 1)
     assert [broker.port for broker in fake_cluster.brokers] == ports
 
 
 @pytest.mark.fake_cluster(brokers=1, as_version="3.9")
-def test_its_coordinator_decides_as_its_new_release(fake_cluster: FakeCluster) -> None:
+def test_an_upgraded_coordinator_behaves_as_its_release(fake_cluster: FakeCluster) -> None:
     coordinator = fake_cluster.cluster.brokers[1].coordinator
     assert coordinator.config.is_before_kip_848
     fake_cluster.upgrade_broker(1, "4.2")
@@ -49,19 +48,19 @@ def test_a_broker_that_is_down_stays_down(fake_cluster: FakeCluster) -> None:
     fake_cluster.upgrade_broker(2, "3.0")
     assert [broker.up for broker in fake_cluster.brokers] == [True, False]
     fake_cluster.start_broker(2)
-    assert told(fake_cluster, 2, "OffsetFetch") == of("3.0", "OffsetFetch") == (0, 8)
+    assert supported(fake_cluster, 2, "OffsetFetch") == expected("3.0", "OffsetFetch") == (0, 8)
 
 
 @pytest.mark.fake_cluster(brokers=1, as_version="2.8")
-def test_an_added_broker_is_as_the_cluster_unless_told_otherwise(fake_cluster: FakeCluster) -> None:
-    assert told(fake_cluster, fake_cluster.add_broker().node_id, "JoinGroup") == of("2.8", "JoinGroup")
-    assert told(fake_cluster, fake_cluster.add_broker(Broker(as_version="2.2")).node_id, "JoinGroup") == (0, 4)
+def test_an_added_broker_has_the_release_of_the_cluster_by_default(fake_cluster: FakeCluster) -> None:
+    assert supported(fake_cluster, fake_cluster.add_broker().node_id, "JoinGroup") == expected("2.8", "JoinGroup")
+    assert supported(fake_cluster, fake_cluster.add_broker(Broker(as_version="2.2")).node_id, "JoinGroup") == (0, 4)
 
 
 @pytest.mark.fake_cluster(brokers=1, as_version="2.8")
-def test_an_upgrade_that_cannot_be_changes_nothing(fake_cluster: FakeCluster) -> None:
+def test_an_invalid_upgrade_changes_nothing(fake_cluster: FakeCluster) -> None:
     with pytest.raises(ConfigError, match=r"as_version='9\.9'"):
         fake_cluster.upgrade_broker(1, "9.9")
     with pytest.raises(ConfigError, match="node_id=2: expected one of"):
         fake_cluster.upgrade_broker(2, "3.9")
-    assert told(fake_cluster, 1, "FindCoordinator") == (0, 3)
+    assert supported(fake_cluster, 1, "FindCoordinator") == (0, 3)

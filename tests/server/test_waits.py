@@ -1,4 +1,4 @@
-"""Waiting by push: for states, generations, commits, requests, and whatever else holds of a cluster."""
+"""Waits of FakeCluster for states, generations, commits, requests and predicates; their errors; waits in trio tasks."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,10 +11,9 @@ import trio
 from fakebroker import ConfigError, FakebrokerError, FakeCluster, WaitTimeout
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.views import BrokerView
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
-from tests.server.test_fake_cluster import stable_group
-from tests.server.test_reactor import heartbeat, join
+from tests.support.group_requests import heartbeat, heartbeat_request, join_request, stable_group
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
 Start = Callable[..., "Future[Any]"]
@@ -22,7 +21,7 @@ Start = Callable[..., "Future[Any]"]
 
 @pytest.fixture
 def start(fake_cluster: FakeCluster) -> Iterator[Start]:
-    """Waits in a thread; the test goes on once the cluster knows that somebody waits."""
+    """A function that starts a wait in a thread, and returns its future as soon as the wait is registered."""
     with ThreadPoolExecutor() as pool:
 
         def waiting(method: Callable[..., Any], *args: Any, **kwargs: Any) -> "Future[Any]":
@@ -36,18 +35,18 @@ def start(fake_cluster: FakeCluster) -> Iterator[Start]:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_for_a_state(fake_cluster: FakeCluster, start: Start) -> None:
+def test_wait_for_a_state(fake_cluster: FakeCluster, start: Start) -> None:
     waiting = start(fake_cluster.wait_for_state, "g", "Stable", members=1)
     member_id = stable_group(fake_cluster, "g")
     group = waiting.result()
     assert (group.state, group.leader_id) == ("Stable", member_id)
-    # It is so already.
+    # The condition holds already.
     assert fake_cluster.wait_for_state("g", "Stable", timeout_s=0) == group
     assert fake_cluster.wait_for_state("other", "Dead", members=0, timeout_s=0).members == ()
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
-def test_for_what_time_brings_about(fake_cluster: FakeCluster, start: Start) -> None:
+def test_wait_for_a_state_that_the_clock_causes(fake_cluster: FakeCluster, start: Start) -> None:
     stable_group(fake_cluster, "g")
     waiting = start(fake_cluster.wait_for_state, "g", "Empty")
     fake_cluster.clock.advance(29)
@@ -57,16 +56,16 @@ def test_for_what_time_brings_about(fake_cluster: FakeCluster, start: Start) -> 
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_for_a_generation(fake_cluster: FakeCluster, start: Start) -> None:
+def test_wait_for_a_generation(fake_cluster: FakeCluster, start: Start) -> None:
     stable_group(fake_cluster, "g")
     waiting = start(fake_cluster.wait_for_generation, "g", above=1)
     with WireClient(fake_cluster.coordinator_of("g")) as wire:
-        wire.ask(join("g", fake_cluster.group("g").members[0].member_id), JoinGroupResponse)
+        wire.ask(join_request("g", fake_cluster.group("g").members[0].member_id), JoinGroupResponse)
     assert waiting.result().generation_id == 2
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_for_a_commit(fake_cluster: FakeCluster, start: Start) -> None:
+def test_wait_for_a_commit(fake_cluster: FakeCluster, start: Start) -> None:
     waiting = start(fake_cluster.wait_for_commit, "g", "orders-2", at_least=42)
     stable_group(fake_cluster, "g")
     assert waiting.result().offset == 42
@@ -76,24 +75,24 @@ def test_for_a_commit(fake_cluster: FakeCluster, start: Start) -> None:
         fake_cluster.wait_for_commit("g", "orders-1", at_least=0, timeout_s=0)
 
 
-def test_for_requests(fake_cluster: FakeCluster, start: Start) -> None:
+def test_wait_for_requests(fake_cluster: FakeCluster, start: Start) -> None:
     with WireClient(fake_cluster.brokers[0], "a") as wire, WireClient(fake_cluster.brokers[1], "b") as other:
-        wire.ask(heartbeat("g"), HeartbeatResponse)
+        wire.ask(heartbeat_request("g"), HeartbeatResponse)
         waiting = start(fake_cluster.wait_for_request, "Heartbeat", client_id="a", group="g", count=2)
-        other.ask(heartbeat("g"), HeartbeatResponse)
-        wire.ask(heartbeat("h"), HeartbeatResponse)
+        other.ask(heartbeat_request("g"), HeartbeatResponse)
+        wire.ask(heartbeat_request("h"), HeartbeatResponse)
         assert not waiting.done()
-        wire.ask(heartbeat("g"), HeartbeatResponse)
+        wire.ask(heartbeat_request("g"), HeartbeatResponse)
         assert [call.client_id for call in waiting.result()] == ["a", "a"]
     assert len(fake_cluster.wait_for_request(count=4, timeout_s=0)) == 4
 
 
 @pytest.mark.fake_cluster(brokers=1, config={"group.initial.rebalance.delay.ms": 60_000}, clock="manual")
-def test_for_a_request_by_its_answer(fake_cluster: FakeCluster, start: Start) -> None:
+def test_wait_for_a_request_with_a_certain_response(fake_cluster: FakeCluster, start: Start) -> None:
     with WireClient(fake_cluster.brokers[0]) as wire:
         waiting = start(fake_cluster.wait_for_request, "JoinGroup", error="NONE")
-        member_id = wire.ask(join("g"), JoinGroupResponse).member_id
-        wire.send(join("g", member_id))
+        member_id = wire.ask(join_request("g"), JoinGroupResponse).member_id
+        wire.send(join_request("g", member_id))
         fake_cluster.wait_for_state("g", "PreparingRebalance", members=1)
         assert not waiting.done()
         fake_cluster.clock.advance(60)
@@ -102,17 +101,17 @@ def test_for_a_request_by_its_answer(fake_cluster: FakeCluster, start: Start) ->
 
 
 @pytest.mark.fake_cluster(brokers=2)
-def test_for_anything(fake_cluster: FakeCluster, start: Start) -> None:
+def test_wait_for_a_predicate(fake_cluster: FakeCluster, start: Start) -> None:
     waiting = start(fake_cluster.wait_until, "a third broker", lambda cluster: list(cluster.brokers)[2:])
-    # A predicate may ask what a test may ask.
-    asking = start(fake_cluster.wait_until, "the same", lambda cluster: len(fake_cluster.brokers) == 3)
+    # Predicates may also use the methods of FakeCluster.
+    by_method = start(fake_cluster.wait_until, "the same", lambda cluster: len(fake_cluster.brokers) == 3)
     also = start(fake_cluster.wait_until, "a group", lambda cluster: fake_cluster.group("g").state == "Dead")
     assert also.result()
     fake_cluster.add_broker()
-    assert (waiting.result(), asking.result()) == ([3], True)
+    assert (waiting.result(), by_method.result()) == ([3], True)
 
 
-def test_what_a_predicate_raises_comes_out(fake_cluster: FakeCluster, start: Start) -> None:
+def test_an_exception_of_a_predicate_is_raised_by_the_wait(fake_cluster: FakeCluster, start: Start) -> None:
     def fails_later(cluster: Cluster) -> bool:
         return "x" in cluster.topics and bool(1 // 0)
 
@@ -120,13 +119,13 @@ def test_what_a_predicate_raises_comes_out(fake_cluster: FakeCluster, start: Sta
     fake_cluster.create_topic("x")
     with pytest.raises(ZeroDivisionError):
         waiting.result()
-    # Nobody but who waited has noticed.
+    # The cluster still serves requests.
     with WireClient(fake_cluster.brokers[0]) as wire:
-        assert wire.ask(heartbeat(), HeartbeatResponse).error_code in (16, 25)
+        assert wire.ask(heartbeat_request(), HeartbeatResponse).error_code in (16, 25)
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_who_waits_in_vain_is_told_what_there_was(fake_cluster: FakeCluster) -> None:
+def test_a_timeout_shows_the_state_of_the_cluster(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     with pytest.raises(WaitTimeout) as caught:
         fake_cluster.wait_for_state("g", "Stable", members=3, timeout_s=0)
@@ -136,17 +135,17 @@ def test_who_waits_in_vain_is_told_what_there_was(fake_cluster: FakeCluster) -> 
     assert any(line.endswith("SyncGroup of the leader app") for line in lines)
     assert isinstance(caught.value, FakebrokerError)
     assert isinstance(caught.value, TimeoutError)
-    with pytest.raises(WaitTimeout, match="2 of SyncGroup with client_id='app'\ncame: 1; the last 4 of 4 requests"):
+    with pytest.raises(WaitTimeout, match="2 of SyncGroup with client_id='app'\nreceived: 1; the last 4 of 4 requests"):
         fake_cluster.wait_for_request("SyncGroup", "app", count=2, timeout_s=0)
-    with pytest.raises(WaitTimeout, match="rain\ngroup g, since"):
-        fake_cluster.wait_until("rain", lambda cluster: None, timeout_s=0)
+    with pytest.raises(WaitTimeout, match="never\ngroup g, since"):
+        fake_cluster.wait_until("never", lambda cluster: None, timeout_s=0)
     with pytest.raises(WaitTimeout, match="group g with at least 1 committed for orders-0\n"):
-        fake_cluster.wait_for_commit("g", ("orders", 0), at_least=1, timeout_s=0)  # type: ignore[arg-type]  # is taken, too
+        fake_cluster.wait_for_commit("g", ("orders", 0), at_least=1, timeout_s=0)  # type: ignore[arg-type]  # Pairs are accepted as well.
     with pytest.raises(WaitTimeout, match="group g in a generation above 1\n"):
         fake_cluster.wait_for_generation("g", above=1, timeout_s=0)
 
 
-def test_what_cannot_be_waited_for(fake_cluster: FakeCluster) -> None:
+def test_invalid_conditions_are_rejected(fake_cluster: FakeCluster) -> None:
     with pytest.raises(ConfigError, match="state='Steady': expected one of Empty, PreparingRebalance"):
         fake_cluster.wait_for_state("g", "Steady")
     with pytest.raises(ConfigError, match="partition='orders': expected a topic and a number"):
@@ -158,30 +157,30 @@ def test_what_cannot_be_waited_for(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_of_a_cluster_that_runs_no_more_nothing_is_waited_for() -> None:
+def test_a_stopped_cluster_only_satisfies_conditions_that_hold() -> None:
     with FakeCluster(topics={"orders": 6}) as cluster:
         stable_group(cluster, "g")
     assert cluster.wait_for_state("g", "Stable").generation_id == 1
-    with pytest.raises(ConfigError, match="waiting for group g in Empty: the cluster does not run"):
+    with pytest.raises(ConfigError, match="waiting for group g in Empty: expected a running cluster"):
         cluster.wait_for_state("g", "Empty")
 
 
-def ask_later(broker: BrokerView) -> threading.Thread:
-    """A client in a thread of its own."""
+def heartbeat_later(broker: BrokerView) -> threading.Thread:
+    """Send a heartbeat from another thread."""
 
-    def ask() -> None:
+    def send() -> None:
         with WireClient(broker, "other") as wire:
-            wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id=""), HeartbeatResponse)
+            heartbeat(wire, member_id="")
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=send)
     thread.start()
     return thread
 
 
 @pytest.mark.parametrize("has_thread", [False, True])
-def test_in_a_trio_task(has_thread: bool) -> None:
+def test_waits_in_a_trio_task(has_thread: bool) -> None:
     async def main(cluster: FakeCluster) -> None:
-        thread = ask_later(cluster.brokers[0])
+        thread = heartbeat_later(cluster.brokers[0])
         (call,) = await cluster.wait_for_request_async("Heartbeat", "other", timeout_s=TIMEOUT_S)
         assert call.client_id == "other"
         assert (await cluster.wait_for_state_async("g", "Dead")).state == "Dead"
@@ -192,15 +191,15 @@ def test_in_a_trio_task(has_thread: bool) -> None:
             await cluster.wait_for_generation_async("g", above=0, timeout_s=0)
         with trio.move_on_after(0):
             await cluster.wait_for_state_async("g", "Stable", timeout_s=TIMEOUT_S)
-        with trio.move_on_after(0) as not_at_all:
+        with trio.move_on_after(0) as scope:  # The condition holds, but a wait is always a checkpoint.
             await cluster.wait_for_state_async("g", "Dead")
-        assert not_at_all.cancelled_caught
+        assert scope.cancelled_caught
         assert cluster._server.reactor.watchers == []
         await trio.to_thread.run_sync(thread.join)
 
     async def inside() -> None:
         async with FakeCluster() as cluster:
-            with pytest.raises(ConfigError, match="this thread is the cluster's own"):
+            with pytest.raises(ConfigError, match="in the cluster's thread: expected an _async method"):
                 cluster.wait_for_state("g", "Dead")
             await main(cluster)
 

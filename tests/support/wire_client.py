@@ -1,4 +1,4 @@
-"""A blocking client for tests that want to see bytes: one socket, one frame at a time."""
+"""A blocking Kafka client: sends single requests over a socket and reads their responses, or the bytes of frames."""
 
 import socket
 import struct
@@ -17,17 +17,22 @@ from fakebroker.protocol.schema import Message
 M = TypeVar("M", bound=Message)
 
 TIMEOUT_S = 20
-"""How long a test waits for what must come; only a broken server makes it wait."""
+"""Maximum wait for something that must happen; reached only if a test fails."""
 
 
 class WireClient:
-    """One connection to a broker."""
+    """One connection to a broker. A context manager that closes it.
+
+    Args:
+        broker: The broker.
+        client_id: Client id in the header of requests.
+    """
 
     def __init__(self, broker: BrokerView, client_id: str = "wire") -> None:
         self.socket = socket.create_connection((broker.host, broker.port), timeout=TIMEOUT_S)
         self.client_id = client_id
         self._next_correlation_id = 0
-        self._owed: list[tuple[int, type[Message], int]] = []
+        self._pending: list[tuple[int, type[Message], int]] = []  # correlation id, response, version
 
     def __enter__(self) -> Self:
         return self
@@ -38,33 +43,34 @@ class WireClient:
         self.socket.close()
 
     def send(self, request: Message, version: int | None = None) -> None:
-        """Send a request, by default in the newest version."""
+        """Send a request without waiting for the response; the newest version by default."""
         api = api_of(request)
         version = api.versions.last if version is None else version
         self._next_correlation_id += 1
-        self._owed.append((self._next_correlation_id, api.response, version))
+        self._pending.append((self._next_correlation_id, api.response, version))
         self.socket.sendall(request_frame(request, version, self._next_correlation_id, self.client_id))
 
     def receive(self) -> Message:
-        """The next answer, which must be the one to the oldest request that is not answered yet."""
-        correlation_id, response, version = self._owed.pop(0)
-        got, message = read_response(response, version, self.receive_frame())
-        assert got == correlation_id
+        """Return the next response, which must be that to the oldest pending request."""
+        correlation_id, response, version = self._pending.pop(0)
+        received_id, message = read_response(response, version, self.receive_frame())
+        assert received_id == correlation_id
         return message
 
     def ask(self, request: Message, kind: type[M], version: int | None = None) -> M:
-        """Send a request and wait for its answer."""
+        """Send a request and return its response, which must be of a type."""
         self.send(request, version)
         message = self.receive()
         assert isinstance(message, kind)
         return message
 
     def receive_frame(self) -> bytes:
+        """Return the bytes of the next frame, without its size."""
         (size,) = struct.unpack(">i", self._receive_exactly(4))
         return self._receive_exactly(size)
 
     def is_closed_by_broker(self) -> bool:
-        """Wait until the broker closes; False if it sends something instead."""
+        """Wait until the broker closes the connection; return False if it sends bytes instead."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -80,12 +86,18 @@ class WireClient:
 
 
 def until(holds: Callable[[], bool], cluster: FakeCluster) -> None:
-    """Wait for what must come true; each look goes through the cluster's own thread, so that it gets on."""
+    """Poll until a predicate holds. Each poll runs a function in the cluster's thread, so that it makes progress."""
     deadline = time.monotonic() + TIMEOUT_S
     while not holds():
         assert time.monotonic() < deadline, cluster.report()
         cluster.groups()
 
 
+def broker_of(cluster: FakeCluster, node_id: int) -> BrokerView:
+    """Return the broker with a node id."""
+    return next(broker for broker in cluster.brokers if broker.node_id == node_id)
+
+
 def find_coordinator(key: str) -> FindCoordinatorRequest:
+    """Return the request for the coordinator of a group."""
     return FindCoordinatorRequest(coordinator_keys=[key])

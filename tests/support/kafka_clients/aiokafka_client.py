@@ -1,4 +1,4 @@
-"""aiokafka in the vocabulary of the tests: each of its objects in an event loop of its own, which runs in a thread."""
+"""aiokafka behind the interfaces of `client.py`: each object runs in an event loop in a thread of its own."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from tests.support.kafka_clients.client import (
     FETCH_WAIT_MS,
     HEARTBEAT_INTERVAL_MS,
     POLL_S,
-    Client,
+    KafkaClient,
     Place,
     Record,
     Settings,
@@ -35,10 +35,11 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and return its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(CALL_TIMEOUT_S)
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a plain function in the loop."""
+        """Call a function in the thread of the loop."""
 
         async def call() -> T:
             return function(*arguments)
@@ -46,7 +47,7 @@ class LoopThread:
         return self.run(call())
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
-        """Run the last coroutine, and end; nothing may be left running."""
+        """Run a last coroutine and end the thread; fails if other tasks are still running."""
         try:
             self.run(self._finish(last))
         finally:
@@ -61,7 +62,11 @@ class LoopThread:
 
 
 class AioConsumer:
-    """A consumer of aiokafka; `inner` is its own object."""
+    """A consumer.
+
+    Attributes:
+        inner: The object of aiokafka.
+    """
 
     def __init__(self, servers: str, settings: Settings) -> None:
         self._thread = LoopThread()
@@ -98,7 +103,7 @@ class AioConsumer:
         return [record_of(record) for batch in self._thread.run(self._poll()).values() for record in batch]
 
     async def _poll(self) -> dict[TopicPartition, list[ConsumerRecord]]:
-        # Of itself `getmany` keeps its timeout only while its group does not rebalance.
+        # `getmany` exceeds its timeout during a rebalance.
         try:
             return await asyncio.wait_for(self.inner.getmany(timeout_ms=int(POLL_S * 1000)), 2 * POLL_S)
         except TimeoutError:
@@ -136,14 +141,14 @@ class AioConsumer:
         try:
             await self.inner.stop()
         except asyncio.CancelledError:
-            # It cancels requests that it waits for, and is cancelled by them itself, before it closes its connections.
+            # It cancels requests that it awaits, is canceled by them, and leaves its connections open.
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
             await self.inner._client.close()
 
 
 class AioAdmin:
-    """An admin client of aiokafka, which returns responses as they are."""
+    """An admin client, whose object of aiokafka returns responses unchanged."""
 
     def __init__(self, servers: str) -> None:
         self._thread = LoopThread()
@@ -199,11 +204,11 @@ async def _produce(servers: str, topic: str, records: Sequence[Record], compress
         await asyncio.wait_for(asyncio.gather(*sent), CALL_TIMEOUT_S)
 
 
-AIO = Client("aiokafka", AioConsumer, AioAdmin, produce)
+AIO = KafkaClient("aiokafka", AioConsumer, AioAdmin, produce)
 
 
 def aio_admin(start_admin: StartAdmin) -> AioAdmin:
-    """An admin client; its own object is `inner`."""
+    """Start an admin client of aiokafka."""
     admin = start_admin(AIO)
     assert isinstance(admin, AioAdmin)
     return admin

@@ -1,6 +1,6 @@
-"""What the tests ask of every real client, in one vocabulary; each client's own words stand in a file of its own.
+"""Interfaces of consumers, producers and admin clients, so that one test runs with several Kafka clients.
 
-Knows no client.
+Does not depend on any client; the other modules of this package implement the interfaces.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 CALL_TIMEOUT_S = 30
-"""How long a call of a client may take; only a broken one takes so long."""
+"""Maximum duration of a client's call; reached only if a test fails."""
 
 POLL_S = 0.05
 FETCH_WAIT_MS = 100
 HEARTBEAT_INTERVAL_MS = 100
-"""Short, so that members hear of a rebalance soon."""
+"""Short, because members learn of a rebalance by the response to a heartbeat."""
 
 Headers = tuple[tuple[str, bytes], ...]
 Place = tuple[str, int]
-"""A topic and one of its partitions."""
+"""Topic and partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record, to be produced or consumed."""
+    """A produced or consumed record."""
 
     value: bytes | None
     key: bytes | None = None
@@ -32,7 +32,7 @@ class Record:
 
 
 def record_of(consumed: Any) -> Record:
-    """A record as clients written in Python give it: they have the same names for what is in it."""
+    """Return a record that was consumed by aiokafka or kafka-python, whose attributes have the same names."""
     return Record(
         value=consumed.value,
         key=consumed.key,
@@ -44,10 +44,11 @@ def record_of(consumed: Any) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a consumer is set up. None of them commits by itself.
+    """Configuration of a consumer. Automatic commits are disabled.
 
     Attributes:
-        metadata_max_age_ms: How often it looks for new topics and partitions; here as in Kafka by default.
+        offset_reset: "earliest" or "latest".
+        metadata_max_age_ms: Interval of metadata requests, which find new topics and partitions. Kafka's default.
     """
 
     group_id: str | None = None
@@ -59,30 +60,30 @@ class Settings:
 
 
 class GroupConsumer(Protocol):
-    """A consumer that shares topics with its group."""
+    """The part of a consumer that members of a group need."""
 
     def subscribe(self, topic: str) -> None: ...
 
     def poll(self) -> list[Record]:
-        """What has come, if need be after a short wait."""
+        """Return new records, after a wait of `POLL_S` at most."""
 
     def assignment(self) -> list[Place]:
-        """The partitions it reads, sorted."""
+        """Return the assigned partitions, sorted."""
 
     def commit(self) -> None:
-        """Commit all that `poll` has given, and wait for the answer."""
+        """Commit the offsets after all records that `poll` returned, and wait for the response."""
 
     def close(self) -> None: ...
 
 
 class Consumer(GroupConsumer, Protocol):
-    """A consumer of any client."""
+    """A consumer."""
 
     def subscribe_pattern(self, pattern: str) -> None:
-        """Read all topics with names that match a regular expression that begins with ^."""
+        """Subscribe to all topics whose name matches a regular expression, which begins with ^."""
 
     def assign(self, place: Place) -> None:
-        """Read one partition, from its first record on, without a group."""
+        """Read one partition from its first record, without joining a group."""
 
     def committed(self, place: Place) -> int | None: ...
 
@@ -94,26 +95,27 @@ class Consumer(GroupConsumer, Protocol):
 
 
 class Admin(Protocol):
-    """An admin client of any client. What the cluster refuses is raised, as a client's own exception."""
+    """An admin client. Errors in responses are raised as exceptions of the client library."""
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None: ...
 
     def delete_topic(self, name: str) -> None: ...
 
     def partition_counts(self) -> dict[str, int]:
-        """All topics, without those that are Kafka's own."""
+        """Return the number of partitions of each topic, without internal topics."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
-class Client:
-    """A real client.
+class KafkaClient:
+    """A client library.
 
     Attributes:
-        consumer: Makes a consumer out of bootstrap servers and settings.
-        admin: Makes an admin client out of bootstrap servers.
-        produce: Produces records to a topic with a compression, and waits until all are there.
+        name: Name of the package, used in ids of tests.
+        consumer: Creates a consumer from bootstrap servers and settings.
+        admin: Creates an admin client from bootstrap servers.
+        produce: Produces records and waits for the acknowledgments: bootstrap servers, topic, records, compression.
     """
 
     name: str
@@ -123,7 +125,7 @@ class Client:
 
 
 StartConsumer = Callable[..., Consumer]
-"""Makes a consumer out of a client and the fields of `Settings`, by name."""
+"""Starts a consumer of a client; keyword arguments are fields of `Settings`."""
 
-StartAdmin = Callable[[Client], Admin]
-"""Makes an admin client out of a client."""
+StartAdmin = Callable[[KafkaClient], Admin]
+"""Starts an admin client."""

@@ -1,4 +1,4 @@
-"""confluent-kafka, that is librdkafka, in the vocabulary of the tests."""
+"""confluent-kafka (librdkafka) behind the interfaces of `client.py`."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -14,8 +14,8 @@ from tests.support.kafka_clients.client import (
     FETCH_WAIT_MS,
     HEARTBEAT_INTERVAL_MS,
     POLL_S,
-    Client,
     Headers,
+    KafkaClient,
     Place,
     Record,
     Settings,
@@ -28,12 +28,21 @@ MAX_RECORDS = 500
 
 
 class ConfluentConsumer:
-    """A consumer of confluent-kafka; `inner` is its own object."""
+    """A consumer.
+
+    Args:
+        servers: Bootstrap servers.
+        settings: The configuration that all clients have.
+        more: Further configuration of librdkafka.
+
+    Attributes:
+        inner: The object of confluent-kafka.
+    """
 
     def __init__(self, servers: str, settings: Settings, more: Mapping[str, Any] | None = None) -> None:
         config = {
             "bootstrap.servers": servers,
-            # It cannot be made without one; without `subscribe` it does not use it.
+            # Required by the constructor; unused without `subscribe`.
             "group.id": settings.group_id or "none",
             "client.id": settings.client_id,
             "session.timeout.ms": settings.session_timeout_ms,
@@ -58,7 +67,7 @@ class ConfluentConsumer:
 
     def poll(self) -> list[Record]:
         messages = self.inner.consume(MAX_RECORDS, POLL_S)
-        return [_record(message) for message in messages if not _tells_of_deletion(message)]
+        return [_record(message) for message in messages if not _is_deleted_topic(message)]
 
     def assignment(self) -> list[Place]:
         return sorted((place.topic, place.partition) for place in self.inner.assignment())
@@ -84,8 +93,8 @@ class ConfluentConsumer:
         self.inner.close()
 
 
-def _tells_of_deletion(message: confluent_kafka.Message) -> bool:
-    """Whether it says, once, that a topic it had subscribed to is gone."""
+def _is_deleted_topic(message: confluent_kafka.Message) -> bool:
+    """Whether a message reports that a subscribed topic was deleted; librdkafka sends it once."""
     error = message.error()
     return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
@@ -121,7 +130,7 @@ class ConfluentAdmin:
         return {name: len(topic.partitions) for name, topic in topics.items() if not name.startswith("__")}
 
     def close(self) -> None:
-        # It has no other way of being closed.
+        # It has no method `close`; its destructor closes it.
         del self.inner
 
 
@@ -144,11 +153,11 @@ def produce(servers: str, topic: str, records: Sequence[Record], compression: st
     assert not failed, failed
 
 
-CONFLUENT = Client("confluent-kafka", ConfluentConsumer, ConfluentAdmin, produce)
+CONFLUENT = KafkaClient("confluent-kafka", ConfluentConsumer, ConfluentAdmin, produce)
 
 
 def confluent_admin(start_admin: StartAdmin) -> AdminClient:
-    """An admin client, itself."""
+    """Start an admin client, and return the object of confluent-kafka."""
     admin = start_admin(CONFLUENT)
     assert isinstance(admin, ConfluentAdmin)
     inner = admin.inner
@@ -157,7 +166,7 @@ def confluent_admin(start_admin: StartAdmin) -> AdminClient:
 
 
 def outcomes(futures: Mapping[T, Future[Any]]) -> dict[T, Any]:
-    """What became of each: its result, or librdkafka's name of the error that was raised."""
+    """Wait for futures; return the result of each, or librdkafka's name of its error."""
     return {each: _outcome(future) for each, future in futures.items()}
 
 

@@ -1,7 +1,7 @@
-"""The five phases of a rebalance in which the design lets a coordinator die, and a coordinator that dies just there.
+"""Stops a coordinator in a certain phase of a rebalance.
 
-They are those of "Co-ordinator failure during rebalance" of the consumer rewrite design, in the words of the protocol
-that came of it. A rebalance is on because the member `NEWCOMER` joins.
+The five phases are those in "Co-ordinator failure during rebalance" of Kafka's consumer rewrite design, in terms of
+today's protocol. The rebalance begins because the member `NEWCOMER` joins.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit")
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """How things stand before or after the coordinator has handled a request of the group's.
+class HandlingStep:
+    """The moment before or after the coordinator handles a request of the group.
 
     Attributes:
-        calls: The requests since the rebalance could begin; the last one is the one of now.
-        is_handled: Whether that one has been handled; its answer is known then, but not sent.
-        state: The group's, by Kafka's name.
+        calls: The group's requests since the `CoordinatorDeath` was created; the last one is the current one.
+        is_handled: Whether the current request has been handled; its response has not been sent.
+        state: State of the group by Kafka's name.
     """
 
     calls: Sequence[Call]
@@ -40,84 +40,97 @@ class Scene:
         return not self.is_handled and self.calls[-1].api.name in apis
 
 
-def is_noticed(scene: Scene) -> bool:
-    """The newcomer has joined; nobody else knows."""
-    return scene.just_handled("JoinGroup") and scene.state == "PreparingRebalance"
+def newcomer_has_joined(step: HandlingStep) -> bool:
+    """The newcomer has joined; the other members do not know of the rebalance."""
+    return step.just_handled("JoinGroup") and step.state == "PreparingRebalance"
 
 
-def one_is_told(scene: Scene) -> bool:
-    """One member's heartbeat has been answered REBALANCE_IN_PROGRESS, as its next JoinGroup shows."""
-    return scene.about_to_handle("JoinGroup") and any(
+def one_member_knows(step: HandlingStep) -> bool:
+    """One heartbeat has been answered with REBALANCE_IN_PROGRESS, and the member sends JoinGroup."""
+    return step.about_to_handle("JoinGroup") and any(
         call.api.name == "Heartbeat" and call.response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-        for call in scene.calls[:-1]
+        for call in step.calls[:-1]
     )
 
 
-def one_has_rejoined(scene: Scene) -> bool:
-    """One of the two old members has joined again, the other one has not."""
-    return is_noticed(scene) and scene.calls[-1].client_id != NEWCOMER
+def one_has_rejoined(step: HandlingStep) -> bool:
+    """One of the two old members has rejoined, the other has not."""
+    return newcomer_has_joined(step) and step.calls[-1].client_id != NEWCOMER
 
 
-def is_written(scene: Scene) -> bool:
-    """The new generation is in the log, with all assignments; nobody has been told."""
-    return scene.just_handled("SyncGroup") and scene.state == "Stable"
+def generation_is_written(step: HandlingStep) -> bool:
+    """The new generation is in the log with all assignments; no member has its assignment."""
+    return step.just_handled("SyncGroup") and step.state == "Stable"
 
 
-def one_is_answered(scene: Scene) -> bool:
-    """One JoinGroup has been answered, as its sender's next request shows; see `CoordinatorDeath`."""
-    return scene.about_to_handle("SyncGroup")
+def one_join_is_answered(step: HandlingStep) -> bool:
+    """One JoinGroup has been answered, and the member sends SyncGroup; see `CoordinatorDeath`."""
+    return step.about_to_handle("SyncGroup")
 
 
-PHASES: dict[str, Callable[[Scene], bool]] = {
-    "1 noticed": is_noticed,
-    "2 one is told": one_is_told,
+PHASES: dict[str, Callable[[HandlingStep], bool]] = {
+    "1 newcomer joined": newcomer_has_joined,
+    "2 one member knows": one_member_knows,
     "3 one has rejoined": one_has_rejoined,
-    "4 written": is_written,
-    "5 one is answered": one_is_answered,
+    "4 generation written": generation_is_written,
+    "5 one join answered": one_join_is_answered,
 }
 
 
 class CoordinatorDeath:
-    """Stops the coordinator of a group in a phase: in the cluster's own thread, so that nothing comes in between.
+    """Stops the coordinator of a group in a phase, in the cluster's thread: no other request is handled in between.
 
-    The new one has its log at once.
+    The new coordinator loads the log immediately. For phase 5 only one JoinGroup is answered when all members have
+    joined, as if the broker stopped while it writes the responses.
 
-    For phase 5 one member alone is answered when all have joined: the broker dies while it writes the answers.
+    Args:
+        cluster: The cluster.
+        group_id: The group.
+        phase: Whether the coordinator stops at a step.
+        monkeypatch: Restores the cluster after the test.
 
     Attributes:
-        node_id: The broker that has died, once it has.
-        loaded: The group as the new coordinator has it then.
+        node_id: The stopped broker; None before.
+        loaded: The group as loaded by the new coordinator; None before.
     """
 
     def __init__(
-        self, cluster: FakeCluster, group_id: str, phase: Callable[[Scene], bool], monkeypatch: pytest.MonkeyPatch
+        self,
+        cluster: FakeCluster,
+        group_id: str,
+        phase: Callable[[HandlingStep], bool],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         self.node_id: int | None = None
         self.loaded: GroupView | None = None
         self._cluster, self._group_id, self._phase = cluster, group_id, phase
         self._handle = cluster.cluster.handle
         self._calls: list[Call] = []
-        monkeypatch.setattr(cluster.cluster, "handle", self._handle_or_die)
+        monkeypatch.setattr(cluster.cluster, "handle", self._handle_or_stop)
 
-    def _handle_or_die(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
+    def _handle_or_stop(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
         if self.node_id is not None or call.api.name not in GROUP_APIS:
             return self._handle(call, now_ms, wire_ms)
         self._calls.append(call)
-        if self._dies(call, is_handled=False):
+        if self._stops(call, is_handled=False):
             return False
         is_answered = self._handle(call, now_ms, wire_ms)
-        self._dies(call, is_handled=True)
+        self._stops(call, is_handled=True)
         return is_answered
 
-    def _dies(self, call: Call, *, is_handled: bool) -> bool:
+    def _stops(self, call: Call, *, is_handled: bool) -> bool:
         group = call.broker.coordinator.group(self._group_id)
         assert group is not None
-        scene = Scene(tuple(self._calls), is_handled, group.state.value)
-        if self._phase(scene):
+        step = HandlingStep(tuple(self._calls), is_handled, group.state.value)
+        if self._phase(step):
             self.node_id = call.node_id
             self._cluster.stop_broker(self.node_id)
             self.loaded = self._cluster.group(self._group_id)
             return True
-        if self._phase is one_is_answered and scene.just_handled("JoinGroup") and scene.state == "CompletingRebalance":
+        if (
+            self._phase is one_join_is_answered
+            and step.just_handled("JoinGroup")
+            and step.state == "CompletingRebalance"
+        ):
             del self._cluster.cluster.answered[1:]
         return False

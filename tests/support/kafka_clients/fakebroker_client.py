@@ -1,4 +1,4 @@
-"""This project's own consumer in the vocabulary of the tests: it runs under trio, in a thread of its own."""
+"""The consumer of `fakebroker.client` behind the interfaces of `client.py`: runs under trio, in a thread."""
 
 import threading
 from collections.abc import Awaitable, Callable
@@ -22,14 +22,14 @@ from tests.support.kafka_clients.client import (
 T = TypeVar("T")
 
 
-class OwnConsumer:
-    """A consumer of the project's own."""
+class FakebrokerConsumer:
+    """A consumer of `fakebroker.client`."""
 
     def __init__(self, servers: str, settings: Settings) -> None:
         self._is_closed = False
         started = threading.Event()
         arguments = (self._run, servers, settings, started)
-        self._thread = threading.Thread(target=trio.run, args=arguments, name="own consumer", daemon=True)
+        self._thread = threading.Thread(target=trio.run, args=arguments, name="fakebroker consumer", daemon=True)
         self._thread.start()
         started.wait()
 
@@ -74,7 +74,7 @@ class OwnConsumer:
         self._call(self._commit)
 
     async def _commit(self) -> None:
-        """Commit until there is an answer, from wherever the coordinator is by then."""
+        """Commit; retry as long as the error is retriable, for example while the coordinator moves."""
         while True:
             try:
                 return await self._consumer.commit()

@@ -1,4 +1,4 @@
-"""What the tests share: the clients, waiting without a clock that decides, and looks into the fake cluster."""
+"""Helpers of the interoperability tests: the clients, polling until a condition holds, views of the cluster."""
 
 import time
 from collections import Counter
@@ -14,8 +14,8 @@ from tests.support.kafka_clients.confluent_client import CONFLUENT
 from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
 
 CLIENTS = (CONFLUENT, AIO, KAFKA_PYTHON)
-PATIENCE_S = 30
-"""How long a test waits for what must come; only a broken cluster or client makes it wait so long."""
+TIMEOUT_S = 30
+"""Maximum wait for something that must happen; reached only if a test fails."""
 
 with_each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 
@@ -26,31 +26,31 @@ def poll_until(
     """Poll the consumers in turn until a condition holds.
 
     Args:
-        cluster: Tells what it saw if the condition never holds.
-        what: What is waited for, for a person whose test has failed.
-        condition: Is given the records that have come, after each round.
-        consumers: At least one: their polls are what passes the time.
+        cluster: Its report is part of the error.
+        what: Describes the condition in the error.
+        condition: Gets all records received so far. Evaluated after each consumer has polled once.
+        consumers: At least one.
 
     Returns:
-        The records that came.
+        The records that were received.
     """
     records: list[Record] = []
-    give_up_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not condition(records):
-        if time.monotonic() > give_up_s:
-            pytest.fail(f"never came: {what}; {len(records)} records came\n{cluster.report()}")
+        if time.monotonic() > deadline_s:
+            pytest.fail(f"timeout: expected {what}; received {len(records)} records\n{cluster.report()}")
         for consumer in consumers:
             records += consumer.poll()
     return records
 
 
 def poll_records(cluster: FakeCluster, count: int, *consumers: GroupConsumer) -> list[Record]:
-    """Poll until so many records have come; more are among them if they came in the same round."""
+    """Poll until at least this number of records was received."""
     return poll_until(cluster, f"{count} records", lambda records: len(records) >= count, *consumers)
 
 
-def shares(cluster: FakeCluster, group_id: str) -> list[int] | None:
-    """How many partitions each member of a stable group has, sorted; None while it is not stable, or they overlap."""
+def partitions_per_member(cluster: FakeCluster, group_id: str) -> list[int] | None:
+    """Return the number of partitions of each member, sorted; None if the group is not stable, or members overlap."""
     group = cluster.group(group_id)
     if group.state != "Stable":
         return None
@@ -60,15 +60,15 @@ def shares(cluster: FakeCluster, group_id: str) -> list[int] | None:
 
 
 def committed_total(cluster: FakeCluster, group_id: str) -> int:
-    """The sum of a group's committed offsets: how many records it is done with, if logs begin at 0."""
+    """Return the sum of a group's committed offsets: the number of processed records, for logs that begin at 0."""
     return sum(offset.offset for offset in cluster.offsets(group_id).values())
 
 
 def numbered(numbers: Iterable[int]) -> list[Record]:
-    """Records that are told apart by number, in their key and in their value."""
+    """Return records with numbers in their keys and values."""
     return [Record(value=b"value %d" % number, key=b"key %d" % number) for number in numbers]
 
 
 def values(records: Iterable[Record]) -> list[bytes]:
-    """The records' values, sorted."""
+    """Return the values of records, sorted."""
     return sorted(record.value or b"" for record in records)

@@ -1,4 +1,4 @@
-"""kafka-python in the vocabulary of the tests: each consumer in a thread of its own."""
+"""kafka-python behind the interfaces of `client.py`: each consumer runs in a thread of its own."""
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from tests.support.kafka_clients.client import (
     FETCH_WAIT_MS,
     HEARTBEAT_INTERVAL_MS,
     POLL_S,
-    Client,
+    KafkaClient,
     Place,
     Record,
     Settings,
@@ -25,16 +25,16 @@ from tests.support.kafka_clients.client import (
 T = TypeVar("T")
 
 LONG_POLL_MS = 500
-"""Long enough for a rebalance: it throws away a join that is answered after the poll that asked for it, and joins anew.
+"""Long enough for a rebalance: kafka-python discards a JoinGroup response that arrives after its poll, and rejoins.
 
-So members that are polled in turn, each for a short time, would go on rebalancing for good.
+Members that are polled in turn, each for a short time, would rebalance forever.
 """
 
 _sock_connect = KafkaNetSocket.sock_connect
 
 
 async def _connect_or_close(factory: Any, net: Any, sock: socket.socket, *arguments: Any, **options: Any) -> Any:
-    """Connect as it does itself; but it leaves a socket open that was refused, and its log keeps that alive."""
+    """Connect, and close the socket if that fails: kafka-python leaves it open."""
     try:
         return await _sock_connect(factory, net, sock, *arguments, **options)
     except BaseException:
@@ -48,7 +48,7 @@ _net_close = NetworkSelector.close
 
 
 def _close_with_sockets(net: NetworkSelector) -> None:
-    """Close as it does itself; but it leaves a socket open that was closed while it was still written to."""
+    """Close, with all sockets: kafka-python leaves a socket open that is closed while data is written to it."""
     net.stop()
     sockets = [key.fileobj for key in net._selector.get_map().values()]
     _net_close(net)
@@ -60,7 +60,11 @@ NetworkSelector.close = _close_with_sockets
 
 
 class PythonConsumer:
-    """A consumer of kafka-python; `inner` is its own object."""
+    """A consumer.
+
+    Attributes:
+        inner: The object of kafka-python.
+    """
 
     def __init__(self, servers: str, settings: Settings) -> None:
         self._thread = ThreadPoolExecutor(1, "kafka-python")
@@ -80,13 +84,13 @@ class PythonConsumer:
         )
 
     def _call(self, function: Callable[..., T], *arguments: Any, **settings: Any) -> T:
-        """Call it after the poll that is under way."""
+        """Call a function in the consumer's thread, after a poll that is in progress."""
         return self._thread.submit(function, *arguments, **settings).result(CALL_TIMEOUT_S)
 
     def subscribe(self, topic: str) -> None:
         self._call(self.inner.subscribe, [topic])
-        # It must know the partitions before it joins: a leader that learns of them later joins again, and if a poll
-        # ends in the middle of that, it takes the second join for done, and never reads.
+        # Fetch the partitions before the first join: a leader that learns of them later rejoins, and if its poll ends
+        # meanwhile, it assumes that it has joined, and never fetches.
         self._call(self.inner.partitions_for_topic, topic)
 
     def subscribe_pattern(self, pattern: str) -> None:
@@ -118,7 +122,7 @@ class PythonConsumer:
 
     def seek(self, place: Place, offset: int) -> None:
         self._call(self.inner.seek, TopicPartition(*place), offset)
-        self._polling = None  # what it may have brought is from before
+        self._polling = None  # Its records may be from before the seek.
 
     def offset_for_time(self, place: Place, timestamp_ms: int) -> int | None:
         (found,) = self._call(self.inner.offsets_for_times, {TopicPartition(*place): timestamp_ms}).values()
@@ -138,7 +142,7 @@ class PythonConsumer:
 
 
 class PythonAdmin:
-    """An admin client of kafka-python."""
+    """An admin client."""
 
     def __init__(self, servers: str) -> None:
         self.inner = KafkaAdminClient(bootstrap_servers=servers)
@@ -177,11 +181,11 @@ def produce(servers: str, topic: str, records: Sequence[Record], compression: st
         producer.close()
 
 
-KAFKA_PYTHON = Client("kafka-python", PythonConsumer, PythonAdmin, produce)
+KAFKA_PYTHON = KafkaClient("kafka-python", PythonConsumer, PythonAdmin, produce)
 
 
 def python_admin(start_admin: StartAdmin) -> KafkaAdminClient:
-    """An admin client, itself."""
+    """Start an admin client, and return the object of kafka-python."""
     admin = start_admin(KAFKA_PYTHON)
     assert isinstance(admin, PythonAdmin)
     return admin.inner

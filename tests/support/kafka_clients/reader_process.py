@@ -1,7 +1,7 @@
-"""A group member in a process of its own, so that a test can kill it.
+"""A group member in another process, which a test can kill.
 
 Run as `python -m tests.support.kafka_clients.reader_process CLIENT SERVERS GROUP TOPIC SESSION_TIMEOUT_MS`. It prints
-each value that it reads to stdout in hex and then commits, until it is killed.
+each value that it reads to stdout in hex, and then commits.
 """
 
 import subprocess
@@ -11,35 +11,35 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, Settings
+from tests.support.kafka_clients.client import KafkaClient, Settings
 from tests.support.kafka_clients.helpers import CLIENTS
 
 ROOT = Path(__file__).parents[3]
 
 
 class Reader:
-    """The process, and what it has read."""
+    """The process, with the values that it has read."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
         self._process = process
         self._output = output
 
     def values(self) -> list[bytes]:
-        """What it has read; complete as far as it has committed."""
+        """Return the values that it has read, at least those before its last commit."""
         whole_lines, _, _ = self._output.read_text().rpartition("\n")
         return [bytes.fromhex(line) for line in whole_lines.splitlines()]
 
     def kill(self) -> None:
-        """End it at once: it cannot leave its group, or do anything else."""
+        """Kill the process, which therefore does not leave its group."""
         self._process.kill()
         self._process.wait()
 
 
 @contextmanager
 def reader_process(
-    client: Client, cluster: FakeCluster, group_id: str, topic: str, session_timeout_ms: int, folder: Path
+    client: KafkaClient, cluster: FakeCluster, group_id: str, topic: str, session_timeout_ms: int, folder: Path
 ) -> Iterator[Reader]:
-    """Start a member; it is killed at the latest when the block ends."""
+    """Run a member; at the end of the block it is killed, unless it has been before."""
     arguments = [client.name, cluster.bootstrap_servers, group_id, topic, str(session_timeout_ms)]
     output = folder / "read.txt"
     with output.open("wb") as file:

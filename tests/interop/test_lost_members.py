@@ -1,17 +1,17 @@
-"""Three members share six partitions, one leaves, one is killed, the rest take over: each record is read once."""
+"""Three members share six partitions; one leaves, one is killed, the last takes over. Each record is read once."""
 
 from pathlib import Path
 
 import pytest
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, Consumer, Record, StartConsumer
+from tests.support.kafka_clients.client import Consumer, KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import (
     committed_total,
     numbered,
+    partitions_per_member,
     poll_records,
     poll_until,
-    shares,
     values,
     with_each_client,
 )
@@ -24,45 +24,50 @@ KILLED_SESSION_MS = 2_000
 
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 6}, config={"group.min.session.timeout.ms": 1_000})
-def test_one_leaves_one_is_killed_the_rest_take_over(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer, tmp_path: Path
+def test_partitions_of_lost_members_are_taken_over(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer, tmp_path: Path
 ) -> None:
     staying, leaving = (start_consumer(client, group_id="g", client_id=name) for name in ("staying", "leaving"))
     staying.subscribe("orders")
     leaving.subscribe("orders")
     read: list[Record] = []
     with reader_process(client, fake_cluster, "g", "orders", KILLED_SESSION_MS, tmp_path) as killed:
-        wait_for_shares(fake_cluster, [2, 2, 2], staying, leaving)
+        wait_for_partitions(fake_cluster, [2, 2, 2], staying, leaving)
         produce(client, fake_cluster, range(400))
         read_and_commit(fake_cluster, 400, read, killed, staying, leaving)
 
         leaving.close()
-        wait_for_shares(fake_cluster, [3, 3], staying)
+        wait_for_partitions(fake_cluster, [3, 3], staying)
         produce(client, fake_cluster, range(400, 700))
         read_and_commit(fake_cluster, 700, read, killed, staying)
 
         killed.kill()
-        wait_for_shares(fake_cluster, [6], staying)
+        wait_for_partitions(fake_cluster, [6], staying)
         produce(client, fake_cluster, range(700, 1000))
         read_and_commit(fake_cluster, 1000, read, killed, staying)
         assert sorted(values(read) + killed.values()) == values(numbered(range(1000)))
 
-    assert_it_was_expelled(fake_cluster, "reader")
+    assert_session_expired(fake_cluster, "reader")
     staying.close()
     assert_the_group_resumes(client, fake_cluster, start_consumer)
 
 
-def produce(client: Client, cluster: FakeCluster, numbers: range) -> None:
+def produce(client: KafkaClient, cluster: FakeCluster, numbers: range) -> None:
     client.produce(cluster.bootstrap_servers, "orders", numbered(numbers), None)
 
 
-def wait_for_shares(cluster: FakeCluster, expected: list[int], *consumers: Consumer) -> None:
-    records = poll_until(cluster, f"shares of {expected}", lambda _: shares(cluster, "g") == expected, *consumers)
+def wait_for_partitions(cluster: FakeCluster, expected: list[int], *consumers: Consumer) -> None:
+    records = poll_until(
+        cluster,
+        f"{expected} partitions per member",
+        lambda _: partitions_per_member(cluster, "g") == expected,
+        *consumers,
+    )
     assert records == []
 
 
 def read_and_commit(cluster: FakeCluster, total: int, read: list[Record], killed: Reader, *consumers: Consumer) -> None:
-    """Read until the members have so many records in all, and commit them; `read` gets what the consumers read."""
+    """Read until all members together have read `total` records; add those of the consumers to `read`, and commit."""
 
     def is_all_read(records: list[Record]) -> bool:
         return len(read) + len(records) + len(killed.values()) >= total
@@ -73,16 +78,16 @@ def read_and_commit(cluster: FakeCluster, total: int, read: list[Record], killed
     read += poll_until(cluster, "all commits", lambda _: committed_total(cluster, "g") == total, *consumers)
 
 
-def assert_it_was_expelled(cluster: FakeCluster, client_id: str) -> None:
-    """It did not leave, and the others rejoined no sooner than its session was over."""
+def assert_session_expired(cluster: FakeCluster, client_id: str) -> None:
+    """Check that a member has not left, and that the rebalance began only after its session timeout."""
     assert cluster.requests("LeaveGroup", client_id) == []
     last_sign_ms = max(call.received_ms for call in cluster.requests("Heartbeat", client_id))
     last_join_ms = max(call.received_ms for call in cluster.requests("JoinGroup", "staying"))
     assert last_join_ms >= last_sign_ms + KILLED_SESSION_MS
 
 
-def assert_the_group_resumes(client: Client, cluster: FakeCluster, start_consumer: StartConsumer) -> None:
-    """A member that comes to the empty group reads what has not been committed, and nothing before it."""
+def assert_the_group_resumes(client: KafkaClient, cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+    """Check that a new member of the empty group reads only records after the committed offsets."""
     assert cluster.group("g").state == "Empty"
     produce(client, cluster, range(1000, 1001))
     newcomer = start_consumer(client, group_id="g", client_id="newcomer")

@@ -1,8 +1,7 @@
-"""A session of 45 seconds ends without anybody waiting for it: the brokers' time is moved, the clients' runs on.
+"""A session of 45 seconds expires by the manual clock of the brokers, while clients use real time.
 
-A jump of the clock ends every session that is shorter, for no client can send a heartbeat within it. So the member that
-is to live on gets the time to send one between two steps; the other one is frozen meanwhile, as by a long pause of its
-garbage collector.
+Advancing the clock expires all shorter sessions, because no heartbeat is handled meanwhile. So it is advanced in two
+steps: between them the steady member sends a heartbeat, the other one is frozen, as in a long garbage collection.
 """
 
 import os
@@ -17,7 +16,7 @@ from fakebroker import FakeCluster
 from fakebroker.errors import ErrorCode
 from tests.support.kafka_clients.client import Record, Settings
 from tests.support.kafka_clients.confluent_client import ConfluentConsumer
-from tests.support.kafka_clients.helpers import poll_until, shares
+from tests.support.kafka_clients.helpers import partitions_per_member, poll_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")]
 
@@ -39,12 +38,12 @@ consumer.subscribe(["orders"])
 while True:
     consumer.poll(0.05)
 """
-"""A consumer in a process of its own, which can be stopped."""
+"""A consumer in another process, which SIGSTOP freezes."""
 
 
 @pytest.fixture
 def frozen(fake_cluster: FakeCluster) -> Iterator[subprocess.Popen[bytes]]:
-    """A member that can be frozen; it is killed when the test is over."""
+    """A member that can be frozen; killed after the test."""
     with subprocess.Popen([sys.executable, "-c", FROZEN, fake_cluster.bootstrap_servers]) as process:
         yield process
         process.kill()
@@ -61,32 +60,32 @@ def steady(fake_cluster: FakeCluster) -> Iterator[ConfluentConsumer]:
 
 
 def sessions(cluster: FakeCluster) -> dict[str, float]:
-    """How long each client's session still lasts, in seconds."""
+    """Return the remaining seconds of each session, by client id."""
     clients = {member.member_id: member.client_id for member in cluster.group("g").members}
     pending = [each for each in cluster.pending_deadlines() if each.kind == "session"]
     return {clients[each.member_ids[0]]: each.in_s for each in pending}
 
 
-def wait_for_shares(cluster: FakeCluster, steady: ConfluentConsumer, *partitions: int) -> None:
-    """Until the members have so many partitions each, and the steady one knows."""
+def wait_for_partitions(cluster: FakeCluster, steady: ConfluentConsumer, *partitions: int) -> None:
+    """Wait until the members have these numbers of partitions, and the steady one knows."""
 
     def is_shared(_: list[Record]) -> bool:
-        return len(steady.assignment()) == partitions[0] and shares(cluster, "g") == list(partitions)
+        return len(steady.assignment()) == partitions[0] and partitions_per_member(cluster, "g") == list(partitions)
 
-    poll_until(cluster, f"shares of {partitions}", is_shared, steady)
+    poll_until(cluster, f"{partitions} partitions per member", is_shared, steady)
 
 
 def freeze(process: subprocess.Popen[bytes], steady: ConfluentConsumer) -> None:
-    """Stop a process; what it has sent before has reached the brokers."""
+    """Freeze a process, and wait until the brokers have handled its earlier requests."""
     process.send_signal(signal.SIGSTOP)
     os.waitpid(process.pid, os.WUNTRACED)
-    steady.committed(("orders", 0))  # Brokers read in the order in which things come: this is answered later.
+    steady.committed(("orders", 0))  # Brokers handle requests in the order of arrival.
 
 
-def test_one_member_is_expired_and_comes_back(
+def test_an_expired_member_rejoins(
     fake_cluster: FakeCluster, steady: ConfluentConsumer, frozen: subprocess.Popen[bytes]
 ) -> None:
-    wait_for_shares(fake_cluster, steady, 3, 3)
+    wait_for_partitions(fake_cluster, steady, 3, 3)
     freeze(frozen, steady)
     fake_cluster.advance(SESSION_S - 1)
     poll_until(fake_cluster, "a heartbeat", lambda _: sessions(fake_cluster)["steady"] == SESSION_S, steady)
@@ -95,9 +94,9 @@ def test_one_member_is_expired_and_comes_back(
     (expired,) = fake_cluster.advance_to_next_deadline() or []
     assert (expired.kind, expired.in_s) == ("session", 1)
     assert [member.client_id for member in fake_cluster.group("g").members] == ["steady"]
-    wait_for_shares(fake_cluster, steady, 6)
+    wait_for_partitions(fake_cluster, steady, 6)
 
     frozen.send_signal(signal.SIGCONT)
-    wait_for_shares(fake_cluster, steady, 3, 3)
+    wait_for_partitions(fake_cluster, steady, 3, 3)
     errors = [call.response.error_code for call in fake_cluster.requests("Heartbeat", "frozen") if call.response]
     assert ErrorCode.UNKNOWN_MEMBER_ID in errors

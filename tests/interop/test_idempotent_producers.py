@@ -1,4 +1,4 @@
-"""Real idempotent producers lose nothing and double nothing, however often their connections are cut."""
+"""Idempotent producers lose and duplicate no records although their connections are closed again and again."""
 
 import random
 from collections import Counter
@@ -16,28 +16,28 @@ from fakebroker.protocol.records import decode_records, split_batches
 from fakebroker.server.connection import Connection
 from tests.support.kafka_clients.aiokafka_client import LoopThread
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, Record
+from tests.support.soak import examples, soak
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 3})]
 
-CUTS = 200
 SEED = 20170628
 ROUND_RECORDS = 90
 BATCH_RECORDS = 5
 BATCH_BYTES = 200
-"""Room for a few records, where a client counts bytes: many batches are on their way at a time."""
+"""Maximum size of a batch for clients that limit bytes: a few records, so that many batches are in flight."""
 
 
 class Producer(Protocol):
-    """An idempotent producer of any client, that does not wait before it tries again."""
+    """An idempotent producer, which retries without a delay."""
 
     def send(self, records: Sequence[Record]) -> None:
-        """Produce records, and wait until all are there."""
+        """Produce records, and wait for the acknowledgments."""
 
     def close(self) -> None: ...
 
 
 class ConfluentProducer:
-    """One of confluent-kafka."""
+    """The producer of confluent-kafka."""
 
     def __init__(self, servers: str) -> None:
         self._failed: list[Any] = []
@@ -71,7 +71,7 @@ class ConfluentProducer:
 
 
 class PythonProducer:
-    """One of kafka-python."""
+    """The producer of kafka-python."""
 
     def __init__(self, servers: str) -> None:
         self._inner = KafkaProducer(
@@ -93,7 +93,7 @@ class PythonProducer:
 
 
 class AioProducer:
-    """One of aiokafka."""
+    """The producer of aiokafka."""
 
     def __init__(self, servers: str) -> None:
         self._thread = LoopThread()
@@ -118,22 +118,27 @@ class AioProducer:
 
 
 class WireCutter:
-    """Cuts connections on which a Produce comes: before it is handled, or after that and before it is answered.
+    """Closes connections at random Produce requests: before the request is handled, or before it is answered.
+
+    Args:
+        cluster: The cluster.
+        limit: Number of connections to close.
+        monkeypatch: Restores the cluster after the test.
 
     Attributes:
-        cuts: How often it has cut, by whether the request was handled.
+        cuts: Number of closed connections, by whether the request was handled.
     """
 
-    def __init__(self, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, cluster: FakeCluster, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cuts: Counter[bool] = Counter()
-        self._cluster = cluster
+        self._cluster, self._limit = cluster, limit
         self._handle = cluster.cluster.handle
         self._chance = random.Random(SEED)
         monkeypatch.setattr(cluster.cluster, "handle", self._handle_or_cut)
 
     @property
     def is_done(self) -> bool:
-        return self.cuts.total() == CUTS
+        return self.cuts.total() == self._limit
 
     def _handle_or_cut(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
         if call.api.name != "Produce" or self.is_done or self._chance.random() < 0.5:
@@ -148,7 +153,7 @@ class WireCutter:
 
 
 def stored_values(cluster: FakeCluster) -> dict[int, list[bytes | None]]:
-    """What is in the partitions of the topic."""
+    """Return the values in the log, by partition."""
     topic = cluster.cluster.topics.get("orders")
     assert topic is not None
     return {
@@ -159,8 +164,8 @@ def stored_values(cluster: FakeCluster) -> dict[int, list[bytes | None]]:
     }
 
 
-def repeats(cluster: FakeCluster) -> int:
-    """How many batches the cluster found that it had already: their answers alone have a timestamp."""
+def duplicates(cluster: FakeCluster) -> int:
+    """Return the number of batches that the cluster recognized as duplicates: only their responses have a timestamp."""
     return sum(
         answer.log_append_time_ms != -1
         for call in cluster.requests("Produce")
@@ -170,15 +175,17 @@ def repeats(cluster: FakeCluster) -> int:
     )
 
 
+@soak
 @pytest.mark.parametrize(
     "start",
     [ConfluentProducer, PythonProducer, AioProducer],
     ids=["confluent-kafka", "kafka-python", "aiokafka"],
 )
-def test_nothing_is_lost_or_doubled(
+def test_no_record_is_lost_or_duplicated(
     start: Callable[[str], Producer], fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cutter = WireCutter(fake_cluster, monkeypatch)
+    connections = examples(60, soak=2000)
+    cutter = WireCutter(fake_cluster, connections, monkeypatch)
     producer = start(fake_cluster.bootstrap_servers)
     sent: list[Record] = []
     try:
@@ -192,5 +199,5 @@ def test_nothing_is_lost_or_doubled(
     assert stored_values(fake_cluster) == {
         index: [record.value for record in sent if record.partition == index] for index in range(3)
     }
-    assert min(cutter.cuts[True], cutter.cuts[False]) > CUTS / 3
-    assert repeats(fake_cluster) > CUTS / 10
+    assert min(cutter.cuts[True], cutter.cuts[False]) > connections / 3
+    assert duplicates(fake_cluster) > connections / 10

@@ -1,4 +1,4 @@
-"""cooperative-sticky (KIP-429) with confluent-kafka: a rebalance moves some partitions, the others go on."""
+"""cooperative-sticky (KIP-429) with confluent-kafka: a rebalance moves some partitions without interrupting others."""
 
 from dataclasses import replace
 
@@ -8,13 +8,13 @@ from confluent_kafka import Consumer, TopicPartition
 from fakebroker import FakeCluster
 from tests.support.kafka_clients.client import Place, Record, Settings, StartConsumer
 from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
-from tests.support.kafka_clients.helpers import poll_records, poll_until, shares, values
+from tests.support.kafka_clients.helpers import partitions_per_member, poll_records, poll_until, values
 
 pytestmark = pytest.mark.slow
 
 
 class CooperativeConsumer(ConfluentConsumer):
-    """Notes what each rebalance gives it and takes from it."""
+    """A consumer that records the partitions assigned and revoked in each rebalance."""
 
     def __init__(self, servers: str, settings: Settings) -> None:
         super().__init__(servers, settings, {"partition.assignment.strategy": "cooperative-sticky"})
@@ -38,12 +38,14 @@ class CooperativeConsumer(ConfluentConsumer):
 
 
 def one_each(text: str) -> list[Record]:
-    """A record for each of six partitions."""
+    """Return one record for each of six partitions."""
     return [Record(value=f"{text} {partition}".encode(), partition=partition) for partition in range(6)]
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_partitions_that_stay_are_not_interrupted(fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_partitions_that_do_not_move_are_not_interrupted(
+    fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     everything = [("orders", partition) for partition in range(6)]
     cooperative = replace(CONFLUENT, consumer=CooperativeConsumer)
     first, second = (start_consumer(cooperative, group_id="g", client_id=name) for name in ("first", "second"))
@@ -60,7 +62,10 @@ def test_partitions_that_stay_are_not_interrupted(fake_cluster: FakeCluster, sta
     second.subscribe("orders")
 
     def is_even() -> bool:
-        return shares(fake_cluster, "g") == [3, 3] and len(first.assignment()) == len(second.assignment()) == 3
+        return (
+            partitions_per_member(fake_cluster, "g") == [3, 3]
+            and len(first.assignment()) == len(second.assignment()) == 3
+        )
 
     read += poll_until(fake_cluster, "three partitions each", lambda _: is_even(), first, second)
     assert fake_cluster.group("g").protocol_name == "cooperative-sticky"
@@ -68,7 +73,7 @@ def test_partitions_that_stay_are_not_interrupted(fake_cluster: FakeCluster, sta
     assert first.changes == [("assigned", everything), ("revoked", moved)]
     assert second.changes == [("assigned", moved)]
 
-    # Of what was not committed, only that of the partitions that moved is read again.
+    # Uncommitted records are read again only in the partitions that moved.
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", one_each("late"), None)
     read += poll_records(fake_cluster, 6 + 6 + 3 - len(read), first, second)
     again = [record for record in one_each("uncommitted") if ("orders", record.partition) in moved]

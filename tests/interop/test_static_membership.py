@@ -1,13 +1,13 @@
-"""Static members: a restart goes unnoticed, a second instance fences the first, and one that stays away is let go."""
+"""Static members: restarts, fencing, expiry, removal by an administrator."""
 
 import pytest
 from kafka.admin import MemberToRemove
 from kafka.errors import NoError
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, Consumer, Record, StartAdmin, StartConsumer
+from tests.support.kafka_clients.client import Consumer, KafkaClient, Record, StartAdmin, StartConsumer
 from tests.support.kafka_clients.confluent_client import CONFLUENT
-from tests.support.kafka_clients.helpers import poll_records, poll_until, shares, with_each_client
+from tests.support.kafka_clients.helpers import partitions_per_member, poll_records, poll_until, with_each_client
 from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON, PythonAdmin
 
 pytestmark = pytest.mark.slow
@@ -16,19 +16,25 @@ SHORT_SESSION_MS = 1_000
 
 
 def subscribe_until(cluster: FakeCluster, expected: list[int], *consumers: Consumer) -> None:
-    """Let consumers join until the group's shares are as expected, and each has learned its own."""
+    """Let consumers join; wait until each has the expected number of partitions, and knows."""
     for consumer in consumers:
         consumer.subscribe("orders")
 
-    def have_shares() -> bool:
-        return shares(cluster, "g") == expected == sorted(len(consumer.assignment()) for consumer in consumers)
+    def are_assigned() -> bool:
+        return (
+            partitions_per_member(cluster, "g")
+            == expected
+            == sorted(len(consumer.assignment()) for consumer in consumers)
+        )
 
-    poll_until(cluster, f"shares of {expected}", lambda _: have_shares(), *consumers)
+    poll_until(cluster, f"{expected} partitions per member", lambda _: are_assigned(), *consumers)
 
 
 @with_each_client
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_a_restart_changes_nothing(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_a_restart_causes_no_rebalance(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     one, two = (start_consumer(client, group_id="g", instance_id=name) for name in ("one", "two"))
     subscribe_until(fake_cluster, [3, 3], one, two)
     before, places = fake_cluster.group("g"), one.assignment()
@@ -44,12 +50,12 @@ def test_a_restart_changes_nothing(client: Client, fake_cluster: FakeCluster, st
     assert len({member.member_id for member in before.members + after.members}) == 3, "the restarted one has a new id"
 
 
-# aiokafka leaves the instance out of its heartbeats: its first instance only learns that it is no member, and takes the
-# second one's place again, and so on.
+# aiokafka sends heartbeats without the instance id: its first instance gets UNKNOWN_MEMBER_ID, rejoins, fences the
+# second one, and so on.
 @pytest.mark.parametrize("client", [CONFLUENT, KAFKA_PYTHON], ids=lambda client: client.name)
 @pytest.mark.fake_cluster(topics={"orders": 6})
 def test_a_second_instance_fences_the_first(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     first, second = (start_consumer(client, group_id="g", instance_id="one", client_id=name) for name in "ab")
     subscribe_until(fake_cluster, [6], first)
@@ -67,18 +73,20 @@ def test_a_second_instance_fences_the_first(
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6}, config={"group.min.session.timeout.ms": SHORT_SESSION_MS})
-def test_one_that_stays_away_is_let_go(fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_a_stopped_member_is_removed_when_its_session_expires(
+    fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     gone = start_consumer(CONFLUENT, group_id="g", instance_id="gone", session_timeout_ms=SHORT_SESSION_MS)
     staying = start_consumer(CONFLUENT, group_id="g", instance_id="staying")
     subscribe_until(fake_cluster, [3, 3], gone, staying)
     gone.close()
     assert fake_cluster.requests("LeaveGroup") == []
-    poll_until(fake_cluster, "all partitions", lambda _: shares(fake_cluster, "g") == [6], staying)
+    poll_until(fake_cluster, "all partitions", lambda _: partitions_per_member(fake_cluster, "g") == [6], staying)
     assert [member.instance_id for member in fake_cluster.group("g").members] == ["staying"]
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_an_admin_removes_one_by_its_instance(
+def test_an_admin_removes_a_member_by_instance_id(
     fake_cluster: FakeCluster, start_consumer: StartConsumer, start_admin: StartAdmin
 ) -> None:
     gone, staying = (start_consumer(CONFLUENT, group_id="g", instance_id=name) for name in ("gone", "staying"))
@@ -88,4 +96,4 @@ def test_an_admin_removes_one_by_its_instance(
     assert isinstance(admin, PythonAdmin)
     removed = admin.inner.remove_group_members("g", [MemberToRemove(group_instance_id="gone")])
     assert removed == {"gone": NoError}
-    poll_until(fake_cluster, "all partitions", lambda _: shares(fake_cluster, "g") == [6], staying)
+    poll_until(fake_cluster, "all partitions", lambda _: partitions_per_member(fake_cluster, "g") == [6], staying)

@@ -1,4 +1,4 @@
-"""The project's own consumer in one group with librdkafka's."""
+"""The consumer of `fakebroker.client` and that of librdkafka in one group."""
 
 import confluent_kafka
 import pytest
@@ -13,7 +13,7 @@ DEADLINE_S = 30.0
 
 
 async def poll_both(own: Consumer, other: confluent_kafka.Consumer, values: set[bytes | None], size: int) -> None:
-    """Let both read until they have so many values, and share the partitions."""
+    """Poll both until they have read `size` values and each has two partitions."""
     with trio.fail_after(DEADLINE_S):
         while len(values) < size or {len(await own.assignment()), len(other.assignment())} != {2}:
             values |= {record.value for record in await own.poll(0.02)}
@@ -23,7 +23,7 @@ async def poll_both(own: Consumer, other: confluent_kafka.Consumer, values: set[
 
 
 @pytest.mark.fake_cluster(topics={"orders": 4})
-def test_it_shares_a_topic_with_librdkafka(fake_cluster: FakeCluster) -> None:
+def test_fakebroker_and_librdkafka_share_a_topic(fake_cluster: FakeCluster) -> None:
     settings = {"bootstrap.servers": fake_cluster.bootstrap_servers}
     group = {"group.id": "g", "partition.assignment.strategy": "range", "auto.offset.reset": "earliest"}
     other = confluent_kafka.Consumer(settings | group | {"heartbeat.interval.ms": 100})

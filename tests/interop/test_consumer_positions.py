@@ -1,9 +1,9 @@
-"""Where reading starts: timestamps, first and last offsets, what a group has committed."""
+"""Positions of consumers: timestamps, first and last offsets, committed offsets."""
 
 import pytest
 
 from fakebroker import FakeCluster
-from tests.support.kafka_clients.client import Client, Record, StartConsumer
+from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import CLIENTS, poll_records, poll_until, with_each_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 2})]
@@ -14,7 +14,7 @@ FIVE = [Record(value=b"%d" % number, partition=0, timestamp_ms=START_MS + 1000 *
 
 
 @with_each_client
-def test_seek_to_a_timestamp(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_seek_to_a_timestamp(client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", FIVE, None)
     consumer = start_consumer(client)
     consumer.assign(PLACE)
@@ -29,7 +29,7 @@ def test_seek_to_a_timestamp(client: Client, fake_cluster: FakeCluster, start_co
 
 
 @with_each_client
-def test_first_and_end_offsets(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_first_and_end_offsets(client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", FIVE, None)
     consumer = start_consumer(client)
     assert consumer.first_and_end_offsets(PLACE) == (0, 5)
@@ -37,8 +37,8 @@ def test_first_and_end_offsets(client: Client, fake_cluster: FakeCluster, start_
 
 
 @with_each_client
-def test_a_new_group_may_start_with_what_comes(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+def test_a_new_group_can_start_at_the_end(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", FIVE, None)
     consumer = start_consumer(client, group_id="g", client_id="late", offset_reset="latest")
@@ -57,7 +57,9 @@ def test_a_new_group_may_start_with_what_comes(
 
 
 @with_each_client
-def test_a_partition_without_a_group(client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
+def test_an_assigned_partition_is_read_without_a_group(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
     client.produce(fake_cluster.bootstrap_servers, "orders", FIVE, None)
     consumer = start_consumer(client)
     consumer.assign(PLACE)
@@ -68,8 +70,8 @@ def test_a_partition_without_a_group(client: Client, fake_cluster: FakeCluster, 
 
 
 @with_each_client
-def test_offsets_of_a_group_are_the_same_for_every_client(
-    client: Client, fake_cluster: FakeCluster, start_consumer: StartConsumer
+def test_every_client_reads_the_same_committed_offsets(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
     readers = [start_consumer(each, group_id="g", client_id=each.name) for each in CLIENTS]
     assert [reader.committed(PLACE) for reader in readers] == [None, None, None]
@@ -79,4 +81,4 @@ def test_offsets_of_a_group_are_the_same_for_every_client(
     poll_records(fake_cluster, 5, member)
     member.commit()
     assert [reader.committed(PLACE) for reader in readers] == [5, 5, 5]
-    assert len(fake_cluster.group("g").members) == 1, "asking for offsets makes no member"
+    assert len(fake_cluster.group("g").members) == 1, "fetching offsets does not join the group"

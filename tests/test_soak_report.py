@@ -1,0 +1,102 @@
+"""The document that `make soak` writes, and the seed in the report of a failed test."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = "pytester"
+
+CONFTEST = """
+import pytest
+from tests.support import soak_report
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    soak_report.add_option(parser)
+
+def pytest_configure(config: pytest.Config) -> None:
+    soak_report.register(config)
+"""
+TESTS = """
+import pytest
+from hypothesis import given, settings, strategies as st
+from tests.support.soak import cases, examples
+
+@pytest.mark.parametrize("seed", cases(1, soak=3))
+def test_an_id_per_seed(seed):
+    assert seed != 1
+
+def test_a_loop():
+    for _ in cases(1, soak=500):
+        pass
+
+def test_a_loop_that_fails():
+    for seed in cases(1, soak=500):
+        assert seed < 41, "too large"
+
+def test_a_loop_that_fails_later():
+    for seed in cases(1, soak=5):
+        pass
+    assert False, "after the loop"
+
+@settings(max_examples=examples(1, soak=7), database=None)
+@given(st.integers())
+def test_hypothesis(number):
+    pass
+
+def test_subtests(subtests):
+    for seed in cases(1, soak=4):
+        with subtests.test(version=seed):
+            assert seed not in (2, 3)
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_skips(name):
+    if name == "b":
+        pytest.skip("not here")
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_it=TESTS)
+    pytester.syspathinsert(Path(__file__).parent.parent)
+    monkeypatch.setenv("FAKEBROKER_SOAK", "1")
+    return pytester
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [0, 2])
+def test_the_document_counts_cases_and_names_failing_seeds(project: pytest.Pytester, processes: int) -> None:
+    result = project.runpytest_subprocess("--soak-report", "soak.md", "-n", str(processes))
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    text = (project.path / "soak.md").read_text()
+    rows = re.findall(r"^\| `test_it.py::(\w+)` \| (\d+) \| [\d.]+ \| (.*) \|$", text, re.MULTILINE)
+    assert rows == [
+        ("test_a_loop", "500", "passed"),
+        ("test_a_loop_that_fails", "42", "1 failed"),
+        ("test_a_loop_that_fails_later", "5", "1 failed"),
+        ("test_an_id_per_seed", "3", "1 failed"),
+        ("test_hypothesis", "7", "passed"),
+        ("test_skips", "1", "passed, 1 skipped"),
+        ("test_subtests", "4", "1 failed"),
+    ]
+    assert "- total cases: 562\n" in text
+    assert re.search(r"^- total time: 0 min \d+ s$", text, re.MULTILINE)
+    failures = text.partition("## Failures\n\n")[2].splitlines()
+    assert sorted(failures) == [
+        "- `test_it.py::test_a_loop_that_fails_later`: `AssertionError: after the loop`",
+        "- `test_it.py::test_a_loop_that_fails` seed 41: `AssertionError: too large`",
+        "- `test_it.py::test_an_id_per_seed[1]`: `assert 1 != 1`",
+        "- `test_it.py::test_subtests` version=2 seed 2: `assert 2 not in (2, 3)`",
+        "- `test_it.py::test_subtests` version=3 seed 3: `assert 3 not in (2, 3)`",
+    ]
+    result.stdout.re_match_lines([r"-+ seed -+", "41"])
+
+
+@pytest.mark.slow
+def test_a_report_of_a_sample_is_rejected(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FAKEBROKER_SOAK")
+    result = project.runpytest_subprocess("--soak-report", "soak.md")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--soak-report: expected the environment variable FAKEBROKER_SOAK=1"])
