@@ -1,10 +1,12 @@
-"""What holds for every test: Hypothesis draws the same examples in each run, and no clock decides."""
+"""Settings of all tests: Hypothesis draws the same examples in each run and has no deadline; the option of `make soak`."""
 
 import gc
 import signal
 
+import hypothesis.core
+import hypothesis.vendor.pretty
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.support import soak_report
 
@@ -14,6 +16,8 @@ settings.register_profile(
     deadline=None,
     # Hypothesis would fail a test for being slow on a busy machine.
     suppress_health_check=[HealthCheck.too_slow],
+    # Explanations of failures can take minutes.
+    phases=[phase for phase in Phase if phase is not Phase.explain],
 )
 settings.load_profile("fakebroker")
 
@@ -24,10 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     soak_report.register(config)
-    # A shell starts background processes with SIGINT ignored, and theirs would ignore it, too; tests send it.
+    # The plugin of schemathesis replaces it by one that leaves failing examples out of reports.
+    setattr(hypothesis.core, "RepresentationPrinter", hypothesis.vendor.pretty.RepresentationPrinter)  # noqa: B010
+    # Processes that a shell starts in the background inherit that SIGINT is ignored; tests send it to child processes.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # kafka-python reads its message definitions with them when it is imported.
+    # kafka-python calls these functions when it is imported.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 

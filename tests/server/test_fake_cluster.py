@@ -15,7 +15,7 @@ import trio
 from fakebroker import ConfigError, FakeCluster, ListenError
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.documents.markdown import entries
-from tests.support.group_requests import stable_group
+from tests.support.groups_over_tcp import stable_group
 from tests.support.soak import examples, soak
 from tests.support.wire_client import WireClient
 

@@ -15,7 +15,7 @@ from fakebroker.protocol.schema import Message
 from fakebroker.server.journal_files import plain, read_journal, restored
 from tests.server.test_journal_queries import member, until_requests
 from tests.support.cluster.cluster_harness import carried
-from tests.support.group_requests import heartbeat as beat
+from tests.support.groups_over_tcp import heartbeat as beat
 from tests.support.message_versions import MESSAGE_VERSIONS, MESSAGES, NEWEST_VERSIONS, filled, message_subtest
 from tests.support.soak import IS_SOAK, soak
 from tests.support.strategies import check_drawn_messages

@@ -24,7 +24,7 @@ from fakebroker.errors import ErrorCode, shown
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
-from tests.support.group_requests import commit_request, heartbeat, join_and_sync
+from tests.support.groups_over_tcp import commit_request, heartbeat, join_and_sync
 from tests.support.soak import cases, soak
 from tests.support.wire_client import WireClient
 

@@ -24,7 +24,7 @@ from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.support.cluster.cluster_harness import batch
-from tests.support.group_requests import heartbeat_to
+from tests.support.groups_over_tcp import heartbeat_to
 from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.fake_cluster(topics={"orders": 6, "news": 1}, clock="manual", seed=1)

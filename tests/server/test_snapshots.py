@@ -15,7 +15,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.cluster.cluster_harness import batch
 from tests.support.coordinator.coordinator_harness import result_of
-from tests.support.group_requests import join_request, stable_group
+from tests.support.groups_over_tcp import join_request, stable_group
 from tests.support.wire_client import WireClient, broker_of, until
 
 pytestmark = pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=1)

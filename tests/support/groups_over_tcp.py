@@ -1,4 +1,4 @@
-"""Requests of group members, and groups of one member made with them over TCP."""
+"""Groups of members that use `WireClient`, and the requests of such members."""
 
 from fakebroker import ErrorCode, FakeCluster
 from fakebroker.cluster.inspect.views import BrokerView
