@@ -21,6 +21,7 @@ from fakebroker.protocol.records import (
     encode_batch,
     split_batches,
 )
+from tests.support.soak import cases, examples, soak
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -170,8 +171,8 @@ class CompactedLogMachine(RuleBasedStateMachine):
             assert crc32c(batch.data[21:]) == batch.crc
 
 
-CompactedLogMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=15)
-TestCompactedLog = CompactedLogMachine.TestCase
+CompactedLogMachine.TestCase.settings = settings(max_examples=examples(20, soak=2000), stateful_step_count=15)
+TestCompactedLog = soak(CompactedLogMachine.TestCase)
 
 
 def test_a_tombstone_is_removed_after_the_records_it_deletes() -> None:
@@ -241,20 +242,21 @@ def test_a_compacted_batch_keeps_its_header(compression: Compression) -> None:
 def test_truncating_within_the_window_restores_superseded_records() -> None:
     log = PartitionLog(compactor=Compactor())
     log.append(a_batch((b"a", b"old")), leader_epoch=0)
-    fill(log, b"b", 10_000)
+    fill(log, b"b", 2_000)
     log.append(a_batch((b"a", b"new")), leader_epoch=1)
     fill(log, b"b", DEFAULT_WINDOW_RECORDS - 1)
     assert last_values(records_of(log))[b"a"] == b"new"
 
-    log.truncate_to(10_001)
+    log.truncate_to(2_001)
 
     assert last_values(records_of(log))[b"a"] == b"old"
-    assert log.log_end_offset == 10_001
-    assert log.epochs.end_offset_for(0, 10_001) == EpochEndOffset(0, 10_001)
-    assert log.epochs.end_offset_for(1, 10_001) == EpochEndOffset(-1, -1)
+    assert log.log_end_offset == 2_001
+    assert log.epochs.end_offset_for(0, 2_001) == EpochEndOffset(0, 2_001)
+    assert log.epochs.end_offset_for(1, 2_001) == EpochEndOffset(-1, -1)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@soak
+@pytest.mark.parametrize("seed", cases(1, soak=200))
 def test_a_long_history_with_truncations(seed: int) -> None:
     """Long enough for compaction passes that are interrupted by truncations."""
     chance = random.Random(seed)
@@ -293,7 +295,7 @@ def test_a_log_truncated_to_its_start_can_be_appended_to() -> None:
 def test_records_are_not_deleted_from_the_start() -> None:
     log = PartitionLog(compactor=Compactor())
     fill(log, b"a", 3)
-    with pytest.raises(ValueError, match="truncate before offset 1: a compacted log"):
+    with pytest.raises(ValueError, match="truncate before offset 1: a compacted log drops"):
         log.truncate_before(1)
 
 
@@ -325,62 +327,66 @@ def key_of(number: int) -> int:
     return number * number * 7919 % 999_983 % COMMIT_KEYS
 
 
+@soak
 def test_many_commits_of_a_thousand_keys_are_bounded() -> None:
+    commits = examples(20_000, soak=1_000_000)
     compactor = Compactor()
     log = PartitionLog(compactor=compactor)
-    for number in range(200_000):
+    for number in range(commits):
         log.append(COMMITS[key_of(number)], leader_epoch=0)
         if number % 500 == 0:
             assert log.size_bytes <= MOST_RECORDS * len(COMMITS[0])
             # Looks inside: what is kept about the records is bounded with them.
             assert len(log._batches) <= MOST_RECORDS
             assert len(compactor._superseded) + len(compactor._dropping) <= 2 * COMMIT_KEYS
-    assert log.log_end_offset == 200_000
+    assert log.log_end_offset == commits
     assert len(last_values(records_of(log))) == COMMIT_KEYS
 
 
 class CountingCompactor(Compactor):
     """Counts the records that compaction visits, in private methods: nothing outside shows the work per append."""
 
-    __slots__ = ("looked_at",)
+    __slots__ = ("visited",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.looked_at = 0
+        self.visited = 0
 
     def _leave_window(self, batch: RecordBatch) -> None:
-        self.looked_at += batch.record_count
+        self.visited += batch.record_count
         super()._leave_window(batch)
 
-    def _swept(self, batch: RecordBatch) -> RecordBatch | None:
-        self.looked_at += batch.record_count
-        return super()._swept(batch)
+    def _compacted(self, batch: RecordBatch) -> RecordBatch | None:
+        self.visited += batch.record_count
+        return super()._compacted(batch)
 
 
-@pytest.mark.parametrize("keys", [10, 1_000, 20_000])
+@pytest.mark.parametrize("keys", [10, 1_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_work_per_append_does_not_grow_with_the_log(keys: int) -> None:
     compactor = CountingCompactor()
     log = PartitionLog(compactor=compactor)
     most = 0
     for number in range(3 * keys + 5_000):
-        before = compactor.looked_at
+        before = compactor.visited
         log.append(a_batch((b"%d" % (number % keys), b"")), leader_epoch=0)
-        most = max(most, compactor.looked_at - before)
+        most = max(most, compactor.visited - before)
     assert 0 < most <= (1 + SWEEP_FACTOR) * STEP_RECORDS
 
 
+@soak
 def test_work_of_a_small_append_after_a_large_batch_is_bounded() -> None:
     compactor = CountingCompactor()
     log = PartitionLog(compactor=compactor)
-    large = a_batch(*[(b"%d" % number, b"") for number in range(2_000)])
-    most = 0
-    for round_ in range(20):
+    keys = 2_000
+    large = a_batch(*[(b"%d" % key, b"") for key in range(keys)])
+    most_visited = 0
+    for stride in range(1, examples(4, soak=100) + 1):
         log.append(large, leader_epoch=0)
         for number in range(1_000):
-            before = compactor.looked_at
-            log.append(a_batch((b"%d" % (number * (round_ + 1) % 2_000), b"")), leader_epoch=0)
-            most = max(most, compactor.looked_at - before)
-    assert most <= 2 * 2_000 + (1 + SWEEP_FACTOR) * STEP_RECORDS
+            before = compactor.visited
+            log.append(a_batch((b"%d" % (number * stride % keys), b"")), leader_epoch=0)
+            most_visited = max(most_visited, compactor.visited - before)
+    assert most_visited <= 2 * keys + (1 + SWEEP_FACTOR) * STEP_RECORDS
 
 
 def held_bytes(log: PartitionLog) -> int:

@@ -4,7 +4,7 @@ import io
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.offsets_topic import append_records, parse_record, read_records, record_key, record_value
@@ -19,6 +19,7 @@ from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 from tests.support.annotated_hex import annotated_hex
 from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES
+from tests.support.soak import examples, soak
 
 MEMBER = MemberValue(
     member_id="m-1",
@@ -149,6 +150,8 @@ def test_encoded_keys_and_values(record: Record, key: bytes, value: str | None) 
     assert record_value(record) == (None if value is None else annotated_hex(value))
 
 
+@soak
+@settings(max_examples=examples(30, soak=5000))
 @given(record=RECORDS)
 def test_written_records_are_read_back(record: Record) -> None:
     assert parse_record(record_key(record), record_value(record)) == record
@@ -242,6 +245,8 @@ def test_a_record_that_cannot_be_encoded_is_not_appended() -> None:
     assert log.log_end_offset == 0
 
 
+@soak
+@settings(max_examples=examples(20, soak=2000))
 @given(written=st.lists(st.lists(RECORDS, min_size=1, max_size=3), max_size=4))
 def test_records_are_read_in_order(written: list[list[Record]]) -> None:
     log = PartitionLog()

@@ -15,6 +15,7 @@ from fakebroker.protocol.records import (
     split_batches,
     validate_batch,
 )
+from tests.support.soak import examples, soak
 
 
 def a_batch(
@@ -126,8 +127,8 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.size_bytes == sum(batch.size_bytes for batch in self.kept)
 
 
-LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
-TestLog = LogMachine.TestCase
+LogMachine.TestCase.settings = settings(max_examples=examples(15, soak=2000), stateful_step_count=30)
+TestLog = soak(LogMachine.TestCase)
 
 
 def test_an_empty_log_has_nothing() -> None:

@@ -16,6 +16,7 @@ from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRe
 from fakebroker.protocol.records import Record, decode_records, encode_batch, split_batches
 from fakebroker.protocol.releases import NEWEST, Release
 from tests.support.cluster.cluster_harness import START_MS, ClusterHarness, versions
+from tests.support.soak import examples, soak
 
 IDEMPOTENT_VERSIONS = [version for version in versions("Produce") if version >= 3]
 LAST_SEQUENCE = 2**31 - 1
@@ -380,5 +381,5 @@ class LossyWire(RuleBasedStateMachine):
         assert log.log_end_offset == len(self.log)
 
 
-LossyWire.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
-TestLossyWire = LossyWire.TestCase
+LossyWire.TestCase.settings = settings(max_examples=examples(25, soak=1000), stateful_step_count=40)
+TestLossyWire = soak(LossyWire.TestCase)
