@@ -106,7 +106,7 @@ def test_the_join_timer() -> None:
     driver.advance(REBALANCE_MS)
     rejoined, ended = driver.since(count)
     assert rejoined.cause == f"JoinGroup of {a}, the leader"
-    assert (ended.cause, ended.left, ended.state_to) == ("join timer ran out", (B,), "CompletingRebalance")
+    assert (ended.cause, ended.left, ended.state_to) == ("join timer expired", (B,), "CompletingRebalance")
 
 
 def test_the_initial_delay() -> None:
@@ -125,7 +125,7 @@ def test_the_sync_timer() -> None:
     count = driver.seen()
     driver.advance(REBALANCE_MS)
     (moment,) = driver.since(count)
-    assert told(moment) == ("Stable", "PreparingRebalance", "sync timer ran out")
+    assert told(moment) == ("Stable", "PreparingRebalance", "sync timer expired")
     assert moment.left == (b,)
 
 
@@ -137,7 +137,7 @@ def test_an_id_that_is_never_joined_with() -> None:
     driver.join(A)
     assert driver.state() == "PreparingRebalance"
     driver.advance(6_000)
-    assert driver.since(0)[-1].cause == f"{pending} was told its id and never joined with it"
+    assert driver.since(0)[-1].cause == f"pending id {pending} expired"
     assert driver.since(0)[-3].timers[0] == Timer(f"pending {pending}", 6_000)
 
 
@@ -145,7 +145,7 @@ def test_other_protocols() -> None:
     driver = Noted()
     _, b = driver.stable(2)
     driver.join(b, protocols=protocols("range", metadata=b"other"))
-    assert driver.since(0)[-1].cause == f"JoinGroup of {b}, with other protocols than before"
+    assert driver.since(0)[-1].cause == f"JoinGroup of {b}, with changed protocols"
 
 
 def test_a_static_member_that_is_replaced() -> None:
@@ -173,7 +173,7 @@ def test_no_room() -> None:
     assert driver.since(0)[-1].cause == "loaded with more members than it may have"
     driver.join(a)
     driver.join(b)
-    assert driver.since(0)[-1].cause == f"JoinGroup of {b}, for which there is no room"
+    assert driver.since(0)[-1].cause == f"JoinGroup of {b}, but the group is full"
     assert driver.since(0)[-1].left == (b,)
 
 

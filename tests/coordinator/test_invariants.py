@@ -79,14 +79,14 @@ def wait_for_nobody(group: Group) -> None:
 
 
 SPOILED: list[tuple[str, Callable[[Group], object], str]] = [
-    ("Stable", spoil("state", GroupState.DEAD), "can be found is not Dead"),
+    ("Stable", spoil("state", GroupState.DEAD), "a group of the coordinator is not Dead"),
     ("Stable", spoil("state", GroupState.EMPTY), "Empty group has no members"),
     ("Empty", spoil("state", GroupState.STABLE), "a generation has members"),
-    ("Stable", lambda g: setattr(g.members[LEADER], "member_id", "x"), "filed under its id"),
+    ("Stable", lambda g: setattr(g.members[LEADER], "member_id", "x"), "the key of a member is its id"),
     ("Stable", spoil("leader_id", "x"), "the leader is a member"),
     ("Stable", spoil("leader_id", None), "the leader is a member"),
-    ("Stable", lambda g: g.static_members.clear(), "instance id mapped"),
-    ("Stable", lambda g: g.static_members.update(j=LEADER), "instance id mapped"),
+    ("Stable", lambda g: g.static_members.clear(), "are mapped to their member ids"),
+    ("Stable", lambda g: g.static_members.update(j=LEADER), "are mapped to their member ids"),
     ("Stable", lambda g: g.pending_members.update({LEADER: 1.0}), "a pending id is not a member"),
     ("Stable", spoil("protocol_type", None), "members have a protocol type"),
     ("Stable", lambda g: g.protocol_counts.update(range=2), "counts of supported protocols"),
@@ -96,13 +96,13 @@ SPOILED: list[tuple[str, Callable[[Group], object], str]] = [
         "some protocol is supported by all",
     ),
     ("Stable", spoil("protocol_name", "x"), "protocol of a generation"),
-    ("Stable", spoil("protocol_type", "connect"), "knows the subscriptions"),
+    ("Stable", spoil("protocol_type", "connect"), "has subscribed topics"),
     ("Stable", lambda g: g.parked_joins.update({LEADER: None}), "joins are parked while"),
     ("PreparingRebalance", lambda g: g.parked_joins.update(x=None), "a parked join is a member's"),
     ("PreparingRebalance", park_one_too_many, "no more joins"),
     ("Stable", lambda g: setattr(g.members[LEADER], "is_new", True), "a new member's join is parked"),
     ("Stable", lambda g: g.parked_syncs.update({LEADER: None}), "syncs are parked while"),
-    ("CompletingRebalance", lambda g: g.awaiting_sync.update({FOLLOWER: None}), "is not awaited any more"),
+    ("CompletingRebalance", lambda g: g.awaiting_sync.update({FOLLOWER: None}), "is no longer awaited"),
     ("CompletingRebalance", lambda g: g.awaiting_sync.pop(LEADER), "as soon as the leader has synced"),
     ("PreparingRebalance", lambda g: g.awaiting_sync.update({LEADER: None}), "awaited within a generation"),
     ("CompletingRebalance", lambda g: g.awaiting_sync.update(x=None), "an awaited sync is a member's"),
@@ -110,15 +110,15 @@ SPOILED: list[tuple[str, Callable[[Group], object], str]] = [
     ("Stable", spoil("join_deadline_ms", START_MS), "the join timer runs"),
     ("CompletingRebalance", spoil("sync_deadline_ms", inf), "while a sync is awaited"),
     ("PreparingRebalance", spoil("sync_deadline_ms", START_MS), "within a generation only"),
-    ("Stable", lambda g: setattr(g.members[LEADER], "deadline_ms", inf), "session runs, or an answer is owed"),
-    ("Stable", lambda g: BatchJoinExtension.of(g).expect("x", LEADER, 1, START_MS), "who is expected is no member yet"),
-    ("Stable", lambda g: BatchJoinExtension.of(g).expect("i", "i-2", 1, START_MS), "who is expected is no member yet"),
-    ("Stable", expect_under_another_id, "filed under its instance id"),
-    ("Stable", wait_for_nobody, "only while somebody who is expected is missing"),
-    ("Stable", lambda g: setattr(BatchJoinExtension.of(g).expected, "waiting_deadline_ms", 1.0), "time of the waiting"),
-    ("PreparingRebalance", wait_and_be_parked, "is not parked in the group too"),
-    ("Stable", lambda g: setattr(g.stored, "generation_id", 9), "is not newer than the group"),
-    ("Stable", spoil("scheduled_ms", inf), "wakes up before every deadline"),
+    ("Stable", lambda g: setattr(g.members[LEADER], "deadline_ms", inf), "or an answer to the member is pending"),
+    ("Stable", lambda g: BatchJoinExtension.of(g).expect("x", LEADER, 1, START_MS), "expected instance is not a member"),
+    ("Stable", lambda g: BatchJoinExtension.of(g).expect("i", "i-2", 1, START_MS), "expected instance is not a member"),
+    ("Stable", expect_under_another_id, "the key of an expected instance"),
+    ("Stable", wait_for_nobody, "only while an expected instance is missing"),
+    ("Stable", lambda g: setattr(BatchJoinExtension.of(g).expected, "waiting_deadline_ms", 1.0), "timer of waiting joins"),
+    ("PreparingRebalance", wait_and_be_parked, "is not parked in the group"),
+    ("Stable", lambda g: setattr(g.stored, "generation_id", 9), "is not newer than the group's"),
+    ("Stable", spoil("scheduled_ms", inf), "scheduled no later than its earliest deadline"),
 ]  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def test_history_notices_a_generation_that_goes_back() -> None:
     group, history = group_in("Stable"), StepChecker()
     history.check_step(group)
     group.generation_id = 0
-    with pytest.raises(InvariantError, match="group 'g' went back from generation 1"):
+    with pytest.raises(InvariantError, match="group 'g': generation_id=0: expected at least 1"):
         history.check_step(group)
 
 
@@ -142,7 +142,7 @@ def test_history_notices_a_protocol_that_changes_within_a_generation() -> None:
     group, history = group_in("Stable"), StepChecker()
     history.check_step(group)
     group.protocol_name = "other"
-    with pytest.raises(InvariantError, match="group 'g' changed its protocol within generation 1"):
+    with pytest.raises(InvariantError, match="group 'g': generation 1 has changed its protocol"):
         history.check_step(group)
 
 

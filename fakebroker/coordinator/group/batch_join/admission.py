@@ -1,24 +1,24 @@
-"""Several joins handled as one: at most one rebalance for all of them (KAFKA-8397)."""
+"""Several joins that are handled as one, with at most one rebalance (KAFKA-8397)."""
 
 from collections.abc import Sequence
 
 from fakebroker.coordinator.group.api import JoinGroup
 from fakebroker.coordinator.group.batch_join.expected_instances import WaitingJoin
 from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.join import add_new_member, refusal_of, rejoin, replace_static_member
+from fakebroker.coordinator.group.classic.join import add_new_member, reject_join, rejoin, replace_static_member
 from fakebroker.coordinator.group.classic.rebalance import rebalance_or_complete
 from fakebroker.coordinator.group.classic.states import PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.records import Procedure
 
 
 def join_together(group: Group, joins: Sequence[WaitingJoin], cause: str, now_ms: float) -> Procedure[bool]:
-    """Handle joins of different members as one: if one of them needs a rebalance, it is that of all.
+    """Handle the joins of several members as one: if one of them needs a rebalance, all take part in it.
 
-    Each is checked against the group as those before it have left it, in Kafka's order. None has to join again with its
-    id, and none skips the assignment.
+    A join is checked after the joins before it have been added to the group, in Kafka's order. New members need not
+    join again with their id (no MEMBER_ID_REQUIRED), and `skip_assignment` is not used.
 
     Returns:
-        Whether there is a rebalance for them.
+        Whether they take part in a rebalance.
     """
     accepted = [join for join in joins if _is_accepted(group, join)]
     if not any(_needs_rebalance(group, join.request) for join in accepted):
@@ -28,17 +28,17 @@ def join_together(group: Group, joins: Sequence[WaitingJoin], cause: str, now_ms
     group.change.cause = cause
     for join in accepted:
         if _is_accepted(group, join):
-            _enter(group, join, now_ms)
+            _park(group, join, now_ms)
     yield from rebalance_or_complete(group, now_ms)
     return True
 
 
 def _is_accepted(group: Group, join: WaitingJoin) -> bool:
-    """Whether this member may join; if not, it is answered."""
-    refusal = refusal_of(group, join.request)
-    if refusal is not None:
-        group.answer(join.token, refusal)
-    return refusal is None
+    """Return whether the group accepts a join; if not, answer it."""
+    rejection = reject_join(group, join.request)
+    if rejection is not None:
+        group.answer(join.token, rejection)
+    return rejection is None
 
 
 def _answer_again(group: Group, join: WaitingJoin, now_ms: float) -> Procedure[None]:
@@ -47,8 +47,8 @@ def _answer_again(group: Group, join: WaitingJoin, now_ms: float) -> Procedure[N
     return replace_static_member(join.new_member_id, group, join.request, join.token, now_ms)
 
 
-def _enter(group: Group, join: WaitingJoin, now_ms: float) -> None:
-    """Add a member to the rebalance that is in progress, or will start."""
+def _park(group: Group, join: WaitingJoin, now_ms: float) -> None:
+    """Add or update a member and park its join; the caller starts or continues the rebalance."""
     request = join.request
     former_id = group.static_members.get(request.instance_id or "") if not request.member_id else request.member_id
     member = group.members.get(former_id or "")
@@ -63,9 +63,9 @@ def _enter(group: Group, join: WaitingJoin, now_ms: float) -> None:
 
 
 def _needs_rebalance(group: Group, request: JoinGroup) -> bool:
-    """Whether a join is more than the repetition of one that was answered.
+    """Whether a join needs a rebalance, instead of an immediate answer with the current generation.
 
-    Unlike a static member that comes back alone, one with other protocols always needs a rebalance.
+    Unlike a single join, that of a restarted static member with changed protocols always needs one.
     """
     member_id = request.member_id or group.static_members.get(request.instance_id or "", "")
     member = group.members.get(member_id)
