@@ -23,6 +23,7 @@ from tests.support.coordinator.coordinator_harness import (
     protocols,
     result_of,
 )
+from tests.support.subtests import subtest_for_each
 
 PARTITION = partition_for("g", 50)
 NOW_MS = int(START_MS)
@@ -33,11 +34,11 @@ def offset(value: int, timestamp_ms: int = NOW_MS) -> CommittedOffset:
     return CommittedOffset(offset=value, commit_timestamp_ms=timestamp_ms)
 
 
-def written(driver: CoordinatorHarness, act: Callable[[], object]) -> list[tuple[Record, ...]]:
+def written(harness: CoordinatorHarness, act: Callable[[], object]) -> list[tuple[Record, ...]]:
     """The batches that an action appends, all to the partition of "g"."""
-    before = len(driver.batches)
+    before = len(harness.batches)
     act()
-    batches = driver.batches[before:]
+    batches = harness.batches[before:]
     assert {partition for partition, _ in batches} <= {PARTITION}
     return [records for _, records in batches]
 
@@ -45,31 +46,31 @@ def written(driver: CoordinatorHarness, act: Callable[[], object]) -> list[tuple
 # What is written
 
 
-@pytest.mark.parametrize(
+@subtest_for_each(
     "options",
     [{}, {"two_step": True}, {"instance_id": "i"}, {"protocols": ()}],
     ids=["parked", "told its id", "static", "refused"],
 )
-def test_a_join_that_creates_a_group_writes_an_empty_one(options: dict[str, Any]) -> None:
-    driver = CoordinatorHarness()
+def test_join_that_creates_a_group_stores_an_empty_group(options: dict[str, Any]) -> None:
+    harness = CoordinatorHarness()
     empty = GroupRecord("g", GroupValue("", 0, None, None, NOW_MS, ()))
-    assert written(driver, lambda: driver.join(**options)) == [(empty,)]
-    assert written(driver, lambda: driver.join(**options)) == []
+    assert written(harness, lambda: harness.join(**options)) == [(empty,)]
+    assert written(harness, lambda: harness.join(**options)) == []
 
 
-def test_a_first_member_without_a_delay_writes_an_empty_group_too() -> None:
-    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
+def test_join_without_delay_stores_an_empty_group() -> None:
+    harness = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
     empty = GroupRecord("g", GroupValue("", 0, None, None, NOW_MS, ()))
-    assert written(driver, driver.join) == [(empty,)]
-    assert driver.state() == "CompletingRebalance"
+    assert written(harness, harness.join) == [(empty,)]
+    assert harness.state() == "CompletingRebalance"
 
 
-def test_the_leaders_sync_writes_the_whole_group() -> None:
-    driver = CoordinatorHarness()
-    leader, static = driver.complete(1, static=("i",), protocols=TWO)
-    joined_ms = int(driver.now_ms)
-    driver.advance(100)
-    assert written(driver, lambda: driver.sync(static, 1)) == []
+def test_sync_of_the_leader_stores_the_group() -> None:
+    harness = CoordinatorHarness()
+    leader, static = harness.create_completing_group(1, static=("i",), protocols=TWO)
+    joined_ms = int(harness.now_ms)
+    harness.advance(100)
+    assert written(harness, lambda: harness.sync(static, 1)) == []
 
     def member(member_id: str, instance_id: str | None, assignment: bytes) -> MemberValue:
         times = (REBALANCE_MS, SESSION_MS)
@@ -79,42 +80,42 @@ def test_the_leaders_sync_writes_the_whole_group() -> None:
 
     members = member(leader, None, b"a"), member(static, "i", b"")
     value = GroupValue("consumer", 1, "sticky", leader, joined_ms, members)
-    sync = partial(driver.sync, leader, 1, [(leader, b"a"), ("unknown", b"?")])
-    assert written(driver, sync) == [(GroupRecord("g", value),)]
-    assert written(driver, sync) == []
+    sync = partial(harness.sync, leader, 1, [(leader, b"a"), ("unknown", b"?")])
+    assert written(harness, sync) == [(GroupRecord("g", value),)]
+    assert written(harness, sync) == []
 
 
 def emptied(generation_id: int, timestamp_ms: float) -> list[tuple[Record, ...]]:
     return [(GroupRecord("g", GroupValue("consumer", generation_id, None, None, int(timestamp_ms), ())),)]
 
 
-def test_the_last_member_that_leaves_writes_an_empty_generation() -> None:
-    driver = CoordinatorHarness()
-    first, last = driver.stable()
-    assert written(driver, lambda: driver.leave((first, None))) == []
-    assert written(driver, lambda: driver.leave((last, None))) == emptied(2, driver.now_ms)
+def test_leave_group_of_the_last_member_stores_an_empty_generation() -> None:
+    harness = CoordinatorHarness()
+    first, last = harness.create_stable_group()
+    assert written(harness, lambda: harness.leave((first, None))) == []
+    assert written(harness, lambda: harness.leave((last, None))) == emptied(2, harness.now_ms)
 
 
-def test_the_last_session_that_ends_writes_an_empty_generation() -> None:
-    driver = CoordinatorHarness()
-    driver.stable(1)
-    batches = written(driver, lambda: driver.advance(SESSION_MS))
-    assert batches == emptied(2, driver.now_ms)
+def test_expiry_of_the_last_session_stores_an_empty_generation() -> None:
+    harness = CoordinatorHarness()
+    harness.create_stable_group(1)
+    batches = written(harness, lambda: harness.advance(SESSION_MS))
+    assert batches == emptied(2, harness.now_ms)
 
 
-def test_a_join_phase_without_members_writes_an_empty_generation() -> None:
-    driver = CoordinatorHarness()
-    call = driver.join(session_ms=SESSION_MS)
-    member_id = next(iter(driver.group().members))
-    driver.leave((member_id, None))
+def test_join_phase_without_members_stores_an_empty_generation() -> None:
+    harness = CoordinatorHarness()
+    call = harness.join(session_ms=SESSION_MS)
+    member_id = next(iter(harness.group().members))
+    harness.leave((member_id, None))
     assert not call.is_parked
-    assert written(driver, lambda: driver.advance(DELAY_MS)) == emptied(1, driver.now_ms)
+    assert written(harness, lambda: harness.advance(DELAY_MS)) == emptied(1, harness.now_ms)
 
 
-def test_a_static_member_replaced_without_a_round_writes_the_group() -> None:
-    driver = CoordinatorHarness()
-    leader, old_id = driver.stable(1, static=("i",))
-    ((record,),) = written(driver, lambda: driver.join(instance_id="i", protocols=protocols("range", metadata=b"?")))
+def test_static_replacement_without_rebalance_stores_the_group() -> None:
+    harness = CoordinatorHarness()
+    leader, old_id = harness.create_stable_group(1, static=("i",))
+    ((record,),) = written(harness, lambda: harness.join(instance_id="i", protocols=protocols("range", metadata=b"?")))
     assert isinstance(record, GroupRecord)
     assert record.value is not None
     assert (record.value.generation_id, record.value.leader) == (1, leader)
@@ -123,8 +124,8 @@ def test_a_static_member_replaced_without_a_round_writes_the_group() -> None:
     assert member.assignment == old_id.encode()
 
 
-def test_a_commit_writes_one_batch_of_what_is_accepted() -> None:
-    driver = CoordinatorHarness()
+def test_commit_stores_accepted_offsets_in_one_batch() -> None:
+    harness = CoordinatorHarness()
     offsets = [
         OffsetToCommit(topic="t", partition=0, offset=1),
         OffsetToCommit(topic="t", partition=1, offset=2, metadata="m" * 4097),
@@ -132,57 +133,57 @@ def test_a_commit_writes_one_batch_of_what_is_accepted() -> None:
     ]
     full = CommittedOffset(offset=3, leader_epoch=4, metadata="m", commit_timestamp_ms=NOW_MS, expire_timestamp_ms=9)
     assert written(
-        driver, lambda: result_of(driver.coordinator.commit_offsets, "g", -1, "", None, offsets, START_MS)
+        harness, lambda: result_of(harness.coordinator.commit_offsets, "g", -1, "", None, offsets, START_MS)
     ) == [(OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "u", 0, full))]
-    assert written(driver, lambda: driver.commit(metadata="m" * 4097)) == []
+    assert written(harness, lambda: harness.commit(metadata="m" * 4097)) == []
 
 
-def test_deleted_offsets_write_tombstones_where_there_were_any() -> None:
-    driver = CoordinatorHarness()
+def test_offset_delete_stores_tombstones_for_existing_offsets() -> None:
+    harness = CoordinatorHarness()
     for topic in "tu":
-        driver.commit(topic=topic)
+        harness.commit(topic=topic)
     partitions = [("u", 0), ("u", 1), ("t", 0)]
     tombstones = OffsetRecord("g", "u", 0, None), OffsetRecord("g", "t", 0, None)
-    assert written(driver, lambda: result_of(driver.coordinator.delete_offsets, "g", partitions)) == [tombstones]
-    assert written(driver, lambda: result_of(driver.coordinator.delete_offsets, "g", partitions)) == []
+    assert written(harness, lambda: result_of(harness.coordinator.delete_offsets, "g", partitions)) == [tombstones]
+    assert written(harness, lambda: result_of(harness.coordinator.delete_offsets, "g", partitions)) == []
 
 
-def test_a_deleted_topic_writes_one_batch_for_each_partition_of_the_log() -> None:
-    driver = CoordinatorHarness()
+def test_deleted_topic_stores_one_batch_for_each_offsets_partition() -> None:
+    harness = CoordinatorHarness()
     for group_id, topic, partition in [("g", "t", 0), ("g", "t", 3), ("g", "u", 0), ("a", "t", 1), ("group", "t", 2)]:
-        driver.commit(group_id=group_id, topic=topic, partition=partition)
-    driver.commit(group_id="h", topic="u")
-    driver.batches.clear()
-    driver.coordinator.delete_topic_offsets("t")
-    assert driver.batches == [
+        harness.commit(group_id=group_id, topic=topic, partition=partition)
+    harness.commit(group_id="h", topic="u")
+    harness.batches.clear()
+    harness.coordinator.delete_topic_offsets("t")
+    assert harness.batches == [
         (PARTITION, (OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 3, None))),
         (47, (OffsetRecord("a", "t", 1, None), OffsetRecord("group", "t", 2, None))),
     ]
 
 
-def test_a_deleted_group_writes_tombstones_for_its_offsets_and_then_its_own() -> None:
-    driver = CoordinatorHarness()
+def test_deleted_group_stores_tombstones_for_its_offsets_and_then_the_group() -> None:
+    harness = CoordinatorHarness()
     for partition in range(2):
-        driver.commit(partition=partition)
+        harness.commit(partition=partition)
     tombstones = OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 1, None), GroupRecord("g", None)
-    assert written(driver, lambda: result_of(driver.coordinator.delete_group, "g", START_MS)) == [tombstones]
+    assert written(harness, lambda: harness.delete_group()) == [tombstones]
 
 
-def test_a_round_that_is_not_synced_writes_nothing() -> None:
-    driver = CoordinatorHarness()
-    leader, follower = driver.stable()
+def test_rebalance_without_the_leaders_sync_stores_nothing() -> None:
+    harness = CoordinatorHarness()
+    leader, follower = harness.create_stable_group()
 
     def act() -> None:
-        driver.heartbeat(leader, 1)
-        driver.pend()
-        driver.join(follower, protocols=TWO)
-        driver.join(leader)
-        driver.join(instance_id="i")
-        driver.advance(SESSION_MS)
-        driver.sync(follower, 2)
+        harness.heartbeat(leader, 1)
+        harness.request_member_id()
+        harness.join(follower, protocols=TWO)
+        harness.join(leader)
+        harness.join(instance_id="i")
+        harness.advance(SESSION_MS)
+        harness.sync(follower, 2)
 
-    assert written(driver, act) == []
-    assert driver.state() == "CompletingRebalance"
+    assert written(harness, act) == []
+    assert harness.state() == "CompletingRebalance"
 
 
 # Reading
@@ -224,8 +225,8 @@ REPLAYED: list[tuple[str, list[Record], list[tuple[str, GroupValue, list[int]]]]
 ]
 
 
-@pytest.mark.parametrize(("records", "expected"), [row[1:] for row in REPLAYED], ids=[row[0] for row in REPLAYED])
-def test_replay(records: list[Record], expected: list[tuple[str, GroupValue, list[int]]]) -> None:
+@subtest_for_each(("records", "expected"), [row[1:] for row in REPLAYED], ids=[row[0] for row in REPLAYED])
+def test_replay_of_records(records: list[Record], expected: list[tuple[str, GroupValue, list[int]]]) -> None:
     replayed = replay(records)
     assert [
         (group_id, value, [committed.offset for _, _, committed in offsets])
@@ -233,41 +234,41 @@ def test_replay(records: list[Record], expected: list[tuple[str, GroupValue, lis
     ] == expected
 
 
-def loaded(driver: CoordinatorHarness) -> Group:
-    driver.hand_over()
-    return driver.group()
+def loaded(harness: CoordinatorHarness) -> Group:
+    harness.fail_over()
+    return harness.group()
 
 
-def test_subscriptions_are_known_after_loading() -> None:
-    driver = CoordinatorHarness()
-    driver.stable(1, protocols=protocols("range", metadata=encode_subscription(["u", "v"])))
-    assert loaded(driver).subscribed_topics == frozenset("uv")
+def test_subscribed_topics_are_restored() -> None:
+    harness = CoordinatorHarness()
+    harness.create_stable_group(1, protocols=protocols("range", metadata=encode_subscription(["u", "v"])))
+    assert loaded(harness).subscribed_topics == frozenset("uv")
 
 
-def test_subscriptions_that_cannot_be_read_are_still_unknown_after_loading() -> None:
-    driver = CoordinatorHarness()
-    driver.stable(1, protocols=protocols("range", metadata=b"?"))
-    assert loaded(driver).subscribed_topics is None
+def test_unknown_subscribed_topics_are_restored_as_unknown() -> None:
+    harness = CoordinatorHarness()
+    harness.create_stable_group(1, protocols=protocols("range", metadata=b"?"))
+    assert loaded(harness).subscribed_topics is None
 
 
-@pytest.mark.parametrize("is_simple", [True, False])
-def test_an_empty_group_keeps_the_time_since_when_it_is_empty(is_simple: bool) -> None:
-    driver = CoordinatorHarness()
+@subtest_for_each("is_simple", [True, False])
+def test_time_of_the_last_transition_is_restored(is_simple: bool) -> None:
+    harness = CoordinatorHarness()
     if is_simple:
-        driver.commit()
+        harness.commit()
     else:
-        driver.leave((driver.stable(1)[0], None))
-    since_ms = driver.now_ms
-    driver.advance(100)
-    assert loaded(driver).state_since_ms == (-1 if is_simple else since_ms)
+        harness.leave((harness.create_stable_group(1)[0], None))
+    since_ms = harness.now_ms
+    harness.advance(100)
+    assert loaded(harness).state_since_ms == (-1 if is_simple else since_ms)
 
 
-def test_records_that_cannot_be_read_leave_the_partition_as_it_was() -> None:
-    driver = CoordinatorHarness()
-    coordinator: Coordinator = driver.new_coordinator()
+def test_partition_is_still_loading_after_an_invalid_record() -> None:
+    harness = CoordinatorHarness()
+    coordinator: Coordinator = harness.new_coordinator()
     coordinator.start_loading(PARTITION)
     with pytest.raises(AttributeError):
-        coordinator.finish_loading(PARTITION, [COMMITTED, None], driver.now_ms)  # type: ignore[list-item] # on purpose
+        coordinator.finish_loading(PARTITION, [COMMITTED, None], harness.now_ms)  # type: ignore[list-item] # on purpose
     assert list(coordinator.groups()) == []
-    coordinator.finish_loading(PARTITION, [COMMITTED], driver.now_ms)
+    coordinator.finish_loading(PARTITION, [COMMITTED], harness.now_ms)
     assert [group.group_id for group in coordinator.groups()] == ["g"]
