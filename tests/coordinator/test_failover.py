@@ -239,7 +239,7 @@ def test_group_of_max_size_does_not_rebalance() -> None:
     assert harness.state() == "Stable"
 
 
-# What requests get meanwhile
+# Requests without a leader of the partition
 
 
 def join(harness: CoordinatorHarness, group_id: str, **changes: Any) -> JoinResult:
@@ -276,26 +276,26 @@ def commit(harness: CoordinatorHarness, group_id: str, generation_id: int) -> li
     return result_of(harness.coordinator.commit_offsets, group_id, generation_id, "", None, offsets, harness.now_ms)
 
 
-Ask = Callable[[CoordinatorHarness, str], object]
+Send = Callable[[CoordinatorHarness, str], object]
 OUT_OF_BOUNDS = CoordinatorConfig().group_max_session_timeout_ms + 1
 INVALID = ErrorCode.INVALID_GROUP_ID
-ASKED: dict[str, tuple[Ask, Callable[[ErrorCode], object]]] = {
-    # What is asked, and what the answer to an error is.
+REQUESTS: dict[str, tuple[Send, Callable[[ErrorCode], object]]] = {
+    # How to send the request, and its result with an error.
     "JoinGroup": (join, lambda error: JoinResult(error)),
-    "JoinGroup of a new member": (lambda d, g: join(d, g, member_id=""), lambda error: JoinResult(error)),
+    "JoinGroup of a new member": (lambda h, g: join(h, g, member_id=""), lambda error: JoinResult(error)),
     "SyncGroup": (sync, lambda error: SyncResult(error)),
-    "Heartbeat": (lambda d, g: d.heartbeat("m", 1, group_id=g), lambda error: NONE if error is LOADING else error),
+    "Heartbeat": (lambda h, g: h.heartbeat("m", 1, group_id=g), lambda error: NONE if error is LOADING else error),
     "LeaveGroup": (
-        lambda d, g: result_of(d.coordinator.leave_group, g, [("m", None)], d.now_ms),
+        lambda h, g: result_of(h.coordinator.leave_group, g, [("m", None)], h.now_ms),
         lambda error: (error, []),
     ),
-    "OffsetCommit": (lambda d, g: commit(d, g, -1), lambda error: [error] * 2),
-    "OffsetCommit of a member": (lambda d, g: commit(d, g, 1), lambda error: [error] * 2),
-    "OffsetFetch": (lambda d, g: d.coordinator.fetch_offsets(g, [("t", 0)], d.now_ms), lambda error: (error, [])),
-    "OffsetFetch of all": (lambda d, g: d.coordinator.fetch_offsets(g, None, d.now_ms), lambda error: (error, [])),
-    "OffsetDelete": (lambda d, g: result_of(d.coordinator.delete_offsets, g, [("t", 0)]), lambda error: (error, [])),
-    "DeleteGroups": (lambda d, g: result_of(d.coordinator.delete_group, g, d.now_ms), lambda error: error),
-    "other requests": (lambda d, g: d.coordinator.error_for(g), lambda error: error),
+    "OffsetCommit": (lambda h, g: commit(h, g, -1), lambda error: [error] * 2),
+    "OffsetCommit of a member": (lambda h, g: commit(h, g, 1), lambda error: [error] * 2),
+    "OffsetFetch": (lambda h, g: h.coordinator.fetch_offsets(g, [("t", 0)], h.now_ms), lambda error: (error, [])),
+    "OffsetFetch of all": (lambda h, g: h.coordinator.fetch_offsets(g, None, h.now_ms), lambda error: (error, [])),
+    "OffsetDelete": (lambda h, g: result_of(h.coordinator.delete_offsets, g, [("t", 0)]), lambda error: (error, [])),
+    "DeleteGroups": (lambda h, g: result_of(h.coordinator.delete_group, g, h.now_ms), lambda error: error),
+    "other requests": (lambda h, g: h.coordinator.error_for(g), lambda error: error),
 }
 
 
@@ -309,13 +309,13 @@ def failed(harness: CoordinatorHarness) -> None:
     harness.coordinator.fail_loading(PARTITION)
 
 
-def unloaded(harness: CoordinatorHarness) -> None:
+def resigned(harness: CoordinatorHarness) -> None:
     harness.coordinator.resign(PARTITION, harness.now_ms)
 
 
-def unloaded_while_loading(harness: CoordinatorHarness) -> None:
+def resigned_while_loading(harness: CoordinatorHarness) -> None:
     loading(harness)
-    unloaded(harness)
+    resigned(harness)
 
 
 def loading_again(harness: CoordinatorHarness) -> None:
@@ -323,28 +323,28 @@ def loading_again(harness: CoordinatorHarness) -> None:
     harness.coordinator.start_loading(PARTITION)
 
 
-@subtest_for_each("name", ASKED)
-@subtest_for_each(
-    ("happen", "error"),
-    [
-        (unloaded, NOT_COORDINATOR),
-        (loading, LOADING),
-        (failed, NOT_COORDINATOR),
-        (unloaded_while_loading, NOT_COORDINATOR),
-        (loading_again, LOADING),
-    ],
-)
-def test_errors_of_requests_for_a_partition_that_is_not_led(
-    happen: Callable[[CoordinatorHarness], None], error: ErrorCode, name: str
-) -> None:
+CHANGES: dict[str, tuple[Callable[[CoordinatorHarness], None], ErrorCode]] = {
+    # How the partition is changed, and the error that requests get then.
+    "resigned": (resigned, NOT_COORDINATOR),
+    "loading": (loading, LOADING),
+    "failed": (failed, NOT_COORDINATOR),
+    "resigned while loading": (resigned_while_loading, NOT_COORDINATOR),
+    "loading again": (loading_again, LOADING),
+}
+
+
+@subtest_for_each("partition", CHANGES)
+@subtest_for_each("request", REQUESTS)
+def test_errors_of_requests_for_a_partition_that_is_not_led(partition: str, request: str) -> None:
     harness = CoordinatorHarness()
     harness.create_stable_group()
     harness.commit(group_id="a")
-    happen(harness)
+    change, error = CHANGES[partition]
+    change(harness)
     harness.settle()
-    ask, answer = ASKED[name]
+    send, result = REQUESTS[request]
     before = list(harness.batches)
-    assert ask(harness, "g") == answer(error)
+    assert send(harness, "g") == result(error)
     assert harness.batches == before
     assert harness.state() == "-"
     assert harness.committed(group_id="a") == 1
