@@ -38,7 +38,7 @@ NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "runs", "bench-results"
 TEST_TIMEOUT_S = 240.0  # without any output; a slow machine alone does not need as long
 MYPY_TIMEOUT_S = 900.0
 NO_TESTS_RAN = 5  # an exit code of pytest
-MORE_TESTS = {"cluster": ["tests/server"], "coordinator": ["tests/transcripts", "tests/test_scenarios.py"]}
+MORE_TESTS = {"cluster": ["tests/server"], "coordinator": ["tests/transcripts"]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Who takes part in a transcript: members by name, what each knows, and the requests it sends.
+"""The members of a transcript: their state, and the requests they send.
 
-Knows messages; no cluster. Member ids differ from run to run, so they are known by the name of who got them.
+Does not depend on a cluster. Member ids differ between runs, so transcripts use the name of the member that got the id.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ from fakebroker.protocol.messages.offset_fetch import (
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import by_topic, parse_partition
-from tests.transcripts.language import Step, TranscriptError, numbered
+from tests.support.transcripts.parser import Step, TranscriptError, expand_range
 
 NEWEST = {
     "join": 9,
@@ -46,32 +46,32 @@ NEWEST = {
     "sync": 5,
     "beat": 4,
     "leave": 5,
-    "commit": 9,  # The newest that names topics.
-    "fetch": 9,  # The newest that names topics.
+    "commit": 9,  # The newest with topic names.
+    "fetch": 9,  # The newest with topic names.
     "find": 6,
     "describe": 6,
     "list": 5,
     "delete": 2,
     "uncommit": 0,
 }
-"""The version of a request that says none."""
+"""The version of a request without `v...`."""
 
 _AFTER = {
     ErrorCode.NONE: "beat",
     ErrorCode.REBALANCE_IN_PROGRESS: "join",
     ErrorCode.ILLEGAL_GENERATION: "join",
 }
-"""What a client does after this answer to its sync or heartbeat."""
+"""The next request of a client after this answer to its sync or heartbeat."""
 
 _STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7}
 
 
 @dataclass(slots=True)
-class Member:
-    """One member: what it was told, and what it said last in its joins, which it says again.
+class TranscriptMember:
+    """One member: its identity according to the answers, and the fields of its last join, which later joins repeat.
 
     Attributes:
-        next_verb: What its client would do next; "" if that is up to the transcript.
+        next_verb: The next step of a client that follows the protocol; "" if that is undefined.
     """
 
     name: str
@@ -87,15 +87,15 @@ class Member:
     rebalance_timeout_ms: int = 60_000
     next_verb: str = ""
 
-    def learn(self, step: Step) -> None:
-        """Take over what a step says about the member itself."""
+    def update(self, step: Step) -> None:
+        """Set the group, and the fields of a join, from the options of a step."""
         options = step.options
         self.group_id = options.get("group", self.group_id)
         if step.verb not in ("join", "batch"):
             return
         if "static" in options:
             self.instance_id = None if options["static"] == "none" else options["static"]
-        self.protocol_type = _quoted(options.get("type", self.protocol_type))
+        self.protocol_type = _unquoted(options.get("type", self.protocol_type))
         self.protocols = [name for name in options.get("protocols", self.protocols) if name != "none"]
         self.session_timeout_ms = options.get("session", self.session_timeout_ms)
         self.rebalance_timeout_ms = options.get("rebalance", self.rebalance_timeout_ms)
@@ -105,48 +105,50 @@ class Member:
             self.metadata = encode_subscription(options["topics"])
 
 
-class Cast:
+class Members:
     """The members of one transcript, and the names of their member ids."""
 
     def __init__(self) -> None:
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, TranscriptMember] = {}
         self._labels: dict[str, str] = {}
         self._batches: dict[str, list[list[str]]] = {}
 
-    def members(self) -> list[Member]:
+    def all(self) -> list[TranscriptMember]:
+        """Return the members in the order of their first steps."""
         return list(self._members.values())
 
-    def member(self, name: str) -> Member:
-        return self._members.setdefault(name, Member(name))
+    def member(self, name: str) -> TranscriptMember:
+        """Return a member, which is added if it is new."""
+        return self._members.setdefault(name, TranscriptMember(name))
 
     def label(self, member_id: str, instance_id: str | None = None) -> str:
-        """What a member id is called: by who got it, with its instance id; `A#2` is the second id of A.
+        """Return the name of a member id: the member that got it, and its instance id. `A#2` is the second id of A.
 
-        One that an instance will have, which is expected, is called by the instance alone.
+        The id that is reserved for an expected instance is named `@instance`.
         """
         if self._labels.get(member_id, "").startswith("@"):
             return self._labels[member_id]
         return self._labels.get(member_id, member_id) + (f"@{instance_id}" if instance_id else "")
 
-    def knows(self, member_id: str) -> bool:
-        """Whether anybody has been told this id."""
+    def has_label(self, member_id: str) -> bool:
+        """Whether a member has got this id in an answer."""
         return member_id in self._labels
 
-    def hear(self, member: Member, response: Message) -> None:
-        """A member takes note of what an answer tells it: its id, the generation, the protocol."""
+    def receive(self, member: TranscriptMember, response: Message) -> None:
+        """Update a member from an answer: its id, generation and protocol."""
         match response:
             case SyncGroupResponse() | HeartbeatResponse():
                 member.next_verb = _AFTER.get(ErrorCode(response.error_code), "")
             case JoinGroupResponse() if response.member_join_response_list:
-                for name, told in zip(
+                for name, result in zip(
                     self._batches[member.name].pop(0), response.member_join_response_list, strict=True
                 ):
-                    self._hear_one(name, told.member.member_id, told.error_code, response)
+                    self._receive_join(name, result.member.member_id, result.error_code, response)
             case JoinGroupResponse():
-                self._hear_one(member.name, response.member_id, response.error_code, response)
+                self._receive_join(member.name, response.member_id, response.error_code, response)
 
-    def _hear_one(self, name: str, member_id: str, error_code: int, response: JoinGroupResponse) -> None:
-        """A member, or for one that is expected its instance by the name `@instance`, hears of its join."""
+    def _receive_join(self, name: str, member_id: str, error_code: int, response: JoinGroupResponse) -> None:
+        """Update a member, or the name of an expected instance, `@instance`, from the result of its join."""
         label = self._labels.get(member_id, "@")
         if member_id not in ("", "unknown") and label.startswith("@"):
             earlier = sum(label.partition("#")[0] == name for label in self._labels.values())
@@ -162,24 +164,24 @@ class Cast:
             member.protocol_name = response.protocol_name
 
     def id_of(self, label: str, place: str) -> str:
-        """The member id that a transcript calls so; `unknown` is one that nobody got, `none` is no id."""
+        """Return the member id with this name. `unknown` is an id that no member has got, `none` is an empty id."""
         if label in ("unknown", "none"):
             return "" if label == "none" else label
         for member_id, known in self._labels.items():
             if known == label:
                 return member_id
         names = ", ".join([*self._labels.values(), "unknown", "none"])
-        raise TranscriptError(f"{place}: no member id is called {label!r}: expected one of {names}")
+        raise TranscriptError(f"{place}: member id {label!r}: expected one of {names}")
 
-    def request(self, step: Step) -> tuple[Member, Message, int]:
-        """The request of a step, and its version."""
+    def request(self, step: Step) -> tuple[TranscriptMember, Message, int]:
+        """Return the member of a step, its request, and the version of the request."""
         assert step.actor is not None
         member = self.member(step.actor)
-        member.learn(step)
+        member.update(step)
         version = NEWEST[step.verb] if step.version is None else step.version
         return member, self._build(step, member, version), version
 
-    def _build(self, step: Step, member: Member, version: int) -> Message:
+    def _build(self, step: Step, member: TranscriptMember, version: int) -> Message:
         match step.verb:
             case "join":
                 return self._join(step, member, version)
@@ -190,7 +192,7 @@ class Cast:
             case "beat":
                 member_id, generation_id, instance_id = self._identity(step, member, version)
                 return HeartbeatRequest(
-                    group_id=_quoted(member.group_id),
+                    group_id=_unquoted(member.group_id),
                     generation_id=generation_id,
                     member_id=member_id,
                     group_instance_id=instance_id,
@@ -200,12 +202,12 @@ class Cast:
             case "commit":
                 return self._commit(step, member, version)
             case "fetch":
-                return _fetch(step, _quoted(member.group_id), version)
+                return _fetch(step, _unquoted(member.group_id), version)
             case "find":
-                return _find(_quoted(member.group_id), version)
-        return _administer(step, _quoted(member.group_id))
+                return _find(_unquoted(member.group_id), version)
+        return _administer(step, _unquoted(member.group_id))
 
-    def _identity(self, step: Step, member: Member, version: int) -> tuple[str, int, str | None]:
+    def _identity(self, step: Step, member: TranscriptMember, version: int) -> tuple[str, int, str | None]:
         options = step.options
         member_id = self.id_of(options["as"], step.place) if "as" in options else member.member_id
         instance_id = options.get("static", member.instance_id)
@@ -213,10 +215,10 @@ class Cast:
             instance_id = None
         return member_id, options.get("gen", member.generation_id), instance_id
 
-    def _join(self, step: Step, member: Member, version: int) -> JoinGroupRequest:
+    def _join(self, step: Step, member: TranscriptMember, version: int) -> JoinGroupRequest:
         member_id, _, instance_id = self._identity(step, member, version)
         return JoinGroupRequest(
-            group_id=_quoted(member.group_id),
+            group_id=_unquoted(member.group_id),
             session_timeout_ms=member.session_timeout_ms,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             member_id=member_id,
@@ -225,17 +227,17 @@ class Cast:
             protocols=[JoinGroupRequestProtocol(name=name, metadata=member.metadata) for name in member.protocols],
         )
 
-    def _batch(self, step: Step, asker: Member) -> JoinGroupRequest:
-        """Many members in one request; what the step says holds for each."""
+    def _batch(self, step: Step, asker: TranscriptMember) -> JoinGroupRequest:
+        """Return a JoinGroup for many members; the options of the step apply to each."""
         names, members = [], []
-        for word in (each for words in step.words for each in numbered(words)):
+        for word in (each for words in step.words for each in expand_range(words)):
             name, _, instance_id = word.partition("@")
             names.append(name or word)
             if not name:
                 members.append(JoinGroupRequestMember(member_id="", group_instance_id=instance_id, protocols=[]))
                 continue
             member = self.member(name)
-            member.learn(step)
+            member.update(step)
             member.instance_id = instance_id or member.instance_id
             protocols = [JoinGroupRequestProtocol(name=each, metadata=member.metadata) for each in member.protocols]
             members.append(
@@ -245,19 +247,19 @@ class Cast:
             )
         self._batches.setdefault(asker.name, []).append(names)
         return JoinGroupRequest(
-            group_id=_quoted(asker.group_id),
+            group_id=_unquoted(asker.group_id),
             session_timeout_ms=asker.session_timeout_ms,
             rebalance_timeout_ms=asker.rebalance_timeout_ms,
             protocol_type=asker.protocol_type,
             join_group_members=members,
         )
 
-    def _sync(self, step: Step, member: Member, version: int) -> SyncGroupRequest:
+    def _sync(self, step: Step, member: TranscriptMember, version: int) -> SyncGroupRequest:
         member_id, generation_id, instance_id = self._identity(step, member, version)
         given = [word.split("=") for word in step.words]
         protocol = step.options.get("protocol", member.protocol_name)
         return SyncGroupRequest(
-            group_id=_quoted(member.group_id),
+            group_id=_unquoted(member.group_id),
             generation_id=generation_id,
             member_id=member_id,
             group_instance_id=instance_id,
@@ -269,19 +271,19 @@ class Cast:
             ],
         )
 
-    def _leave(self, step: Step, member: Member, version: int) -> LeaveGroupRequest:
+    def _leave(self, step: Step, member: TranscriptMember, version: int) -> LeaveGroupRequest:
         member_id, _, instance_id = self._identity(step, member, version)
         if version < 3:
-            return LeaveGroupRequest(group_id=_quoted(member.group_id), member_id=member_id)
+            return LeaveGroupRequest(group_id=_unquoted(member.group_id), member_id=member_id)
         leaving = [word.partition("@") for word in step.words]
         members = [
             MemberIdentity(member_id=self.id_of(label or "none", step.place), group_instance_id=instance or None)
             for label, _, instance in leaving
         ]
         own = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
-        return LeaveGroupRequest(group_id=_quoted(member.group_id), members=members or [own])
+        return LeaveGroupRequest(group_id=_unquoted(member.group_id), members=members or [own])
 
-    def _commit(self, step: Step, member: Member, version: int) -> OffsetCommitRequest:
+    def _commit(self, step: Step, member: TranscriptMember, version: int) -> OffsetCommitRequest:
         member_id, generation_id, instance_id = self._identity(step, member, version)
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for word in step.words:
@@ -296,7 +298,7 @@ class Cast:
                 )
             )
         return OffsetCommitRequest(
-            group_id=_quoted(member.group_id),
+            group_id=_unquoted(member.group_id),
             generation_id_or_member_epoch=generation_id,
             member_id=member_id,
             group_instance_id=instance_id,
@@ -312,8 +314,8 @@ def _find(group_id: str, version: int) -> FindCoordinatorRequest:
 
 
 def _administer(step: Step, group_id: str) -> Message:
-    """What an administrator asks for the groups named, or for its own."""
-    groups = [_quoted(word) for word in step.words] or [group_id]
+    """Return an administrative request for the groups of the step, or for the group of the member."""
+    groups = [_unquoted(word) for word in step.words] or [group_id]
     options = step.options
     match step.verb:
         case "describe":
@@ -341,10 +343,10 @@ def _fetch(step: Step, group_id: str, version: int) -> OffsetFetchRequest:
 
 
 def _topics(step: Step) -> dict[str, list[int]]:
-    """The partitions that a step names, by topic."""
+    """Return the partitions of a step, by topic."""
     return by_topic(map(parse_partition, step.words))
 
 
-def _quoted(text: str) -> str:
-    """A text; `""` is the empty one."""
+def _unquoted(text: str) -> str:
+    """Return a text of a step, where `""` is the empty one."""
     return "" if text == '""' else text

@@ -1,6 +1,6 @@
-"""The language of transcripts: from the lines of a file to steps. Knows what may be said, not what it does.
+"""The parser of transcripts: from the lines of a file to steps. Does not depend on what the steps do.
 
-`scenarios/transcripts/README.md` explains the language to readers.
+`scenarios/transcripts/README.md` describes the format.
 """
 
 import json
@@ -11,20 +11,21 @@ from typing import Any
 
 
 class TranscriptError(Exception):
-    """A transcript says something that cannot be understood or done: file, line, what, and what was expected."""
+    """A transcript cannot be parsed or run; the message has file, line, the value and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line that does something.
+    """One line with a request or a change of the cluster.
 
     Attributes:
-        place: Its file and line, for errors.
-        command: The line without what came of it.
-        actor: The member that acts, or a range of members, M[1-9]; None where the cluster does.
-        words: What has no name of its own: partitions, assignments, members.
-        options: What is said as `name=value`, read into its type; times are in milliseconds. Flags are True.
-        version: The version of the request; None is the newest that names topics.
+        place: File and line, for errors.
+        command: The line without the expected result.
+        actor: The member that sends the request, or a range of members, `M[1-9]`; None for a step of the cluster.
+        verb: The kind of step, a key of `MEMBER_VERBS` or `CLUSTER_VERBS`.
+        words: Arguments without a name: partitions, assignments, members.
+        options: The values of `name=value`, parsed; times in milliseconds. Flags are True.
+        version: The version of the request; None for the newest with topic names.
     """
 
     place: str
@@ -41,13 +42,13 @@ class Transcript:
     """A transcript.
 
     Attributes:
-        lines: Steps, and as text what is only carried along: the head, comments, empty lines.
-        brokers: How many brokers there are.
-        topics: Their partition counts.
+        lines: Steps, and as text the lines that are copied: the head, comments, empty lines.
+        brokers: The number of brokers.
+        topics: Partition counts of topics.
         config: Broker settings, by Kafka's names.
-        as_version: The release of Kafka that the brokers pass for; None is the newest.
-        proposals: What no Kafka has and the brokers are to have.
-        is_for_core: Whether it is too long to be played over TCP as well.
+        as_version: The release of Kafka that the brokers emulate; None for the newest.
+        proposals: Experimental protocol extensions of the brokers.
+        is_core_only: Whether the transcript takes too long to be run over TCP.
     """
 
     lines: tuple[Step | str, ...]
@@ -56,12 +57,20 @@ class Transcript:
     config: dict[str, object]
     as_version: str | None
     proposals: tuple[str, ...] = ()
-    is_for_core: bool = False
+    is_core_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Grammar:
-    """What may follow a verb: options, flags, and words of a form."""
+    """The arguments of a verb.
+
+    Attributes:
+        options: Names of `name=value`.
+        flags: Names without value.
+        word: Pattern of the arguments without a name; "" if there are none.
+        word_form: Description of these arguments, for errors.
+        needs: Options that are required.
+    """
 
     options: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
@@ -76,8 +85,8 @@ _GROUP = r"[a-z]\w*"
 _NAME = r"[A-Z][A-Za-z0-9]*"
 _RANGE = r"\[\d+-\d+\]"
 _IDENTITY = ("as", "static", "group", "broker")
-_HOW = ("load", "lose_tail", "stale")
-_HOW_FLAGS = ("load_fails", "lose_all", "zombie")
+_FAILOVER_OPTIONS = ("load", "lose_tail", "stale")
+_FAILOVER_FLAGS = ("load_fails", "lose_all", "zombie")
 
 _JOIN = ("type", "protocols", "topics", "meta", "session", "rebalance")
 
@@ -113,32 +122,32 @@ MEMBER_VERBS = {
 CLUSTER_VERBS = {
     "at": _Grammar((), (), r"\+\d+(ms|s|m|h|d)", "a time since the start, +3s"),
     "group": _Grammar((), (), _GROUP, "a group's name"),
-    "move": _Grammar(("to", "group", *_HOW), _HOW_FLAGS, needs=("to",)),
+    "move": _Grammar(("to", "group", *_FAILOVER_OPTIONS), _FAILOVER_FLAGS, needs=("to",)),
     "work": _Grammar(("group",)),
     "loaded": _Grammar(),
     "unzombie": _Grammar(),
-    "stop": _Grammar(("broker", *_HOW), (*_HOW_FLAGS, "no_election"), needs=("broker",)),
-    "start": _Grammar(("broker", *_HOW), _HOW_FLAGS, needs=("broker",)),
+    "stop": _Grammar(("broker", *_FAILOVER_OPTIONS), (*_FAILOVER_FLAGS, "no_election"), needs=("broker",)),
+    "start": _Grammar(("broker", *_FAILOVER_OPTIONS), _FAILOVER_FLAGS, needs=("broker",)),
     "delete": _Grammar(("topic",), needs=("topic",)),
     "do": _Grammar((), (), r"[a-z_]+", "an event with its arguments, hold group_id=g"),
 }
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if not re.fullmatch(r"-?\d+", text):
         raise ValueError("a whole number")
     return int(text)
 
 
 def duration_ms(text: str) -> int:
-    """A time such as 500ms, 3s, 10m, 7d, in milliseconds."""
+    """Parse a time such as 500ms, 3s, 10m or 7d; return milliseconds."""
     match = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
     if match is None:
         raise ValueError("a time, such as 500ms, 3s, 10m or 7d")
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
-def _or(word: str, read: Callable[[str], int]) -> Callable[[str], int | None]:
+def _or_keyword(word: str, read: Callable[[str], int]) -> Callable[[str], int | None]:
     def read_or(text: str) -> int | None:
         try:
             return None if text == word else read(text)
@@ -152,33 +161,33 @@ def _list(text: str) -> list[str]:
     return text.split(",")
 
 
-_READ: dict[str, Callable[[str], Any]] = {
-    "broker": _whole,
-    "epoch": _whole,
-    "gen": _whole,
-    "load": _or("hold", duration_ms),
-    "lose_tail": _whole,
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "broker": _integer,
+    "epoch": _integer,
+    "gen": _integer,
+    "load": _or_keyword("hold", duration_ms),
+    "lose_tail": _integer,
     "protocols": _list,
     "rebalance": duration_ms,
     "retention": duration_ms,
     "session": duration_ms,
     "stale": duration_ms,
     "states": _list,
-    "to": _or("none", _whole),
+    "to": _or_keyword("none", _integer),
     "topics": _list,
     "types": _list,
 }
 
 
 def parse(text: str, name: str) -> Transcript:
-    """Read a transcript. What is expected in it (after `->`, and indented lines) is left out: it is made anew.
+    """Parse a transcript. Expected results (after ` -> `, and indented lines) are left out.
 
     Args:
-        text: The file.
-        name: Its name, for errors.
+        text: The contents of the file.
+        name: The name of the file, for errors.
 
     Raises:
-        TranscriptError: A line cannot be understood, or the head names no source.
+        TranscriptError: A line cannot be parsed, or the head has no source.
     """
     lines: list[Step | str] = []
     settings: dict[str, str] = {}
@@ -192,12 +201,12 @@ def parse(text: str, name: str) -> Transcript:
             lines.append(_step(line, place))
     head = [line for line in lines if isinstance(line, str) and line.startswith("#")]
     if not any(line.startswith("# Source:") for line in head):
-        raise TranscriptError(f"{name}:1: no source: expected a line '# Source: ...' in the head")
+        raise TranscriptError(f"{name}:1: expected a line '# Source: ...' in the head")
     brokers, topics = settings.pop("brokers", "1"), settings.pop("topics", "news:1")
     as_version, proposals = settings.pop("as_version", None), settings.pop("proposals", "")
-    grounds = settings.pop("grounds", "")
-    if grounds not in ("", "core"):
-        raise TranscriptError(f"{name}: grounds={grounds}: expected 'core'")
+    target = settings.pop("target", "")
+    if target not in ("", "core"):
+        raise TranscriptError(f"{name}: target={target}: expected 'core'")
     return Transcript(
         tuple(lines),
         _brokers(brokers, name),
@@ -205,7 +214,7 @@ def parse(text: str, name: str) -> Transcript:
         dict(settings),
         as_version,
         tuple(_list(proposals)) if proposals else (),
-        grounds == "core",
+        target == "core",
     )
 
 
@@ -218,7 +227,7 @@ def _setting(word: str, place: str) -> tuple[str, str]:
 
 def _brokers(text: str, name: str) -> int:
     try:
-        return _whole(text)
+        return _integer(text)
     except ValueError as error:
         raise TranscriptError(f"{name}: brokers={text}: expected {error}") from None
 
@@ -237,17 +246,17 @@ def _step(line: str, place: str) -> Step:
         whose = "of a member" if verbs is MEMBER_VERBS else "of the cluster"
         raise TranscriptError(f"{place}: {command!r}: expected a step {whose}: {', '.join(verbs)}")
     actor, verb, rest = match.groups()
-    return _read_rest(Step(place, command, actor, verb), verbs[verb], rest.split())
+    return _parse_arguments(Step(place, command, actor, verb), verbs[verb], rest.split())
 
 
-def _read_rest(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
+def _parse_arguments(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
     words: list[str] = []
     options: dict[str, Any] = {}
     version = None
     for token in tokens:
         key, equals, value = token.partition("=")
         if equals and step.verb == "do":
-            options[key] = _argument(value)
+            options[key] = _event_argument(value)
         elif equals and key in grammar.options:
             options[key] = _option(step, key, value)
         elif token in grammar.flags:
@@ -266,17 +275,17 @@ def _read_rest(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
     return Step(step.place, step.command, step.actor, step.verb, tuple(words), options, version)
 
 
-def numbered(text: str) -> list[str]:
-    """What a text with a range stands for, and a `*` in it for the number: M[1-2]@m* is M1@m1 and M2@m2."""
+def expand_range(text: str) -> list[str]:
+    """Expand a range, with `*` for the number: `M[1-2]@m*` is `M1@m1` and `M2@m2`."""
     match = re.fullmatch(r"(.*)\[(\d+)-(\d+)\](.*)", text)
     if match is None:
         return [text]
     return [f"{match[1]}{n}{match[4].replace('*', str(n))}" for n in range(int(match[2]), int(match[3]) + 1)]
 
 
-def each_of(step: Step) -> list[Step]:
-    """The steps of single members that a step of a range is; a `*` in what they say is the member's number."""
-    names = numbered(step.actor or "")
+def expand_step(step: Step) -> list[Step]:
+    """Expand the step of a range of members into one step for each, with `*` in options for the member's number."""
+    names = expand_range(step.actor or "")
     if len(names) == 1 and names[0] == step.actor:
         return [step]
     steps = []
@@ -291,8 +300,8 @@ def _with_number(value: Any, number: str) -> Any:
     return value.replace("*", number) if isinstance(value, str) else value
 
 
-def _argument(value: str) -> Any:
-    """A number, true, false or null; what is nothing of that is text."""
+def _event_argument(value: str) -> Any:
+    """Parse a number, true, false or null; anything else is text."""
     try:
         return json.loads(value)
     except ValueError:
@@ -301,7 +310,7 @@ def _argument(value: str) -> Any:
 
 def _option(step: Step, key: str, value: str) -> Any:
     try:
-        return _READ.get(key, str)(value)
+        return _PARSERS.get(key, str)(value)
     except ValueError as error:
         raise TranscriptError(f"{step.place}: {key}={value}: expected {error}") from None
 

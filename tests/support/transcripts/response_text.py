@@ -1,4 +1,4 @@
-"""What answers and groups are called in a transcript: one form for each, without anything that differs between runs."""
+"""The text of responses and groups in transcripts. Leaves out values that differ between runs."""
 
 import re
 from collections.abc import Iterable
@@ -22,23 +22,23 @@ from fakebroker.protocol.messages.offset_fetch import (
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from fakebroker.protocol.schema import Message
-from tests.transcripts.cast import Cast, Member
+from tests.support.transcripts.members import Members, TranscriptMember
 
-_NOT_ASKED = -(2**31)
+_NO_OPERATIONS = -(2**31)
 
 
 def error_text(code: int) -> str:
-    """An error code: its number and Kafka's name; NONE has no number."""
+    """Return number and name of an error code; NONE without its number."""
     return f"{code} {ErrorCode(code).name}" if code else "NONE"
 
 
-def answer_text(cast: Cast, member: Member, response: Message) -> str:
-    """What a member was answered, once the cast has heard it."""
+def answer_text(members: Members, member: TranscriptMember, response: Message) -> str:
+    """Return the text of a response, which `members` has received before."""
     match response:
         case JoinGroupResponse() if response.member_join_response_list:
-            return _batch(cast, response)
+            return _batch(members, response)
         case JoinGroupResponse():
-            return _joined(cast, member, response)
+            return _joined(members, member, response)
         case SyncGroupResponse():
             assignment = response.assignment.decode() or "(empty)"
             return error_text(response.error_code) if response.error_code else f"assignment {assignment}"
@@ -46,7 +46,7 @@ def answer_text(cast: Cast, member: Member, response: Message) -> str:
             return error_text(response.error_code)
         case LeaveGroupResponse():
             each = [
-                f"{_identity(cast, m.member_id, m.group_instance_id)} {error_text(m.error_code)}"
+                f"{_identity(members, m.member_id, m.group_instance_id)} {error_text(m.error_code)}"
                 for m in response.members
             ]
             return ", ".join(each) if each and not response.error_code else error_text(response.error_code)
@@ -57,13 +57,13 @@ def answer_text(cast: Cast, member: Member, response: Message) -> str:
         case FindCoordinatorResponse():
             found = response.coordinators[0] if response.coordinators else response
             return error_text(found.error_code) if found.error_code else f"broker {found.node_id}"
-    return _administered(cast, response)
+    return _administered(members, response)
 
 
-def _administered(cast: Cast, response: Message) -> str:
+def _administered(members: Members, response: Message) -> str:
     match response:
         case DescribeGroupsResponse():
-            return "; ".join(_described(cast, group) for group in response.groups)
+            return "; ".join(_described(members, group) for group in response.groups)
         case ListGroupsResponse():
             listed = ", ".join(_listed(group) for group in response.groups) or "no groups"
             return error_text(response.error_code) if response.error_code else listed
@@ -82,21 +82,23 @@ def _partition_errors(response: OffsetCommitResponse | OffsetDeleteResponse) -> 
     )
 
 
-def _identity(cast: Cast, member_id: str, instance_id: str | None) -> str:
-    return cast.label(member_id, instance_id) or '""'
+def _identity(members: Members, member_id: str, instance_id: str | None) -> str:
+    return members.label(member_id, instance_id) or '""'
 
 
-def _joined(cast: Cast, member: Member, response: JoinGroupResponse) -> str:
-    own = cast.label(response.member_id)
+def _joined(members: Members, member: TranscriptMember, response: JoinGroupResponse) -> str:
+    own = members.label(response.member_id)
     if response.error_code:
         return error_text(response.error_code) + (f", id {own}" if own else "")
     parts = [
         f"generation {response.generation_id}",
         response.protocol_name or "",
-        f"leader {cast.label(response.leader)}",
+        f"leader {members.label(response.leader)}",
     ]
     if response.members:
-        parts.append("members " + in_ranges(cast.label(m.member_id, m.group_instance_id) for m in response.members))
+        parts.append(
+            "members " + joined_ranges(members.label(m.member_id, m.group_instance_id) for m in response.members)
+        )
     if response.skip_assignment:
         parts.append("skip assignment")
     if own != member.name:
@@ -104,23 +106,25 @@ def _joined(cast: Cast, member: Member, response: JoinGroupResponse) -> str:
     return ", ".join(parts)
 
 
-def _batch(cast: Cast, response: JoinGroupResponse) -> str:
-    """The generation of those who have joined one, and after that who was told what."""
-    told: dict[str, list[str]] = {}
+def _batch(members: Members, response: JoinGroupResponse) -> str:
+    """Return the generation of a batch, if there is one, and the names of the members by the result of each."""
+    by_outcome: dict[str, list[str]] = {}
     for each in response.member_join_response_list:
-        label = cast.label(each.member.member_id, each.member.group_instance_id) or '""'
+        label = members.label(each.member.member_id, each.member.group_instance_id) or '""'
         outcome = error_text(each.error_code) if each.error_code else "expected" if label[0] == "@" else "joined"
-        told.setdefault(outcome, []).append(label)
-    parts = [f"{outcome}: {in_ranges(labels)}" for outcome, labels in told.items()]
-    if "joined" in told:
-        leads = f"generation {response.generation_id}, {response.protocol_name}, leader {cast.label(response.leader)}"
-        labels = [cast.label(m.member_id, m.group_instance_id) for m in response.members]
-        parts.insert(0, leads + (f", members {in_ranges(labels)}" if labels else ""))
+        by_outcome.setdefault(outcome, []).append(label)
+    parts = [f"{outcome}: {joined_ranges(labels)}" for outcome, labels in by_outcome.items()]
+    if "joined" in by_outcome:
+        leads = (
+            f"generation {response.generation_id}, {response.protocol_name}, leader {members.label(response.leader)}"
+        )
+        labels = [members.label(m.member_id, m.group_instance_id) for m in response.members]
+        parts.insert(0, leads + (f", members {joined_ranges(labels)}" if labels else ""))
     return "; ".join(parts)
 
 
-def in_ranges(labels: Iterable[str]) -> str:
-    """Labels with blanks between them; three or more in a row that are numbered are a range, `M[1-9]`."""
+def joined_ranges(labels: Iterable[str]) -> str:
+    """Join names with blanks; three or more with consecutive numbers are a range, `M[1-9]`."""
     runs: list[tuple[str, list[int], str]] = []
     for label in labels:
         number = re.search(r"\d+", label)
@@ -163,29 +167,29 @@ def _group_name(group_id: str) -> str:
     return group_id or '""'
 
 
-def _described(cast: Cast, group: DescribedGroup) -> str:
-    """A group as DescribeGroups tells of it; what is empty is left out."""
+def _described(members: Members, group: DescribedGroup) -> str:
+    """Return the text of a group in DescribeGroups, without empty fields."""
     parts = [error_text(group.error_code)] if group.error_code else []
     parts += [group.group_state] if group.group_state else []
     if group.protocol_type:
         parts.append("/".join(filter(None, [group.protocol_type, group.protocol_data])))
     if group.members:
-        parts.append("members " + in_ranges(_described_member(cast, member) for member in group.members))
-    if group.authorized_operations != _NOT_ASKED:
+        parts.append("members " + joined_ranges(_described_member(members, member) for member in group.members))
+    if group.authorized_operations != _NO_OPERATIONS:
         parts.append(f"operations {group.authorized_operations}")
     return f"{_group_name(group.group_id)} {', '.join(parts)}"
 
 
-def _described_member(cast: Cast, member: DescribedGroupMember) -> str:
-    """A member, its metadata in brackets, and its assignment."""
-    label = _seen(cast, member.member_id, member.group_instance_id, member.client_id)
+def _described_member(members: Members, member: DescribedGroupMember) -> str:
+    """Return a member with its metadata in brackets and its assignment."""
+    label = _member_label(members, member.member_id, member.group_instance_id, member.client_id)
     metadata = f"[{_metadata(member.member_metadata)}]" if member.member_metadata else ""
     assignment = f"={member.member_assignment.decode()}" if member.member_assignment else ""
     return label + metadata + assignment
 
 
 def _metadata(metadata: bytes) -> str:
-    """The topics of a subscription, or the text that it is instead."""
+    """Return the topics of a subscription, or the metadata as text."""
     if metadata.startswith(b"\0"):
         return ",".join(decode_subscription(metadata).topics)
     return metadata.decode()
@@ -196,20 +200,20 @@ def _listed(group: ListedGroup) -> str:
     return " ".join(filter(None, parts))
 
 
-def group_text(cast: Cast, group: GroupView) -> str:
-    """A group as it is; what it has not got is left out. In brackets stands who has not been told its id yet."""
+def group_text(members: Members, group: GroupView) -> str:
+    """Return the text of a group, without empty fields. Members that have not got their id yet are in parentheses."""
     if group.state == "Dead":
         return group.state
-    labels = {m.member_id: _seen(cast, m.member_id, m.instance_id, m.client_id) for m in group.members}
+    labels = {m.member_id: _member_label(members, m.member_id, m.instance_id, m.client_id) for m in group.members}
     parts = [group.state, f"generation {group.generation_id}"]
     if group.protocol_type is not None:
         parts.append(f"{group.protocol_type}/{group.protocol_name or '-'}")
     if group.leader_id is not None:
         parts.append(f"leader {labels[group.leader_id]}")
     if group.members:
-        parts.append("members " + in_ranges(labels.values()))
+        parts.append("members " + joined_ranges(labels.values()))
     return ", ".join(parts)
 
 
-def _seen(cast: Cast, member_id: str, instance_id: str | None, client_id: str) -> str:
-    return cast.label(member_id, instance_id) if cast.knows(member_id) else f"({client_id})"
+def _member_label(members: Members, member_id: str, instance_id: str | None, client_id: str) -> str:
+    return members.label(member_id, instance_id) if members.has_label(member_id) else f"({client_id})"

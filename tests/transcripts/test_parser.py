@@ -1,8 +1,9 @@
-"""The language of transcripts: what is read, and what errors say."""
+"""The parser of transcripts: steps, settings and errors."""
 
 import pytest
 
-from tests.transcripts.language import Step, TranscriptError, duration_ms, each_of, numbered, parse
+from tests.support.subtests import subtest_for_each
+from tests.support.transcripts.parser import Step, TranscriptError, duration_ms, expand_range, expand_step, parse
 
 HEAD = "# Source: KIP-394\n"
 
@@ -13,7 +14,7 @@ def step(line: str) -> Step:
     return found
 
 
-def test_a_step_of_a_member() -> None:
+def test_step_of_a_member() -> None:
     got = step("A: commit v5 gen=3 as=unknown news-0=5 news-1=-1 -> news-0 NONE")
     assert got == Step(
         "t.txt:2",
@@ -37,7 +38,7 @@ def test_steps_of_an_administrator() -> None:
     assert step("A: uncommit group=h news-0").words == ("news-0",)
 
 
-def test_a_step_of_the_cluster() -> None:
+def test_step_of_the_cluster() -> None:
     assert step("move to=none load=hold stale=2s lose_all").options == {
         "to": None,
         "load": None,
@@ -46,48 +47,48 @@ def test_a_step_of_the_cluster() -> None:
     }
 
 
-def test_a_step_of_a_range_is_one_of_each() -> None:
+def test_step_of_a_range_is_expanded() -> None:
     both = step("M[9-10]: join static=m* session=3s")
-    assert [(each.actor, each.options["static"], each.options["session"]) for each in each_of(both)] == [
+    assert [(each.actor, each.options["static"], each.options["session"]) for each in expand_step(both)] == [
         ("M9", "m9", 3000),
         ("M10", "m10", 3000),
     ]
-    assert each_of(step("M9: join static=m")) == [step("M9: join static=m")]
-    assert [each.actor for each in each_of(step("M[9-9]: beat"))] == ["M9"]
+    assert expand_step(step("M9: join static=m")) == [step("M9: join static=m")]
+    assert [each.actor for each in expand_step(step("M[9-9]: beat"))] == ["M9"]
 
 
-def test_the_words_of_a_batch() -> None:
+def test_members_of_a_batch() -> None:
     assert step("X: batch A B@b C[1-3]@c* @d @e[1-3]").words == ("A", "B@b", "C[1-3]@c*", "@d", "@e[1-3]")
-    assert numbered("C[1-2]@c*") == ["C1@c1", "C2@c2"]
-    assert numbered("@e") == ["@e"]
+    assert expand_range("C[1-2]@c*") == ["C1@c1", "C2@c2"]
+    assert expand_range("@e") == ["@e"]
 
 
-def test_the_proposals_and_grounds_of_the_cluster_line() -> None:
-    transcript = parse(HEAD + "cluster: proposals=a,b grounds=core\n", "t.txt")
-    assert (transcript.proposals, transcript.is_for_core, transcript.config) == (("a", "b"), True, {})
-    with pytest.raises(TranscriptError, match=r"t\.txt: grounds=tcp: expected 'core'"):
-        parse(HEAD + "cluster: grounds=tcp\n", "t.txt")
+def test_proposals_and_target_of_the_cluster_line() -> None:
+    transcript = parse(HEAD + "cluster: proposals=a,b target=core\n", "t.txt")
+    assert (transcript.proposals, transcript.is_core_only, transcript.config) == (("a", "b"), True, {})
+    with pytest.raises(TranscriptError, match=r"t\.txt: target=tcp: expected 'core'"):
+        parse(HEAD + "cluster: target=tcp\n", "t.txt")
 
 
-def test_expectations_are_not_read() -> None:
+def test_expected_results_are_ignored() -> None:
     with_them = parse(HEAD + "A: join -> parked\n  B joined -> whatever\n  A still waits for its join\n", "t.txt")
     assert with_them == parse(HEAD + "A: join\n", "t.txt")
 
 
-def test_the_cluster_line() -> None:
+def test_brokers_topics_and_settings_of_the_cluster_line() -> None:
     transcript = parse(HEAD + "cluster: brokers=2 topics=a:1,b:3 group.max.size=5\n", "t.txt")
     assert (transcript.brokers, transcript.topics) == (2, {"a": 1, "b": 3})
     assert transcript.config == {"group.max.size": "5"}
 
 
-@pytest.mark.parametrize(
+@subtest_for_each(
     ("text", "duration"), [("5ms", 5), ("3s", 3000), ("2m", 120_000), ("1h", 3_600_000), ("7d", 604_800_000)]
 )
 def test_durations(text: str, duration: int) -> None:
     assert duration_ms(text) == duration
 
 
-@pytest.mark.parametrize(
+@subtest_for_each(
     ("line", "error"),
     [
         ("A: sing", "t.txt:2: 'A: sing': expected a step of a member: join, sync, beat, leave, commit, fetch, find"),
@@ -115,12 +116,12 @@ def test_durations(text: str, duration: int) -> None:
         ("cluster: topics=news", "t.txt: topics=news: expected names and partition counts, news:2,sport:1"),
     ],
 )
-def test_errors_name_the_place_and_what_was_expected(line: str, error: str) -> None:
+def test_errors_have_the_place_and_the_expectation(line: str, error: str) -> None:
     with pytest.raises(TranscriptError) as raised:
         parse(HEAD + line, "t.txt")
     assert str(raised.value).startswith(error)
 
 
-def test_a_source_is_needed() -> None:
-    with pytest.raises(TranscriptError, match=r"t.txt:1: no source: expected a line '# Source: "):
+def test_source_is_required() -> None:
+    with pytest.raises(TranscriptError, match=r"t.txt:1: expected a line '# Source: "):
         parse("# Members join.\nA: join\n", "t.txt")

@@ -1,6 +1,6 @@
-"""Where a transcript is played: the two grounds do the same, one with the pure core, one over TCP.
+"""The clusters that transcripts run on: the pure core in virtual time, and a cluster over TCP with the manual clock.
 
-Knows no transcript: a ground sends requests, lets time pass and changes the cluster.
+A target sends requests, advances the clock and runs commands of the cluster.
 """
 
 from collections.abc import Mapping
@@ -15,37 +15,37 @@ from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, response
+from tests.support.transcripts.parser import Transcript
 from tests.support.wire_client import WireClient, until
-from tests.transcripts.language import Transcript
 
 _DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
-"""No initial delay unless it is what a transcript is about; one offsets partition, so that broker 1 is the first
+"""No initial delay, as most transcripts do not need it. One offsets partition, so that broker 1 is the first
 coordinator of every group."""
 
 
-class Exchange(Protocol):
-    """A request, and its answer once there is one. It has a connection of its own."""
+class SentTranscriptRequest(Protocol):
+    """A request on its own connection, and its answer."""
 
     @property
     def is_answered(self) -> bool: ...
 
     def receive(self) -> Message: ...
 
-    def is_cut(self) -> bool:
-        """Whether the broker has closed the connection; asked only after it was stopped."""
+    def is_connection_closed(self) -> bool:
+        """Whether the broker has closed the connection; valid after the broker was stopped."""
         ...
 
 
-class Ground(Protocol):
-    """A cluster that a transcript is played on."""
+class Target(Protocol):
+    """A cluster that a transcript runs on."""
 
     def brokers(self) -> tuple[BrokerView, ...]: ...
 
     def coordinator_of(self, group_id: str) -> int:
-        """The node id of a group's coordinator; NO_LEADER if it has none."""
+        """Return the node id of a group's coordinator, or NO_LEADER."""
         ...
 
-    def send(self, client_id: str, node_id: int, request: Message, version: int) -> Exchange: ...
+    def send(self, client_id: str, node_id: int, request: Message, version: int) -> SentTranscriptRequest: ...
 
     def advance(self, by_ms: int) -> None: ...
 
@@ -59,7 +59,7 @@ class Ground(Protocol):
 # The core
 
 
-class CoreExchange:
+class CoreRequest:
     """A request to the core."""
 
     def __init__(self, call: Call) -> None:
@@ -74,11 +74,11 @@ class CoreExchange:
         assert isinstance(message, Message)
         return message
 
-    def is_cut(self) -> bool:
+    def is_connection_closed(self) -> bool:
         return not self.call.broker.up
 
 
-class Core:
+class CoreTarget:
     """The pure core in virtual time, without sockets and threads."""
 
     def __init__(self, transcript: Transcript) -> None:
@@ -100,8 +100,8 @@ class Core:
         broker = self._cluster.coordinator_of(group_id)
         return broker.node_id if broker else NO_LEADER
 
-    def send(self, client_id: str, node_id: int, request: Message, version: int) -> CoreExchange:
-        return CoreExchange(self._harness.send(request, version, broker=node_id, client_id=client_id))
+    def send(self, client_id: str, node_id: int, request: Message, version: int) -> CoreRequest:
+        return CoreRequest(self._harness.send(request, version, broker=node_id, client_id=client_id))
 
     def advance(self, by_ms: int) -> None:
         self._harness.advance(by_ms)
@@ -115,14 +115,14 @@ class Core:
         return GroupView.of(group_id, broker.coordinator.group(group_id) if broker else None)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: the core has no resources."""
 
 
 # TCP
 
 
-class TcpExchange:
-    """A request that has arrived: the journal has it, and tells when its answer is on its way."""
+class TcpRequest:
+    """A request over TCP that has arrived. Whether it is answered is known from the journal of the cluster."""
 
     def __init__(
         self, cluster: FakeCluster, broker: BrokerView, client_id: str, request: Message, version: int
@@ -143,15 +143,15 @@ class TcpExchange:
         self.close()
         return message
 
-    def is_cut(self) -> bool:
+    def is_connection_closed(self) -> bool:
         return not self._call.broker.up and self._wire.is_closed_by_broker()
 
     def close(self) -> None:
         self._wire.socket.close()
 
 
-class Tcp:
-    """A running cluster with the manual clock, and a connection for every request."""
+class TcpTarget:
+    """A cluster over TCP with the manual clock, and one connection per request."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._cluster = FakeCluster(
@@ -164,7 +164,7 @@ class Tcp:
             clock="manual",
         )
         self._cluster.__enter__()
-        self._exchanges: list[TcpExchange] = []
+        self._exchanges: list[TcpRequest] = []
 
     def brokers(self) -> tuple[BrokerView, ...]:
         return self._cluster.brokers
@@ -173,9 +173,9 @@ class Tcp:
         broker = self._cluster.cluster.coordinator_of(group_id)
         return broker.node_id if broker else NO_LEADER
 
-    def send(self, client_id: str, node_id: int, request: Message, version: int) -> TcpExchange:
+    def send(self, client_id: str, node_id: int, request: Message, version: int) -> TcpRequest:
         broker = next(each for each in self.brokers() if each.node_id == node_id)
-        self._exchanges.append(TcpExchange(self._cluster, broker, client_id, request, version))
+        self._exchanges.append(TcpRequest(self._cluster, broker, client_id, request, version))
         return self._exchanges[-1]
 
     def advance(self, by_ms: int) -> None:
