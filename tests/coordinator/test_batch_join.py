@@ -1,4 +1,4 @@
-"""Several members that join with one request (KAFKA-8397), and what a failover leaves of who is expected."""
+"""Batch joins (KAFKA-8397): requests for many members, and expected instances after a failover."""
 
 from fakebroker.coordinator.group.api import JoinResult
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin
@@ -21,7 +21,7 @@ UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 STICKY = protocols("sticky")
 
 
-# Batches
+# Requests
 
 
 def test_batch_joins_in_one_rebalance_and_gets_one_response() -> None:
@@ -34,7 +34,7 @@ def test_batch_joins_in_one_rebalance_and_gets_one_response() -> None:
     assert call.errors == [NONE] * 3
     assert call.member_ids == ["batcher-uuid2", "batcher-uuid3", "s-uuid4"]
     assert (call.generation_id, call.batch.generation.leader) == (2, a)
-    assert call.batch.generation.members == (), "its leader is not in the batch"
+    assert call.batch.generation.members == (), "only a batch with the leader gets the members"
     assert list(harness.group().members) == [a, *call.member_ids]
 
 
@@ -82,7 +82,7 @@ def test_session_does_not_expire_while_the_member_waits_with_its_batch() -> None
     harness.join(instance_id="y")
     harness.advance(SESSION_MS)
     assert call.errors == [NONE, ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
-    assert a not in harness.group().members, "its session has begun anew, and has ended"
+    assert a not in harness.group().members, "the session has restarted and expired"
 
 
 def test_member_that_rejoins_alone_leaves_its_waiting_batch() -> None:
@@ -254,7 +254,7 @@ def test_expected_instances_survive_a_failover() -> None:
     assert x.error is ErrorCode.NOT_COORDINATOR
     assert harness.expected_instance_ids() == ["x", "y"]
     harness.advance(19_999)
-    assert harness.expected_instance_ids() == ["x", "y"], "their time has begun anew"
+    assert harness.expected_instance_ids() == ["x", "y"], "the timers of registrations restart"
     x, y = harness.join(instance_id="x"), harness.join(y_id, instance_id="y")
     harness.advance(3_000)
     assert [x.joined.member_id, y.joined.member_id] == [x_id, y_id]

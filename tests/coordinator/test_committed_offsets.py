@@ -1,4 +1,4 @@
-"""Committed offsets: what is stored, fetched and deleted. Who may commit is in the matrix."""
+"""Committed offsets: what is stored, fetched and deleted. `test_requests_in_each_state` has the checks of members."""
 
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.offsets import CommittedOffset

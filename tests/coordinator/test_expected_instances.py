@@ -1,4 +1,4 @@
-"""Instances that are to come together (KAFKA-8397): registering, waiting, leaving."""
+"""Expected instances (KAFKA-8397): their registration, the wait for all of them, and LeaveGroup."""
 
 from fakebroker.coordinator.group.offset_requests import expired_records
 from fakebroker.errors import ErrorCode
@@ -23,7 +23,7 @@ def rejoin(harness: CoordinatorHarness, member_ids: list[str]) -> list[SentReque
     return [harness.join(member_id) for member_id in member_ids]
 
 
-# Registering
+# Registration
 
 
 def test_registration_returns_member_ids_and_leaves_the_group_unchanged() -> None:
@@ -125,7 +125,7 @@ def test_group_max_size_counts_expected_instances_of_an_empty_group() -> None:
     assert harness.join(instance_id="x").is_parked
 
 
-# Waiting
+# The wait for all instances
 
 
 def test_joins_wait_until_the_last_expected_instance_has_joined() -> None:
@@ -167,7 +167,7 @@ def test_wait_ends_after_the_rebalance_timeout_of_the_first_join() -> None:
     assert x.joined.generation_id == y.joined.generation_id == 2
     assert harness.expected_instance_ids() == []
     z = harness.join(instance_id="z")
-    assert harness.state() == "PreparingRebalance", "a latecomer joins as usual"
+    assert harness.state() == "PreparingRebalance", "a late instance joins like any other member"
     harness.join(a), harness.join(x.joined.member_id), harness.join(y.joined.member_id)
     assert z.joined.generation_id == 3
 
@@ -206,7 +206,7 @@ def test_registrations_expire_by_their_own_deadline_when_no_join_waits_any_more(
     assert harness.expected_instance_ids() == ["x", "y"]
     assert harness.leave(("", "x")) == [NONE]
     harness.advance(0)
-    assert harness.expected_instance_ids() == [], "its time was up long ago"
+    assert harness.expected_instance_ids() == [], "its deadline has passed"
 
 
 def test_join_of_an_expected_instance_with_another_member_id_is_fenced() -> None:
@@ -249,16 +249,16 @@ def test_repeated_join_with_member_id_supersedes_the_older_one() -> None:
     assert newer.joined.member_id == x_id
 
 
-@subtest_for_each("others", ["members", "those who wait", "nobody"])
+@subtest_for_each("others", ["members", "waiting instances", "none"])
 def test_incompatible_protocols_are_rejected_at_once(others: str) -> None:
     harness = CoordinatorHarness()
     if others == "members":
         harness.create_stable_group(1)
     harness.register("x", "y")
-    if others == "those who wait":
+    if others == "waiting instances":
         harness.join(instance_id="x")
         assert harness.join(instance_id="y", protocol_type="connect").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    wanted = () if others == "nobody" else STICKY
+    wanted = () if others == "none" else STICKY
     assert harness.join(instance_id="y", protocols=wanted).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert harness.join(instance_id="y", protocols=STICKY + RANGE).is_parked
 
@@ -320,11 +320,11 @@ def test_expected_instances_of_an_empty_group_form_the_first_generation(delay_ms
     assert all(call.is_parked for call in calls) is bool(delay_ms)
     harness.advance(delay_ms)
     assert [call.joined.generation_id for call in calls] == [1, 1, 1]
-    assert calls[0].joined.leader == calls[0].joined.member_id, "the first to come leads"
+    assert calls[0].joined.leader == calls[0].joined.member_id, "the first member leads"
     assert len(calls[0].joined.members) == 3
 
 
-# Leaving and deleting
+# LeaveGroup and deletion
 
 
 @subtest_for_each("how", ["instance", "member", "both"])
@@ -356,7 +356,7 @@ def test_leave_group_of_the_last_missing_instance_ends_the_wait() -> None:
     assert harness.leave(("", "y"), (b, None)) == [NONE, NONE]
     assert harness.state() == "PreparingRebalance"
     harness.join(a)
-    assert x.joined.generation_id == 2, "one round for who left and who came"
+    assert x.joined.generation_id == 2, "one rebalance for both"
 
 
 def test_leave_group_of_a_member_starts_a_rebalance_even_if_the_waiting_joins_need_none() -> None:

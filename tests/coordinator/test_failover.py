@@ -1,4 +1,4 @@
-"""What is there after a failover and what is not, and what requests get before it is over."""
+"""Failovers: the state that survives or is lost, and the answers to requests before the partition is loaded."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ PARTITION = partition_for("g", 50)
 TWO = protocols("range", "sticky")
 
 
-# What survives
+# State that survives, and state that is lost
 
 
 def test_stable_group_continues() -> None:
@@ -200,7 +200,7 @@ def test_join_and_sync_timers_are_lost() -> None:
         assert [harness.heartbeat(member_id, 1) for member_id in (leader, follower)] == [NONE, NONE]
 
 
-# What is different after loading
+# Differences after loading
 
 
 @subtest_for_each(("offer", "is_parked"), [(protocols("range"), False), (TWO, True)])

@@ -1,4 +1,4 @@
-"""Which records are written, when, and what they hold; and what reading them back makes of them."""
+"""The records of groups and offsets: when they are stored, their contents, and the groups restored from them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ def offset(value: int, timestamp_ms: int = NOW_MS) -> CommittedOffset:
 
 
 def written(harness: CoordinatorHarness, act: Callable[[], object]) -> list[tuple[Record, ...]]:
-    """The batches that an action appends, all to the partition of "g"."""
+    """Return the batches that an action appends, all of them to the partition of "g"."""
     before = len(harness.batches)
     act()
     batches = harness.batches[before:]
@@ -43,13 +43,13 @@ def written(harness: CoordinatorHarness, act: Callable[[], object]) -> list[tupl
     return [records for _, records in batches]
 
 
-# What is written
+# Stored records
 
 
 @subtest_for_each(
     "options",
     [{}, {"two_step": True}, {"instance_id": "i"}, {"protocols": ()}],
-    ids=["parked", "told its id", "static", "refused"],
+    ids=["parked", "member id required", "static", "rejected"],
 )
 def test_join_that_creates_a_group_stores_an_empty_group(options: dict[str, Any]) -> None:
     harness = CoordinatorHarness()
@@ -186,7 +186,7 @@ def test_rebalance_without_the_leaders_sync_stores_nothing() -> None:
     assert harness.state() == "CompletingRebalance"
 
 
-# Reading
+# Restored groups
 
 
 def group_value(generation_id: int) -> GroupValue:
@@ -196,24 +196,24 @@ def group_value(generation_id: int) -> GroupValue:
 COMMITTED, DELETED = OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "t", 0, None)
 SIMPLE = GroupValue("", 0, None, None, -1, ())
 REPLAYED: list[tuple[str, list[Record], list[tuple[str, GroupValue, list[int]]]]] = [
-    ("nothing", [], []),
+    ("no records", [], []),
     ("a group", [GroupRecord("g", group_value(1))], [("g", group_value(1), [])]),
     (
-        "the last value wins",
+        "the last value is valid",
         [GroupRecord("g", group_value(2)), GroupRecord("g", group_value(1))],
         [("g", group_value(1), [])],
     ),
-    ("offsets alone are a simple group", [COMMITTED], [("g", SIMPLE, [1])]),
-    ("the last offset wins", [OffsetRecord("g", "t", 0, offset(5)), COMMITTED], [("g", SIMPLE, [1])]),
-    ("a simple group outlives its offsets", [COMMITTED, DELETED], [("g", SIMPLE, [])]),
-    ("a tombstone alone makes no group", [DELETED], []),
+    ("offsets without a group record are a simple group", [COMMITTED], [("g", SIMPLE, [1])]),
+    ("the last offset is valid", [OffsetRecord("g", "t", 0, offset(5)), COMMITTED], [("g", SIMPLE, [1])]),
+    ("a simple group remains without its offsets", [COMMITTED, DELETED], [("g", SIMPLE, [])]),
+    ("a tombstone of an offset creates no group", [DELETED], []),
     ("offsets before the group", [COMMITTED, GroupRecord("g", group_value(3))], [("g", group_value(3), [1])]),
     ("offsets after the group", [GroupRecord("g", group_value(3)), COMMITTED], [("g", group_value(3), [1])]),
     ("a deleted group", [COMMITTED, GroupRecord("g", group_value(3)), DELETED, GroupRecord("g", None)], []),
-    ("a group that was deleted in part", [COMMITTED, GroupRecord("g", None)], []),
-    ("a tombstone of nothing", [GroupRecord("g", None)], []),
+    ("a deleted group with an offset that was not", [COMMITTED, GroupRecord("g", None)], []),
+    ("a tombstone of a missing group", [GroupRecord("g", None)], []),
     (
-        "a group that came again",
+        "a deleted group with new offsets",
         [GroupRecord("g", group_value(9)), GroupRecord("g", None), COMMITTED],
         [("g", SIMPLE, [1])],
     ),

@@ -1,4 +1,4 @@
-"""Every timer: when it is armed, how long it is, what it does, and in which order timers run out."""
+"""The timers of groups: when they start, their duration and effect, and the order in which they expire."""
 
 from math import inf
 
@@ -16,7 +16,7 @@ CHANGED = protocols("range", "roundrobin")
 
 
 def keep_alive(harness: CoordinatorHarness, duration_ms: float, *member_ids: str) -> None:
-    """Lets time pass while these members send heartbeats, six in a session."""
+    """Advance the clock while these members send heartbeats, six per session timeout."""
     end_ms = harness.now_ms + duration_ms
     while harness.now_ms < end_ms:
         harness.advance(min(SESSION_MS / 6, end_ms - harness.now_ms))
@@ -274,7 +274,7 @@ def test_sync_timer_stops_with_the_last_sync() -> None:
 
 
 def test_static_member_replaced_before_its_first_sync_is_awaited_under_its_former_id() -> None:
-    # Not what anybody would design, but what Kafka does: the round after the timeout finds nobody to remove.
+    # As in Kafka: a rebalance starts when the sync timer expires, but no member is removed.
     harness = CoordinatorHarness()
     leader, _ = harness.create_completing_group(1, static=("i",))
     harness.sync(leader, 1)
@@ -285,7 +285,7 @@ def test_static_member_replaced_before_its_first_sync_is_awaited_under_its_forme
     assert list(harness.group().members) == [leader, static]
 
 
-# Order
+# Order of expiry
 
 
 def test_timers_expire_in_order_of_deadline_across_groups() -> None:
@@ -304,9 +304,9 @@ def test_timers_expire_in_order_of_deadline_across_groups() -> None:
 def test_groups_with_the_same_deadline_expire_in_order_of_creation() -> None:
     harness = CoordinatorHarness()
     members = {group_id: harness.create_stable_group(1, group_id=group_id)[0] for group_id in ("elder", "younger")}
-    for beating in (["younger"], ["elder"], ["younger", "elder"]):  # The younger one's end is looked at first.
+    for alive in (["younger"], ["elder"], ["younger", "elder"]):  # The session of "younger" is checked first.
         harness.advance(SESSION_MS / 4)
-        for group_id in beating:
+        for group_id in alive:
             harness.heartbeat(members[group_id], 1, group_id=group_id)
     harness.batches.clear()
     harness.advance(SESSION_MS)
@@ -316,18 +316,18 @@ def test_groups_with_the_same_deadline_expire_in_order_of_creation() -> None:
 def test_suspended_session_does_not_expire_until_the_keeper_resumes_it() -> None:
     harness = CoordinatorHarness()
     leader, follower = harness.create_stable_group()
-    group, told = harness.group(), []
+    group, calls = harness.group(), []
     kept = group.members[leader]
 
-    def let_go(group_id: str) -> None:
-        told.append((group_id, harness.now_ms, list(group.members)))
+    def resume(group_id: str) -> None:
+        calls.append((group_id, harness.now_ms, list(group.members)))
         harness.coordinator.resume_session(group, kept, harness.now_ms + SESSION_MS / 2)
 
-    kept.keeper = let_go
+    kept.keeper = resume
     harness.advance(SESSION_MS - 1)
-    assert (told, kept.session_ends_ms) == ([], inf)
+    assert (calls, kept.session_ends_ms) == ([], inf)
     harness.advance(1)
-    assert told == [("g", harness.now_ms, [leader, follower])]
+    assert calls == [("g", harness.now_ms, [leader, follower])]
     assert list(group.members) == [leader]
     harness.advance(SESSION_MS / 2)
     assert harness.state() == "Empty"

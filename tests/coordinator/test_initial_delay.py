@@ -1,4 +1,4 @@
-"""The first round of an empty group waits for more members: D, the initial delay; at most R, a rebalance timeout."""
+"""The delay of the first rebalance of an empty group: the initial delay D, extended up to the rebalance timeout R."""
 
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import SESSION_MS, CoordinatorHarness
@@ -6,7 +6,7 @@ from tests.support.subtests import subtest_for_each
 
 
 def completion_ms(harness: CoordinatorHarness, arrivals_ms: list[int], rebalance_ms: int) -> float:
-    """When, after the first, members that arrive at these times are told that the round is complete."""
+    """Join members at these times after the first; return when, after the first, the generation starts."""
     start_ms = harness.now_ms
     calls = []
     for arrival_ms in arrivals_ms:
@@ -81,7 +81,7 @@ def test_group_that_became_empty_is_delayed_again() -> None:
 
 
 def test_member_added_in_the_last_delay_extends_the_next_initial_rebalance() -> None:
-    # Kafka's flag is not taken down at the end of a round: it stands until an initial delay looks at it again.
+    # As in Kafka, the flag `new_member_added` is not reset at the end of a rebalance, only by the next initial delay.
     harness = CoordinatorHarness()
     calls = [harness.join(rebalance_ms=3_000), harness.join(rebalance_ms=3_000)]
     harness.advance(3_000)

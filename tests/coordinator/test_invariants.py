@@ -18,7 +18,7 @@ LEADER, FOLLOWER, STATIC = "client-uuid1", "client-uuid2", "i-uuid3"
 
 
 def group_in(state: str) -> Group:
-    """Leader, follower and static member."""
+    """Return a group with leader, follower and static member in a state."""
     harness = CoordinatorHarness()
     if state == "Empty":
         harness.commit()

@@ -1,4 +1,4 @@
-"""JoinGroup: what each answer carries, member ids told in two steps (KIP-394), and the size limit."""
+"""JoinGroup: the fields of its answers, MEMBER_ID_REQUIRED (KIP-394), and group.max.size."""
 
 from typing import Any
 
@@ -27,12 +27,12 @@ def test_only_the_leader_gets_the_members() -> None:
     second = harness.join(client_id="b", protocols=protocols("range", metadata=b"own"))
     static = harness.join(instance_id="i")
     harness.advance(2 * DELAY_MS)
-    everybody = (
+    members = (
         JoinedMember("a-uuid1", None, META),
         JoinedMember("b-uuid2", None, b"own"),
         JoinedMember("i-uuid3", "i", META),
     )
-    assert first.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", "a-uuid1", "a-uuid1", everybody)
+    assert first.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", "a-uuid1", "a-uuid1", members)
     assert second.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", "a-uuid1", "b-uuid2")
     assert static.result == JoinResult(ErrorCode.NONE, 1, "consumer", "range", "a-uuid1", "i-uuid3")
 
@@ -91,7 +91,7 @@ def test_not_coordinator_is_returned_without_the_member_id() -> None:
 def test_first_member_needs_a_protocol_type_and_a_protocol(options: dict[str, Any]) -> None:
     harness = CoordinatorHarness()
     assert harness.join(**options).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert harness.state() == "Empty"  # Created all the same.
+    assert harness.state() == "Empty"  # The group is created even so.
 
 
 def test_protocol_type_of_an_empty_group_can_change() -> None:
@@ -112,7 +112,7 @@ def test_member_cannot_drop_the_last_common_protocol() -> None:
     assert harness.join(second, protocols=protocols("range", "sticky")).joined.protocol_name == "sticky"
 
 
-# Rejoining
+# Rejoins
 
 
 def test_rejoin_replaces_protocols_timeouts_and_the_parked_join() -> None:
@@ -148,7 +148,7 @@ def test_changes_of_protocol_order_names_and_metadata_start_a_rebalance(new: tup
     assert harness.join(follower, protocols=new).is_parked
 
 
-# Two steps
+# MEMBER_ID_REQUIRED
 
 
 def test_rebalance_waits_for_ids_that_became_pending_during_it() -> None:
@@ -208,7 +208,7 @@ def test_in_a_rebalance_the_first_joins_get_the_places() -> None:
     assert again.is_parked
     assert harness.join(second).result == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert second not in harness.group().members
-    # Everybody is in now, but Kafka only sees it when the join timer runs out.
+    # All members have joined now, but as in Kafka the join phase only ends when the join timer expires.
     assert newcomer.is_parked
     harness.advance(REBALANCE_MS)
     assert newcomer.joined.generation_id == again.joined.generation_id == 2

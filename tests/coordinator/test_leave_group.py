@@ -1,4 +1,4 @@
-"""LeaveGroup: one member or a batch of them."""
+"""LeaveGroup of one member or several."""
 
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import DELAY_MS, CoordinatorHarness, result_of

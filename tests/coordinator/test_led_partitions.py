@@ -1,4 +1,4 @@
-"""Which groups a coordinator has, and what happens when it hands them over."""
+"""The groups of a coordinator, and their end when it resigns."""
 
 from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.coordinator.group.classic.states import GroupState

@@ -41,7 +41,7 @@ def simple(**fields: Any) -> Start:
 
 def stable(topic: str, **options: Any) -> Start:
     def start() -> CoordinatorHarness:
-        """A stable group, 3 s after the start, that has committed to `topic`; consumers subscribe to "t"."""
+        """Create a Stable group, 3 s after the start, that has committed to `topic` and is subscribed to "t"."""
         harness = new_harness()
         leader, _ = harness.create_stable_group(2, **{**LONG, **options})
         harness.commit(leader, 1, topic=topic)
@@ -67,7 +67,7 @@ def completing() -> CoordinatorHarness:
 
 def emptied(protocol_type: str) -> Start:
     def start() -> CoordinatorHarness:
-        """A group that has become empty after two checks."""
+        """Create a group that has become Empty after two checks."""
         harness = stable("t", protocol_type=protocol_type)()
         pass_checks(harness, 2)
         harness.leave(*((member_id, None) for member_id in harness.group().members))

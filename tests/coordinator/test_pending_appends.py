@@ -411,7 +411,7 @@ def run_history(harness: CoordinatorHarness, seed: int) -> list[Any]:
         group_id = random.choice("gh")
         group = harness.coordinator.group(group_id)
         members = list(group.members) if group else []
-        member_id = random.choice([*members, "", "nobody"])
+        member_id = random.choice([*members, "", "unknown"])
         generation_id = group.generation_id if group else 0
         instance_id = random.choice([None, "i", "j"])
         actions: list[Callable[[], Any]] = [

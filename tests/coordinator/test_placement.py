@@ -1,4 +1,4 @@
-"""Group id to partition, against values from a JDK."""
+"""The partition of a group id, compared with values from a JDK."""
 
 import pytest
 

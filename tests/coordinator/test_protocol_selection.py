@@ -1,4 +1,4 @@
-"""The vote for a protocol."""
+"""The protocol that members elect."""
 
 from fakebroker.coordinator.group.classic.protocol_selection import java_hash_map_order, most_voted
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness, protocols

@@ -13,7 +13,7 @@ COMPLETING = GroupState.COMPLETING_REBALANCE
 DAY_MS = 24 * 3600 * 1000
 
 
-# Holding the join phase
+# Groups held in PreparingRebalance
 
 
 def test_hold_can_be_set_before_the_group_exists() -> None:
@@ -140,7 +140,7 @@ def test_hold_stays_valid_after_a_failover() -> None:
     assert [call.joined.generation_id for call in calls] == [2, 2]
 
 
-# Holding the leader's sync
+# Groups held in CompletingRebalance
 
 
 def test_held_sync_of_the_leader_is_answered_at_the_release() -> None:
@@ -223,7 +223,7 @@ def test_held_sync_of_a_lost_leader(cause: str) -> None:
         assert sync.error is ErrorCode.FENCED_INSTANCE_ID
     else:
         harness.leave((leader, None))
-        assert sync.is_parked  # As Kafka leaves it.
+        assert sync.is_parked  # Never answered, as in Kafka.
     assert harness.group().state is not COMPLETING
 
 
@@ -234,7 +234,7 @@ def test_last_of_several_held_syncs_is_used() -> None:
     first = harness.sync(leader, 1, [(leader, b"1")])
     second = harness.sync(leader, 1, [(leader, b"2")])
     harness.release()
-    assert first.is_parked  # As Kafka leaves it.
+    assert first.is_parked  # Never answered, as in Kafka.
     assert second.synced.assignment == b"2"
 
 
@@ -385,9 +385,9 @@ def test_member_is_found_by_member_instance_and_client_id() -> None:
 
 
 @subtest_for_each(
-    ("name", "sentence"),
+    ("name", "error"),
     [
-        ("nobody", "group 'g': member='nobody': expected one of client-uuid1, client-uuid2"),
+        ("unknown", "group 'g': member='unknown': expected one of client-uuid1, client-uuid2"),
         (
             "client",
             "group 'g': member='client': expected the id of one of the 2 members with this client id, one of "
@@ -395,11 +395,11 @@ def test_member_is_found_by_member_instance_and_client_id() -> None:
         ),
     ],
 )
-def test_unknown_and_ambiguous_member_names_are_rejected(name: str, sentence: str) -> None:
+def test_unknown_and_ambiguous_member_names_are_rejected(name: str, error: str) -> None:
     harness = CoordinatorHarness()
     harness.create_completing_group(1)
     harness.join()
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(ConfigError, match=error):
         controls.member_of(harness.group(), name)
 
 

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): replaced under a new id, fenced under the old one, there until their session ends."""
+"""Static members (KIP-345): their replacement, fencing of the former id, and how long they stay members."""
 
 from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.errors import ErrorCode
@@ -145,7 +145,7 @@ def test_member_replaced_before_its_first_generation_is_not_new() -> None:
     assert call.joined.generation_id == 1
 
 
-# Staying and going
+# How long static members stay
 
 
 def test_static_member_that_does_not_rejoin_stays_in_the_generation() -> None:

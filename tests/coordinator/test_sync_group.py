@@ -1,4 +1,4 @@
-"""SyncGroup: assignments handed in and handed out."""
+"""SyncGroup: assignments sent by the leader and returned to members."""
 
 from fakebroker.coordinator.group.api import SyncResult
 from fakebroker.errors import ErrorCode
@@ -25,9 +25,9 @@ def test_members_without_an_assignment_get_an_empty_one() -> None:
     harness = CoordinatorHarness()
     leader, follower = harness.create_completing_group()
     parked = harness.sync(follower, 1)
-    harness.sync(leader, 1, [("stranger", b"x"), (leader, b"1")])
+    harness.sync(leader, 1, [("unknown", b"x"), (leader, b"1")])
     assert parked.result == assigned(b"")
-    assert "stranger" not in harness.group().members
+    assert "unknown" not in harness.group().members
 
 
 def test_assignment_is_not_kept_in_the_next_generation() -> None:

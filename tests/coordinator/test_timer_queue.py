@@ -1,4 +1,4 @@
-"""The queue of deadlines that the whole package and its tests use: order, rescheduling, canceling."""
+"""The queue of deadlines: order, rescheduling, canceling."""
 
 from math import inf
 

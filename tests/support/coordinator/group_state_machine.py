@@ -125,7 +125,7 @@ class GroupStateMachine(RuleBasedStateMachine):
         self.commits: dict[tuple[str, int], int] = {}
         for instance_id in instance_ids:
             self.start_client(GROUP_IDS[0], instance_id, OFFERS[0], session_ms=20_000, rebalance_ms=60_000)
-        self.run_clients(GROUP_IDS[0], rounds=8)
+        self.run_clients(GROUP_IDS[0], turns=8)
 
     def client_at(self, number: int) -> SimulatedClient:
         return self.clients[number % len(self.clients)]
@@ -269,9 +269,9 @@ class GroupStateMachine(RuleBasedStateMachine):
     def lose_client(self, number: int) -> None:
         self.clients.remove(self.client_at(number))
 
-    @rule(group_id=st.sampled_from(GROUP_IDS), rounds=st.sampled_from([1, 3, 8]))
-    def run_clients(self, group_id: str, rounds: int) -> None:
-        for _ in range(rounds):
+    @rule(group_id=st.sampled_from(GROUP_IDS), turns=st.sampled_from([1, 3, 8]))
+    def run_clients(self, group_id: str, turns: int) -> None:
+        for _ in range(turns):
             for client in [client for client in self.clients if client.group_id == group_id]:
                 self.send_next_request(client)
                 self.receive_answers()

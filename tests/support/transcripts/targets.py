@@ -128,10 +128,10 @@ class TcpRequest:
         self, cluster: FakeCluster, broker: BrokerView, client_id: str, request: Message, version: int
     ) -> None:
         journal = cluster.cluster.journal
-        asked = journal.added
+        before = journal.added
         self._wire = WireClient(broker, client_id)
         self._wire.send(request, version)
-        until(lambda: journal.added > asked, cluster)
+        until(lambda: journal.added > before, cluster)
         self._call = cluster.requests()[-1]
 
     @property
