@@ -10,10 +10,10 @@ from tests.support.subtests import subtest_for_each
 
 CHECK_MS = 600_000
 RETENTION_MS = 2 * CHECK_MS
-LONG: dict[str, Any] = {"session_ms": 1_800_000, "rebalance_ms": 2**31 - 1}
-TOMBSTONE = OffsetRecord("g", "t", 0, None)
-OTHER = OffsetRecord("g", "u", 0, None)
-GONE = GroupRecord("g", None)
+LONG_TIMEOUTS: dict[str, Any] = {"session_ms": 1_800_000, "rebalance_ms": 2**31 - 1}
+OFFSET_TOMBSTONE = OffsetRecord("g", "t", 0, None)
+OTHER_OFFSET_TOMBSTONE = OffsetRecord("g", "u", 0, None)
+GROUP_TOMBSTONE = GroupRecord("g", None)
 
 Start = Callable[[], CoordinatorHarness]
 
@@ -43,7 +43,7 @@ def stable(topic: str, **options: Any) -> Start:
     def start() -> CoordinatorHarness:
         """Create a Stable group, 3 s after the start, that has committed to `topic` and is subscribed to "t"."""
         harness = new_harness()
-        leader, _ = harness.create_stable_group(2, **{**LONG, **options})
+        leader, _ = harness.create_stable_group(2, **{**LONG_TIMEOUTS, **options})
         harness.commit(leader, 1, topic=topic)
         return harness
 
@@ -52,7 +52,7 @@ def stable(topic: str, **options: Any) -> Start:
 
 def rebalancing() -> CoordinatorHarness:
     harness = stable("u")()
-    harness.join(next(iter(harness.group().members)), **LONG)
+    harness.join(next(iter(harness.group().members)), **LONG_TIMEOUTS)
     assert harness.state() == "PreparingRebalance"
     return harness
 
@@ -60,7 +60,7 @@ def rebalancing() -> CoordinatorHarness:
 def completing() -> CoordinatorHarness:
     harness = stable("u")()
     for member_id in list(harness.group().members):
-        harness.join(member_id, **LONG)
+        harness.join(member_id, **LONG_TIMEOUTS)
     assert harness.state() == "CompletingRebalance"
     return harness
 
@@ -78,7 +78,7 @@ def emptied(protocol_type: str) -> Start:
 
 def pending() -> CoordinatorHarness:
     harness = new_harness()
-    harness.request_member_id(**LONG)
+    harness.request_member_id(**LONG_TIMEOUTS)
     return harness
 
 
@@ -86,20 +86,30 @@ START = int(START_MS)
 NEVER = 0
 ROWS: list[tuple[str, Start, int, tuple[Record, ...]]] = [
     # Description, setup, the number of the check (from the start) at which it expires, the records.
-    ("simple group", simple(), 2, (TOMBSTONE, GONE)),
-    ("commit with a timestamp", simple(commit_timestamp_ms=START - CHECK_MS), 1, (TOMBSTONE, GONE)),
-    ("commit with an early expiry", simple(expire_timestamp_ms=START + CHECK_MS), 1, (TOMBSTONE, GONE)),
+    ("simple group", simple(), 2, (OFFSET_TOMBSTONE, GROUP_TOMBSTONE)),
+    ("commit with a timestamp", simple(commit_timestamp_ms=START - CHECK_MS), 1, (OFFSET_TOMBSTONE, GROUP_TOMBSTONE)),
+    (
+        "commit with an early expiry",
+        simple(expire_timestamp_ms=START + CHECK_MS),
+        1,
+        (OFFSET_TOMBSTONE, GROUP_TOMBSTONE),
+    ),
     (
         "commit with an expiry just after a check",
         simple(expire_timestamp_ms=START + CHECK_MS + 1),
         2,
-        (TOMBSTONE, GONE),
+        (OFFSET_TOMBSTONE, GROUP_TOMBSTONE),
     ),
-    ("commit with a late expiry", simple(expire_timestamp_ms=START + 5 * CHECK_MS), 5, (TOMBSTONE, GONE)),
-    ("group that never had offsets", pending, 1, (GONE,)),
-    ("consumer group, emptied at the second check", emptied("consumer"), 4, (TOMBSTONE, GONE)),
-    ("other group, emptied at the second check", emptied("connect"), 4, (TOMBSTONE, GONE)),
-    ("consumer group, topic that is not subscribed", stable("u"), 3, (OTHER,)),
+    (
+        "commit with a late expiry",
+        simple(expire_timestamp_ms=START + 5 * CHECK_MS),
+        5,
+        (OFFSET_TOMBSTONE, GROUP_TOMBSTONE),
+    ),
+    ("group that never had offsets", pending, 1, (GROUP_TOMBSTONE,)),
+    ("consumer group, emptied at the second check", emptied("consumer"), 4, (OFFSET_TOMBSTONE, GROUP_TOMBSTONE)),
+    ("other group, emptied at the second check", emptied("connect"), 4, (OFFSET_TOMBSTONE, GROUP_TOMBSTONE)),
+    ("consumer group, topic that is not subscribed", stable("u"), 3, (OTHER_OFFSET_TOMBSTONE,)),
     ("consumer group, subscribed topic", stable("t"), NEVER, ()),
     ("consumer group, unknown topics", stable("u", protocols=protocols("range", metadata=b"?")), NEVER, ()),
     ("other group with members", stable("u", protocol_type="connect"), NEVER, ()),
@@ -118,7 +128,7 @@ def test_offsets_and_groups_expire_at_a_check(start: Start, at: int, records: tu
     assert harness.batches[before:] == []
     pass_checks(harness, 1)
     assert [batch for _, batch in harness.batches[before:]] == ([records] if records else [])
-    assert harness.state() == ("-" if GONE in records else state)
+    assert harness.state() == ("-" if GROUP_TOMBSTONE in records else state)
     assert harness.committed("t") is None or at == NEVER
     pass_checks(harness, 1)
     assert len(harness.batches) == before + bool(records)
@@ -141,13 +151,13 @@ def test_offset_that_has_not_expired_keeps_the_group() -> None:
     harness.commit(topic="u")
     harness.advance(RETENTION_MS - 1)
     assert (harness.committed("t"), harness.committed("u")) == (None, 1)
-    assert harness.batches[-1][1] == (TOMBSTONE,)
+    assert harness.batches[-1][1] == (OFFSET_TOMBSTONE,)
     assert harness.state() == "Empty"
 
 
 def test_pending_ids_are_lost_with_an_expired_group() -> None:
     harness = new_harness()
-    pending_id = harness.request_member_id(**LONG)
+    pending_id = harness.request_member_id(**LONG_TIMEOUTS)
     harness.advance(CHECK_MS)
     assert harness.join(pending_id).error is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -224,7 +234,7 @@ def test_resigned_partition_is_not_checked() -> None:
 @subtest_for_each("is_before", [True, False])
 def test_offsets_of_members_expire_before_kip_211(is_before: bool) -> None:
     harness = CoordinatorHarness(offsets_retention_ms=RETENTION_MS, is_before_kip_211=is_before)
-    member_id, _ = harness.create_stable_group(2, **LONG)
+    member_id, _ = harness.create_stable_group(2, **LONG_TIMEOUTS)
     harness.commit(member_id, 1)
     pass_checks(harness, 1 + RETENTION_MS // CHECK_MS)
     assert harness.committed() == (None if is_before else 1)

@@ -70,7 +70,7 @@ def member_of(group: Group, name: str) -> Member:
 
 
 def hold(coordinator: Coordinator | None, group_id: str, controls: GroupControls, state: GroupState) -> None:
-    """Keep a group in a state, from when it gets there on.
+    """Hold a group in a state, now or as soon as it has reached the state.
 
     Args:
         coordinator: The coordinator of the group, or None if there is none now.

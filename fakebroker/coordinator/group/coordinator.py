@@ -51,15 +51,15 @@ def append_nowhere(partition: int, records: tuple[Record, ...], done: Callable[[
 class Coordinator:
     """All groups of the offsets partitions that one broker leads. It starts without any partition.
 
-    Results are returned in three ways. Joins and syncs are answered through the list `answers`, which the caller
-    empties; even immediate answers are, so that the order of all answers is known. Requests that may append records
+    Results are returned in three ways. The results of joins and syncs are added to the list `answers`, which the caller
+    empties; even those that are known at once, so that all answers are in one order. Requests that may append records
     call `done` with their result, before the method returns unless an append is pending. Heartbeats and offset fetches
-    never wait and return their result.
+    never wait, and return their result.
 
     While an append is pending, other requests and timers that may change groups of the same offsets partition wait, and
     run in order when it completes. A waiting request is handled with the `now_ms` of its call.
 
-    The time is known from `now_ms` only. Timers expire only in `tick`: to expire the timers that are due before a
+    `now_ms` is the only source of the time. Timers expire only in `tick`: to expire the timers that are due before a
     request, the caller calls `tick` first. A timer that expires late takes effect at the time of that `tick`, and
     further timers start then, as on a busy broker.
 
@@ -232,11 +232,11 @@ class Coordinator:
             self._schedule(group)
 
     def apply(self, group: Group, procedure: Callable[[Group, float], Procedure[object]], now_ms: float) -> None:
-        """Run a procedure that changes a group without a request for it."""
+        """Run a procedure that was not caused by a request. Ignored if the group is Dead when its turn comes."""
 
         def operation() -> None:
             if group.state is not DEAD:
-                self.run(group, _and_update_deadline(group, procedure(group, now_ms)), now_ms)
+                self.run(group, _then_update_deadline(group, procedure(group, now_ms)), now_ms)
 
         self._runtime.submit_to(group.partition, operation)
 
@@ -258,9 +258,9 @@ class Coordinator:
             group = self.create_group(group_id, now_ms)
             group.record_creation("first JoinGroup", now_ms)
             procedure = join.join(group, request, token, now_ms, self.new_uuid)
-            self.run(group, self.and_store_new(group, procedure, now_ms), now_ms)
+            self.run(group, self.run_first_join(group, procedure, now_ms), now_ms)
 
-    def and_store_new(self, group: Group, procedure: Procedure[None], now_ms: float) -> Procedure[None]:
+    def run_first_join(self, group: Group, procedure: Procedure[None], now_ms: float) -> Procedure[None]:
         """Run the first join of a group, then store the new group, even if the join was rejected.
 
         A join that was answered before does not wait for the append, as in Kafka. If the append fails, parked joins get
@@ -291,7 +291,10 @@ class Coordinator:
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
-        """Extend a member's session. Kept short for speed: which fault a request has is found in `heartbeat_fault`."""
+        """Extend a member's session and return NONE or REBALANCE_IN_PROGRESS, or the error of a faulty request.
+
+        The most frequent request, so the common path is short; `Group.heartbeat_fault` distinguishes the errors.
+        """
         group = self._groups.get(group_id)
         if group is None:
             error = self._error_without_group(group_id)
@@ -551,7 +554,7 @@ class Coordinator:
         else:
             is_due = entry.earliest_deadline() == deadline_ms
             procedure = expire_next_timer(entry, now_ms) if is_due else _nothing()
-            self.run(entry, _and_update_deadline(entry, procedure), now_ms)
+            self.run(entry, _then_update_deadline(entry, procedure), now_ms)
 
     def _expire_offsets(self, partition: LedPartition, now_ms: float) -> None:
         """Delete the expired offsets and groups of a partition, in one batch; if that fails, the next check retries."""
@@ -583,7 +586,7 @@ def _nothing() -> Procedure[None]:
     yield from ()
 
 
-def _and_update_deadline(group: Group, procedure: Procedure[object]) -> Procedure[None]:
+def _then_update_deadline(group: Group, procedure: Procedure[object]) -> Procedure[None]:
     yield from procedure
     group.deadline_ms = group.earliest_deadline()
 

@@ -56,7 +56,7 @@ def _handle(
         return
     joining = [(token, member) for token, member in members if member.protocols]
     joins = extension.join_batch(request, joining, now_ms, new_uuid)
-    yield from coordinator.and_store_new(group, joins, now_ms) if is_new else joins
+    yield from coordinator.run_first_join(group, joins, now_ms) if is_new else joins
 
 
 def _check(

@@ -56,7 +56,8 @@ class Group:
         awaiting_sync: Member ids that have not sent a SyncGroup in this generation.
         protocol_counts: The number of members that support a protocol, for each protocol with at least one.
         subscribed_topics: Union of the members' subscriptions in this generation; `None` if unknown.
-        new_member_added: Whether a member was added since the current initial delay started.
+        new_member_added: Whether a member was added during an initial delay. As in Kafka, it is reset only when an
+            initial delay expires and is extended.
         initial_delay_ms: The current delay of an initial rebalance.
         initial_remaining_ms: How much longer an initial rebalance may be delayed after the current delay.
         join_deadline_ms: When the join timer expires; infinite if it is not running. `sync_deadline_ms` likewise.
@@ -126,7 +127,7 @@ class Group:
         return self.state is PREPARING_REBALANCE and self.previous_state is EMPTY
 
     @property
-    def is_extended_by_a_new_member(self) -> bool:
+    def does_new_member_extend_delay(self) -> bool:
         """Whether a new member extends the initial delay; before KIP-848 only in the first generation."""
         is_first = self.generation_id == 0 or not self.config.is_before_kip_848
         return self.is_initial_rebalance and is_first
@@ -225,8 +226,8 @@ class Group:
     def has_room_for(self, member_id: str) -> bool:
         """Whether `group.max.size` allows this member to join (Kafka's `acceptJoiningMember`).
 
-        In PreparingRebalance the parked joins are counted, so that of a group that is too large the last members to
-        join are rejected; in other states the members. Places that the extension reserves count, pending ids do not.
+        In PreparingRebalance the parked joins are counted, in other states the members. So if a group is too large, the
+        last members to rejoin are rejected. Places that the extension reserves are counted, pending ids are not.
         """
         reserved_places = self.extension.reserved_places
         places = self.config.group_max_size - reserved_places
@@ -245,7 +246,7 @@ class Group:
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads a topic. If unknown, True for a consumer group and False for other groups."""
+        """Whether a member is subscribed to a topic. If unknown: True in a consumer group, False in other groups."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
@@ -355,7 +356,7 @@ class Group:
     # Answers
 
     def answer(self, token: object, result: JoinResult | SyncResult) -> None:
-        """Answer a JoinGroup or SyncGroup that is not parked."""
+        """Answer a JoinGroup or SyncGroup; a parked one is removed before by the caller."""
         self.extension.deliver(token, result, self.send)
 
     def park_join(self, member_id: str, token: object) -> None:

@@ -105,7 +105,7 @@ def _add_member(member_id: str, group: Group, request: JoinGroup, token: object,
 
 def add_new_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
     """Add a member and park its join; the caller starts or continues the rebalance."""
-    if group.is_extended_by_a_new_member:
+    if group.does_new_member_extend_delay:
         group.new_member_added = True
     member = Member(
         member_id=member_id,
@@ -135,19 +135,19 @@ def rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> Pr
     if is_unchanged and not (is_leader and group.state is STABLE):
         group.answer(token, group.join_result(member.member_id, with_members=is_leader))
         return
-    group.change.cause = f"JoinGroup of {_described(member, request, is_leader=is_leader)}"
+    group.change.cause = f"JoinGroup of {_describe_join(member, request, is_leader=is_leader)}"
     group.update(member, request)
     group.park_join(member.member_id, token)
     yield from rebalance_or_complete(group, now_ms)
 
 
-def _described(member: Member, request: JoinGroup, *, is_leader: bool) -> str:
-    words = [member.member_id]
+def _describe_join(member: Member, request: JoinGroup, *, is_leader: bool) -> str:
+    parts = [member.member_id]
     if is_leader:
-        words.append("the leader")
+        parts.append("the leader")
     if request.protocols != member.protocols:
-        words.append("with changed protocols")
-    return ", ".join(words)
+        parts.append("with changed protocols")
+    return ", ".join(parts)
 
 
 def replace_static_member(
