@@ -10,8 +10,8 @@ from math import inf
 from typing import cast
 
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult
-from fakebroker.coordinator.group.batch_join.admission import join_together
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchToken
+from fakebroker.coordinator.group.batch_join.combined_joins import handle_combined_joins
 from fakebroker.coordinator.group.batch_join.expected_instances import (
     ExpectedInstance,
     ExpectedInstances,
@@ -117,7 +117,7 @@ class BatchJoinExtension:
             join = _join_of(request, member)
             expected = self.expected.instances.get(member.instance_id or "")
             if expected is None:
-                self._drop_waiting(member.member_id, now_ms)
+                self._supersede_waiting(member.member_id, now_ms)
                 new_member_id = "" if member.member_id else classic_join.new_member_id(join, new_uuid)
                 joins.append(WaitingJoin(join, token, new_member_id))
             elif rejection := self._rejection(expected, join):
@@ -127,10 +127,10 @@ class BatchJoinExtension:
                 is_expected = True
         if is_expected:
             for waiting in joins:
-                self._wait(waiting, now_ms)
-            yield from self._admit_if_complete(now_ms)
+                self._hold_back(waiting, now_ms)
+            yield from self._end_wait_if_complete(now_ms)
         elif joins:
-            yield from join_together(self.group, joins, f"JoinGroup of {len(joins)} members at once", now_ms)
+            yield from handle_combined_joins(self.group, joins, f"JoinGroup of {len(joins)} members at once", now_ms)
 
     def join(
         self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]
@@ -140,7 +140,7 @@ class BatchJoinExtension:
             return None
         expected = self.expected.instances.get(request.instance_id or "")
         if expected is None:
-            self._drop_waiting(request.member_id, now_ms)
+            self._supersede_waiting(request.member_id, now_ms)
             return None
         return self._join_expected(expected, request, token, now_ms)
 
@@ -150,8 +150,8 @@ class BatchJoinExtension:
         if rejection := self._rejection(expected, request):
             self.group.answer(token, rejection)
         else:
-            self._wait(self._waiting_join(expected, request, token), now_ms)
-            yield from self._admit_if_complete(now_ms)
+            self._hold_back(self._waiting_join(expected, request, token), now_ms)
+            yield from self._end_wait_if_complete(now_ms)
 
     def _rejection(self, expected: ExpectedInstance, request: JoinGroup) -> JoinResult | None:
         if not self._fits(expected, request):
@@ -191,13 +191,13 @@ class BatchJoinExtension:
             self.group.answer(older.token, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=expected.member_id))
         return WaitingJoin(replace(request, member_id=""), token, expected.member_id)
 
-    def _drop_waiting(self, member_id: str, now_ms: float) -> None:
+    def _supersede_waiting(self, member_id: str, now_ms: float) -> None:
         """End the waiting join of a member, if there is one, because the member has joined again."""
-        if older := self._withdraw(member_id):
+        if older := self._remove_waiting(member_id):
             self.supersede(older.token)
             self._restart_session(member_id, now_ms)
 
-    def _wait(self, join: WaitingJoin, now_ms: float) -> None:
+    def _hold_back(self, join: WaitingJoin, now_ms: float) -> None:
         """Hold a join back. The rebalance timeout of the first one limits how long all of them wait."""
         expected = self.expected
         if expected.waiting_deadline_ms == inf:
@@ -205,7 +205,7 @@ class BatchJoinExtension:
         expected.waiting[join.member_id] = join
         self._arm()
 
-    def _withdraw(self, member_id: str) -> WaitingJoin | None:
+    def _remove_waiting(self, member_id: str) -> WaitingJoin | None:
         """Remove and return a waiting join, if there is one."""
         join = self.expected.waiting.pop(member_id, None)
         if not self.expected.waiting:
@@ -215,13 +215,13 @@ class BatchJoinExtension:
 
     # The end of the wait
 
-    def _admit_if_complete(self, now_ms: float) -> Procedure[bool]:
+    def _end_wait_if_complete(self, now_ms: float) -> Procedure[bool]:
         """End the wait if no instance is missing; return whether a rebalance was started."""
         if not self.expected.waiting or self.expected.missing:
             return False
-        return (yield from self._admit("all expected instances have joined", now_ms))
+        return (yield from self._end_wait("all expected instances have joined", now_ms))
 
-    def _admit(self, cause: str, now_ms: float) -> Procedure[bool]:
+    def _end_wait(self, cause: str, now_ms: float) -> Procedure[bool]:
         """End the wait and handle the waiting joins as one: expected instances first, then by arrival."""
         expected_ids = [expected.member_id for expected in self.expected.instances.values()]
         joins = sorted(self.expected.waiting.values(), key=lambda join: join.member_id not in expected_ids)
@@ -229,7 +229,7 @@ class BatchJoinExtension:
         for join in joins:
             self._restart_session(join.member_id, now_ms)
         yield from store_extension(self.group)  # If that fails, they are expected again after a failover.
-        return (yield from join_together(self.group, joins, cause, now_ms))
+        return (yield from handle_combined_joins(self.group, joins, cause, now_ms))
 
     def _restart_session(self, member_id: str, now_ms: float) -> None:
         """Restart the session of a member, which may have expired without effect while the member's join waited."""
@@ -255,7 +255,7 @@ class BatchJoinExtension:
         expected = self.expected
         missing = ", ".join(instance.instance_id for instance in expected.missing[:_MOST_NAMED])
         if expected.waiting:
-            yield from self._admit(f"expected instances have not joined in time: {missing}", now_ms)
+            yield from self._end_wait(f"expected instances have not joined in time: {missing}", now_ms)
             return
         deadline_ms = expected.deadline_ms()
         for instance in expected.missing:
@@ -271,13 +271,13 @@ class BatchJoinExtension:
         if member_id not in ("", expected.member_id):
             return ErrorCode.FENCED_INSTANCE_ID
         del self.expected.instances[expected.instance_id]
-        if join := self._withdraw(expected.member_id):
+        if join := self._remove_waiting(expected.member_id):
             self.group.answer(join.token, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID))
         return ErrorCode.NONE
 
     def after_leave(self, now_ms: float) -> Procedure[bool]:
         yield from store_extension(self.group)
-        return (yield from self._admit_if_complete(now_ms))
+        return (yield from self._end_wait_if_complete(now_ms))
 
     def deliver(self, token: object, result: object, send: Callable[[object, object], None]) -> None:
         if isinstance(token, BatchToken):

@@ -11,7 +11,7 @@ from fakebroker.coordinator.group.classic.states import PREPARING_REBALANCE, STA
 from fakebroker.coordinator.group.records import Procedure
 
 
-def join_together(group: Group, joins: Sequence[WaitingJoin], cause: str, now_ms: float) -> Procedure[bool]:
+def handle_combined_joins(group: Group, joins: Sequence[WaitingJoin], cause: str, now_ms: float) -> Procedure[bool]:
     """Handle the joins of several members as one: if one of them needs a rebalance, all take part in it.
 
     A join is checked after the joins before it have been added to the group, in Kafka's order. New members need not
