@@ -257,7 +257,7 @@ class GroupStateMachine(RuleBasedStateMachine):
         client = self.client_at(number)
         group = self.harness.coordinator.group(client.group_id)
         member_id = "" if by_instance else client.member_id
-        current_id = group.static_members.get(client.instance_id or "", "") if group and by_instance else member_id
+        current_id = member_id or (group.static_members.get(client.instance_id or "", "") if group else "")
         (error,) = self.harness.leave((member_id, client.instance_id), group_id=client.group_id)
         if error is NONE:
             self.allow_no_answer(self.syncs, client.group_id, current_id)
