@@ -38,7 +38,7 @@ class Moment:
     Attributes:
         at_ms: The time of the change, by the brokers' clock.
         coordinator_id: The node id of the broker that coordinated the group.
-        cause: The cause, for people.
+        cause: Human-readable cause.
         state_from: Kafka's name of the state before; Dead if the group has just been created.
         state_to: Kafka's name of the state afterwards; equals `state_from` if only members were added or removed.
         generation_id: The generation afterwards.

@@ -9,16 +9,16 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 class GroupState(Enum):
     """The states of a classic group (Kafka's `ClassicGroupState`), named as Kafka names them to clients.
 
-    In every state these faults are rejected first: a member id that is unknown or only pending (UNKNOWN_MEMBER_ID), a
-    member id other than the current one of its instance id (FENCED_INSTANCE_ID), another generation
-    (ILLEGAL_GENERATION). The answers to requests without these faults are listed below. In any state, a new dynamic
-    member may first get an id with MEMBER_ID_REQUIRED; the id is then pending, and the state does not change.
+    In every state these faults are rejected: a member id that is unknown, or that is pending except in JoinGroup and
+    LeaveGroup (UNKNOWN_MEMBER_ID); a member id other than the current one of its instance id (FENCED_INSTANCE_ID);
+    another generation (ILLEGAL_GENERATION). The answers to requests without these faults are listed below. In any state
+    a new dynamic member may first get an id with MEMBER_ID_REQUIRED: the id is pending then, and the state unchanged.
 
     A group that is held in PREPARING_REBALANCE or COMPLETING_REBALANCE (`GroupControls`) does not complete that state.
     If an answer depends on a record, it is sent when the append has completed.
 
     EMPTY: No members. Also the state of a group that only has offsets.
-        JoinGroup: a new member's is parked, and the first rebalance starts.
+        JoinGroup: that of a new member is parked, and the first rebalance starts.
         SyncGroup, Heartbeat: UNKNOWN_MEMBER_ID.
         LeaveGroup: UNKNOWN_MEMBER_ID, except for a pending id, which is removed.
         OffsetCommit: accepted without a generation.
@@ -27,7 +27,7 @@ class GroupState(Enum):
             The group is deleted, expires or moves to another coordinator, or could not be stored when it was created
             -> DEAD.
     PREPARING_REBALANCE: Waiting for the members to join. The generation is still the previous one.
-        JoinGroup: parked. The rebalance also waits for members that have got an id in this state.
+        JoinGroup: parked. The join phase also waits for the joins of pending ids.
         SyncGroup, Heartbeat: REBALANCE_IN_PROGRESS.
         LeaveGroup: the member is removed.
         OffsetCommit: accepted.
