@@ -52,7 +52,7 @@ class EmbeddedCluster:
         deadline_s = time.monotonic() + _ANSWER_TIMEOUT_S
         while True:
             is_last_check = not self.is_running or time.monotonic() >= deadline_s
-            found = re.findall(r" event (done|not done): (.*)", self._log.read_text(errors="replace"))
+            found = re.findall(r" event (done|failed): (.*)", self._log.read_text(errors="replace"))
             if is_last_check or len(found) >= len(self._sent):
                 return [
                     None if outcome == "done" else why.removeprefix(f"{line}: ")
