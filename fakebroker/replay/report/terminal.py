@@ -1,4 +1,4 @@
-"""Shows the summary as tables in a terminal of at least 80 columns."""
+"""Prints a summary as tables, for terminals with at least 80 columns."""
 
 from collections.abc import Iterator
 
@@ -7,29 +7,31 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from fakebroker.replay.report.wording import broker, happening, ms, number, share, times
+from fakebroker.replay.report.wording import broker, event as event_text, ms, number, share, times
 from fakebroker.replay.run_summary import Summary, Verdict
 
-_BARS = " ▁▂▃▄▅▆▇█"
-_BARS_WIDE = 60
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_SPARKLINE_WIDTH = 48
 _MOST_VIOLATIONS = 3
 _MOST_GROUPS = 5
 
 
 def print_report(console: Console, summary: Summary) -> None:
-    """Print all tables, the verdict last, and the location of the files."""
+    """Print all tables, the verdict, and the list of files."""
     for title, content in _sections(summary):
         console.print(f"\n[bold]{title}[/bold]", highlight=False, soft_wrap=True)
         console.print(Padding(content, (0, 0, 0, 2)), highlight=False)
-    cut = "" if summary.head.complete else "; the replay was broken off, this is what was recorded until then"
+    notes = [f"Seed {summary.head.seed}."]
+    if not summary.head.complete:
+        notes.append("The replay was interrupted: the numbers cover the time until then.")
     if not summary.head.cluster.reachable:
-        cut += "; the cluster was gone in the end"
-    console.print(f"\nSeed {summary.head.seed}{cut}", highlight=False)
+        notes.append("The cluster was unreachable at the end.")
+    console.print("\n" + "\n".join(notes), highlight=False)
 
 
 def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
     if summary.head.timeline:
-        yield "What happened to the cluster", _timeline(summary)
+        yield "Events", _timeline(summary)
     yield "Requests", _latency(summary)
     yield "Over time", _over_time(summary)
     yield "Populations", _populations(summary)
@@ -38,14 +40,14 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
         yield "Slowest groups", _slowest(summary)
     yield "Brokers", _brokers(summary)
     yield "Errors", _errors(summary)
-    yield "Swarm", _swarm(summary)
+    yield "Load", _load(summary)
     verdict = summary.verdict
     yield f"Verdict: {_mark(verdict.passed, 'passed', 'FAILED')}", _verdict(verdict)
     yield f"Files in {escape(summary.directory)}", _files(summary)
 
 
 def table(*columns: str, left: int = 1) -> Table:
-    """Return a table without borders; the first `left` columns are text, the others numbers."""
+    """Return a table without borders; its first `left` columns are text, the others are numbers."""
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for index, column in enumerate(columns):
         made.add_column(column, justify="left" if index < left else "right", header_style="dim")
@@ -53,10 +55,10 @@ def table(*columns: str, left: int = 1) -> Table:
 
 
 def _timeline(summary: Summary) -> Table:
-    made = table("at s", "what", left=2)
+    made = table("time s", "event", left=2)
     for event in summary.head.timeline:
         done = "" if event["done"] else f" [red]not done: {escape(event['why'] or '')}[/red]"
-        made.add_row(f"{event['at_s']:,.1f}", escape(happening(event)) + done)
+        made.add_row(f"{event['at_s']:,.1f}", escape(event_text(event)) + done)
     return made
 
 
@@ -75,25 +77,25 @@ def _latency(summary: Summary) -> Table:
 
 
 def _over_time(summary: Summary) -> Table:
-    """Return sparklines, each from 0 to its maximum."""
+    """Return a table of sparklines, each scaled to its maximum."""
     over_time = summary.numbers.over_time
     rates = [sum(parts) for parts in zip(*(row.requests_per_s for row in over_time.apis.values()), strict=True)]
-    made = table("", "from the start to the end", "most", left=2)
+    made = table("", "start to end", "max", left=2)
     for name, numbers in (
         ("requests/s", rates),
         ("groups rebalancing", over_time.groups.rebalancing),
         ("members waiting", over_time.members.waiting),
     ):
-        made.add_row(name, bars(numbers, _BARS_WIDE - 12), f"{max(numbers, default=0):,.0f}")
+        made.add_row(name, sparkline(numbers, _SPARKLINE_WIDTH), f"{max(numbers, default=0):,.0f}")
     return made
 
 
-def bars(numbers: list[float], width: int) -> str:
-    """Draw numbers as block characters; neighbors are averaged if there are more numbers than characters."""
-    most = max(numbers, default=0) or 1
+def sparkline(numbers: list[float], width: int) -> str:
+    """Draw numbers as at most `width` block characters, each the mean of one number or several neighbors."""
+    highest = max(numbers, default=0) or 1
     step = max(1, -(-len(numbers) // width))
     parts = [numbers[index : index + step] for index in range(0, len(numbers), step)]
-    return "".join(_BARS[round(sum(part) / len(part) / most * (len(_BARS) - 1))] for part in parts)
+    return "".join(_BLOCKS[round(sum(part) / len(part) / highest * (len(_BLOCKS) - 1))] for part in parts)
 
 
 def _populations(summary: Summary) -> Table:
@@ -120,9 +122,9 @@ def _brokers(summary: Summary) -> Table:
 
 
 def _errors(summary: Summary) -> Table:
-    made = table("error", "API", "", "code", "answers", left=3)
+    made = table("error", "API", "", "code", "responses", left=3)
     for row in summary.numbers.errors:
-        kind = "ordinary" if row.ordinary else "[red]unexpected[/red]"
+        kind = "normal" if row.ordinary else "[red]unexpected[/red]"
         made.add_row(row.name, row.api, kind, str(row.code), f"{row.requests:,}")
     if not summary.numbers.errors:
         made.add_row("none")
@@ -134,20 +136,19 @@ def _rebalances(summary: Summary) -> str:
     if not row.count:
         return "none"
     return (
-        f"{row.count:,}, from first join to last sync "
+        f"{row.count:,} rebalances, from the first JoinGroup to the last SyncGroup response:\n"
         f"p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms, max {ms(row.max_ms)} ms"
     )
 
 
-def _swarm(summary: Summary) -> str:
+def _load(summary: Summary) -> str:
     late, partitions = summary.numbers.sent_late, summary.numbers.offsets_partitions
     lines = [
         f"{summary.head.members:,} members of {summary.numbers.groups:,} groups in {summary.head.spark.tasks} tasks",
-        f"sent p50 {ms(late.p50_ms)} ms, p99 {ms(late.p99_ms)} ms after it was wanted, which counts as latency",
-        f"the most loaded of {partitions.count} offsets partitions has {times(partitions.requests_skew)} "
-        "its even share",
+        f"delay until sent, part of the latency: p50 {ms(late.p50_ms)} ms, p99 {ms(late.p99_ms)} ms",
+        f"busiest of {partitions.count} offsets partitions: {times(partitions.requests_skew)} the mean of requests",
     ]
-    lines += [f"{row.keys:,} groups in {row.requests:,} {row.api} requests" for row in summary.numbers.lookups]
+    lines += [f"{row.api}: {row.requests:,} requests with {row.keys:,} groups" for row in summary.numbers.lookups]
     return "\n".join(lines)
 
 
@@ -161,18 +162,22 @@ def _verdict(verdict: Verdict) -> Table:
         made.add_row(_mark(promised.kept, "kept", "BROKEN"), escape(promised.promise))
         if promised.broken:
             examples = [violation.what for violation in promised.violations[:_MOST_VIOLATIONS]]
-            made.add_row("", f"{promised.broken:,} times: {escape('; '.join(examples))}")
+            made.add_row("", f"{_counted_violations(promised.broken)}: {escape('; '.join(examples))}")
     for expected in verdict.expectations:
-        actual = "there is none" if expected.actual is None else f"is {number(expected.actual)}"
+        actual = "no value" if expected.actual is None else f"actual: {number(expected.actual)}"
         made.add_row(_mark(expected.met, "met", "MISSED"), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
     return made
 
 
 def _files(summary: Summary) -> Table:
     made = Table.grid(padding=(0, 2, 0, 0))
-    for name, what in summary.files.items():
-        made.add_row(name, f"[dim]{what}[/dim]")
+    for name, description in summary.files.items():
+        made.add_row(name, f"[dim]{description}[/dim]")
     return made
+
+
+def _counted_violations(count: int) -> str:
+    return "1 violation" if count == 1 else f"{count:,} violations"
 
 
 def _mark(good: bool, yes: str, no: str) -> str:
