@@ -30,7 +30,7 @@ lint: $(STAMP) ## lint and types
 
 rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew, so that a diff shows what changes
 	$(BIN)/python -m tests.transcripts.rewrite
-	$(BIN)/python -m tests.test_readme
+	$(BIN)/python -m tests.documents.test_readme
 	$(BIN)/python -m tests.cluster.test_command_documents
 	$(BIN)/python -m tests.client.test_client_readme
 	$(BIN)/python -m tests.client.test_scale_out

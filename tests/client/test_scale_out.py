@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.client.scale_out import INSTANCES, WAYS, How, Outcome, measure
-from tests.test_readme import table
+from tests.documents.test_readme import table
 
 PAGE = Path(__file__).parent.parent.parent / "scenarios" / "proposals" / "batch-join.md"
 

@@ -128,44 +128,54 @@ def produce(harness: ClusterHarness, records: bytes, broker: int = 1) -> int:
 # What is told.
 
 
-@pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
-def test_all_configs_of_a_topic(version: int) -> None:
-    harness = ClusterHarness()
-    set_(harness, NEWS, "retention.ms", "1000")
-    (result,) = describe(harness, NEWS, version=version)
-    assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
-    assert (result.resource_type, result.resource_name) == NEWS
-    by_name = {config.name: config for config in result.configs}
-    assert list(by_name) == list(TOPIC_CONFIGS)
-    own, default = by_name["retention.ms"], by_name["cleanup.policy"]
-    assert (own.value, default.value) == ("1000", "delete")
-    if version >= 1:
-        assert (own.config_source, default.config_source) == (ConfigSource.TOPIC_CONFIG, ConfigSource.DEFAULT_CONFIG)
-    else:
-        assert (own.is_default, default.is_default) == (False, True)
-    assert (own.config_type, default.config_type) == ((ConfigType.LONG, ConfigType.LIST) if version >= 3 else (0, 0))
-    assert not any(each.read_only or each.is_sensitive or each.synonyms for each in result.configs)
-    assert {each.documentation for each in result.configs} == {None if version >= 3 else ""}
+def test_all_configs_of_a_topic(subtests: pytest.Subtests) -> None:
+    for version in DESCRIBE_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            set_(harness, NEWS, "retention.ms", "1000")
+            (result,) = describe(harness, NEWS, version=version)
+            assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
+            assert (result.resource_type, result.resource_name) == NEWS
+            by_name = {config.name: config for config in result.configs}
+            assert list(by_name) == list(TOPIC_CONFIGS)
+            own, default = by_name["retention.ms"], by_name["cleanup.policy"]
+            assert (own.value, default.value) == ("1000", "delete")
+            if version >= 1:
+                assert (own.config_source, default.config_source) == (
+                    ConfigSource.TOPIC_CONFIG,
+                    ConfigSource.DEFAULT_CONFIG,
+                )
+            else:
+                assert (own.is_default, default.is_default) == (False, True)
+            assert (own.config_type, default.config_type) == (
+                (ConfigType.LONG, ConfigType.LIST) if version >= 3 else (0, 0)
+            )
+            assert not any(each.read_only or each.is_sensitive or each.synonyms for each in result.configs)
+            assert {each.documentation for each in result.configs} == {None if version >= 3 else ""}
 
 
-@pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
-def test_all_configs_of_a_broker(version: int) -> None:
-    harness = ClusterHarness(config={"num.partitions": 7})
-    (result,) = describe(harness, BROKER_1, version=version)
-    by_name = {config.name: config for config in result.configs}
-    assert list(by_name) == sorted(BROKER_CONFIGS)
-    assert set(SETTINGS) <= set(by_name)
-    assert by_name["num.partitions"].value == "7"
-    assert by_name["auto.create.topics.enable"].value == "true"
-    assert by_name["broker.id"].value == "1"
-    assert by_name["log.retention.ms"].value is None
-    assert {each.name for each in result.configs if not each.read_only} == DYNAMIC_CONFIGS
-    if version >= 1:
-        assert by_name["num.partitions"].config_source == ConfigSource.STATIC_BROKER_CONFIG
-        assert by_name["broker.id"].config_source == ConfigSource.STATIC_BROKER_CONFIG
-        assert by_name["delete.topic.enable"].config_source == ConfigSource.DEFAULT_CONFIG
-    else:
-        assert (by_name["num.partitions"].is_default, by_name["delete.topic.enable"].is_default) == (False, True)
+def test_all_configs_of_a_broker(subtests: pytest.Subtests) -> None:
+    for version in DESCRIBE_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness(config={"num.partitions": 7})
+            (result,) = describe(harness, BROKER_1, version=version)
+            by_name = {config.name: config for config in result.configs}
+            assert list(by_name) == sorted(BROKER_CONFIGS)
+            assert set(SETTINGS) <= set(by_name)
+            assert by_name["num.partitions"].value == "7"
+            assert by_name["auto.create.topics.enable"].value == "true"
+            assert by_name["broker.id"].value == "1"
+            assert by_name["log.retention.ms"].value is None
+            assert {each.name for each in result.configs if not each.read_only} == DYNAMIC_CONFIGS
+            if version >= 1:
+                assert by_name["num.partitions"].config_source == ConfigSource.STATIC_BROKER_CONFIG
+                assert by_name["broker.id"].config_source == ConfigSource.STATIC_BROKER_CONFIG
+                assert by_name["delete.topic.enable"].config_source == ConfigSource.DEFAULT_CONFIG
+            else:
+                assert (by_name["num.partitions"].is_default, by_name["delete.topic.enable"].is_default) == (
+                    False,
+                    True,
+                )
 
 
 @pytest.mark.parametrize("keys", [None, []])
@@ -259,7 +269,6 @@ def test_values_are_told_as_kafka_writes_them() -> None:
         assert value(harness, NEWS, name) == (expected, ConfigSource.TOPIC_CONFIG)
 
 
-@pytest.mark.parametrize("version", versions("DescribeConfigs"))
 @pytest.mark.parametrize(
     ("resource", "error"),
     [
@@ -272,12 +281,14 @@ def test_values_are_told_as_kafka_writes_them() -> None:
         ((LOGGER, "2"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_described(version: int, resource: Resource, error: ErrorCode) -> None:
-    refused, fine = describe(ClusterHarness(brokers=2), resource, NEWS, version=version)
-    assert (refused.resource_type, refused.resource_name, refused.error_code) == (*resource, error)
-    assert refused.error_message
-    assert refused.configs == []
-    assert (fine.error_code, len(fine.configs)) == (ErrorCode.NONE, len(TOPIC_CONFIGS))
+def test_what_cannot_be_described(subtests: pytest.Subtests, resource: Resource, error: ErrorCode) -> None:
+    for version in versions("DescribeConfigs"):
+        with subtests.test(version=version):
+            refused, fine = describe(ClusterHarness(brokers=2), resource, NEWS, version=version)
+            assert (refused.resource_type, refused.resource_name, refused.error_code) == (*resource, error)
+            assert refused.error_message
+            assert refused.configs == []
+            assert (fine.error_code, len(fine.configs)) == (ErrorCode.NONE, len(TOPIC_CONFIGS))
 
 
 @pytest.mark.parametrize("type_", [0, 1, 99, GROUP, CLIENT_METRICS])
@@ -304,7 +315,6 @@ def test_brokers_have_no_loggers() -> None:
 # What may be altered.
 
 
-@pytest.mark.parametrize("version", versions("AlterConfigs"))
 @pytest.mark.parametrize(
     ("resource", "first", "second"),
     [
@@ -313,23 +323,28 @@ def test_brokers_have_no_loggers() -> None:
         (CLUSTER, "log.retention.ms", "num.io.threads"),
     ],
 )
-def test_replacing_all_configs(version: int, resource: Resource, first: str, second: str) -> None:
-    harness = ClusterHarness()
-    before = value(harness, BROKER_1 if resource == CLUSTER else resource, first)
-    assert replace(harness, resource, {first: "10"}, version=version) == (ErrorCode.NONE, None)
-    assert value(harness, resource, first)[0] == "10"
-    assert replace(harness, resource, {second: "12"}, version=version) == (ErrorCode.NONE, None)
-    assert value(harness, resource, second)[0] == "12"
-    assert value(harness, BROKER_1 if resource == CLUSTER else resource, first) == before
+def test_replacing_all_configs(subtests: pytest.Subtests, resource: Resource, first: str, second: str) -> None:
+    for version in versions("AlterConfigs"):
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            before = value(harness, BROKER_1 if resource == CLUSTER else resource, first)
+            assert replace(harness, resource, {first: "10"}, version=version) == (ErrorCode.NONE, None)
+            assert value(harness, resource, first)[0] == "10"
+            assert replace(harness, resource, {second: "12"}, version=version) == (ErrorCode.NONE, None)
+            assert value(harness, resource, second)[0] == "12"
+            assert value(harness, BROKER_1 if resource == CLUSTER else resource, first) == before
 
 
-@pytest.mark.parametrize("version", versions("IncrementalAlterConfigs"))
-def test_changing_single_configs(version: int) -> None:
-    harness = ClusterHarness()
-    assert change(harness, NEWS, ("retention.ms", SET, "10"), ("segment.ms", SET, "12"), version=version)[0] == 0
-    assert change(harness, NEWS, ("retention.ms", DELETE, None), version=version) == (ErrorCode.NONE, None)
-    assert value(harness, NEWS, "retention.ms") == ("604800000", ConfigSource.DEFAULT_CONFIG)
-    assert value(harness, NEWS, "segment.ms") == ("12", ConfigSource.TOPIC_CONFIG)
+def test_changing_single_configs(subtests: pytest.Subtests) -> None:
+    for version in versions("IncrementalAlterConfigs"):
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            assert (
+                change(harness, NEWS, ("retention.ms", SET, "10"), ("segment.ms", SET, "12"), version=version)[0] == 0
+            )
+            assert change(harness, NEWS, ("retention.ms", DELETE, None), version=version) == (ErrorCode.NONE, None)
+            assert value(harness, NEWS, "retention.ms") == ("604800000", ConfigSource.DEFAULT_CONFIG)
+            assert value(harness, NEWS, "segment.ms") == ("12", ConfigSource.TOPIC_CONFIG)
 
 
 @pytest.mark.parametrize(

@@ -54,20 +54,23 @@ def earliest(harness: ClusterHarness) -> int:
     return offset
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(
     ("offset", "start", "batches"),
     [(0, 0, [0, 2, 4]), (1, 1, [0, 2, 4]), (2, 2, [2, 4]), (5, 5, []), (HIGH_WATERMARK, 5, [])],
 )
-def test_records_before_the_offset_are_gone(version: int, offset: int, start: int, batches: list[int]) -> None:
-    harness = filled()
-    assert delete(harness, ("news", 0, offset), version=version) == [("news", 0, ErrorCode.NONE, start)]
-    assert earliest(harness) == start
-    found = fetch(harness, start)
-    assert (found.error_code, found.log_start_offset) == (ErrorCode.NONE, start)
-    assert [each.base_offset for each in split_batches(found.records)] == batches
-    if start:
-        assert fetch(harness, start - 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+def test_records_before_the_offset_are_gone(
+    subtests: pytest.Subtests, offset: int, start: int, batches: list[int]
+) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = filled()
+            assert delete(harness, ("news", 0, offset), version=version) == [("news", 0, ErrorCode.NONE, start)]
+            assert earliest(harness) == start
+            found = fetch(harness, start)
+            assert (found.error_code, found.log_start_offset) == (ErrorCode.NONE, start)
+            assert [each.base_offset for each in split_batches(found.records)] == batches
+            if start:
+                assert fetch(harness, start - 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("offset", [0, 2])
@@ -84,7 +87,6 @@ def test_offsets_out_of_range(offset: int) -> None:
     assert earliest(harness) == 0
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(
     ("topic", "index", "error"),
     [
@@ -95,9 +97,11 @@ def test_offsets_out_of_range(offset: int) -> None:
         ("__consumer_offsets", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_refused_partitions(version: int, topic: str, index: int, error: ErrorCode) -> None:
-    harness = filled({"news": 3}, brokers=3)
-    assert delete(harness, (topic, index, -1), version=version) == [(topic, index, error, -1)]
+def test_refused_partitions(subtests: pytest.Subtests, topic: str, index: int, error: ErrorCode) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = filled({"news": 3}, brokers=3)
+            assert delete(harness, (topic, index, -1), version=version) == [(topic, index, error, -1)]
 
 
 @pytest.mark.parametrize(

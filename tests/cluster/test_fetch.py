@@ -64,69 +64,73 @@ def offsets(records: bytes) -> list[int]:
     return [each.base_offset for each in split_batches(records)]
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_reads(version: int) -> None:
-    harness = ClusterHarness()
-    append(harness, batch(b"a", b"b"), ONE)
-    harness.partition().log.truncate_before(1)
-    answer = harness.ask(request(harness, version, wanted(offset=1)), version)
-    (topic,) = answer.responses
-    by_id = version >= 13
-    assert (topic.topic, topic.topic_id) == (("", harness.topic().topic_id) if by_id else ("news", ZERO_UUID))
-    (told,) = topic.partitions
-    assert (told.error_code, told.high_watermark, told.last_stable_offset) == (ErrorCode.NONE, 3, 3)
-    assert told.log_start_offset == (1 if version >= 5 else -1)
-    assert offsets(told.records) == [0, 2]
-    assert told.aborted_transactions is None
-    assert told.current_leader.leader_id == told.preferred_read_replica == -1
-    assert (answer.error_code, answer.session_id, answer.node_endpoints) == (ErrorCode.NONE, 0, [])
+def test_reads(subtests: pytest.Subtests) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            append(harness, batch(b"a", b"b"), ONE)
+            harness.partition().log.truncate_before(1)
+            answer = harness.ask(request(harness, version, wanted(offset=1)), version)
+            (topic,) = answer.responses
+            by_id = version >= 13
+            assert (topic.topic, topic.topic_id) == (("", harness.topic().topic_id) if by_id else ("news", ZERO_UUID))
+            (told,) = topic.partitions
+            assert (told.error_code, told.high_watermark, told.last_stable_offset) == (ErrorCode.NONE, 3, 3)
+            assert told.log_start_offset == (1 if version >= 5 else -1)
+            assert offsets(told.records) == [0, 2]
+            assert told.aborted_transactions is None
+            assert told.current_leader.leader_id == told.preferred_read_replica == -1
+            assert (answer.error_code, answer.session_id, answer.node_endpoints) == (ErrorCode.NONE, 0, [])
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_read_committed_is_told_of_no_aborted_transactions(version: int) -> None:
-    harness = ClusterHarness()
-    append(harness, ONE)
-    answer = harness.ask(request(harness, version, wanted(), isolation_level=1), version)
-    assert partitions(answer)[0].aborted_transactions == []
+def test_read_committed_is_told_of_no_aborted_transactions(subtests: pytest.Subtests) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            append(harness, ONE)
+            answer = harness.ask(request(harness, version, wanted(), isolation_level=1), version)
+            assert partitions(answer)[0].aborted_transactions == []
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(("topic", "index"), [("absent", 0), ("news", 5)])
-def test_unknown_partitions(version: int, topic: str, index: int) -> None:
-    harness = ClusterHarness()
-    (told,) = partitions(harness.ask(request(harness, version, wanted(index), topic=topic), version))
-    no_id = version >= 13 and topic == "absent"
-    assert told.error_code == (ErrorCode.UNKNOWN_TOPIC_ID if no_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    assert (told.high_watermark, told.records) == (-1, b"")
+def test_unknown_partitions(subtests: pytest.Subtests, topic: str, index: int) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            (told,) = partitions(harness.ask(request(harness, version, wanted(index), topic=topic), version))
+            no_id = version >= 13 and topic == "absent"
+            assert told.error_code == (ErrorCode.UNKNOWN_TOPIC_ID if no_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            assert (told.high_watermark, told.records) == (-1, b"")
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(("offset", "is_valid"), [(-1, False), (0, False), (1, True), (3, True), (4, False)])
-def test_offsets_out_of_range(version: int, offset: int, is_valid: bool) -> None:
-    harness = ClusterHarness()
-    append(harness, ONE, ONE, ONE)
-    harness.partition().log.truncate_before(1)
-    asked = request(harness, version, wanted(offset=offset), max_wait_ms=0 if is_valid else 500)
-    (told,) = partitions(harness.ask(asked, version))
-    assert told.error_code == (ErrorCode.NONE if is_valid else ErrorCode.OFFSET_OUT_OF_RANGE)
+def test_offsets_out_of_range(subtests: pytest.Subtests, offset: int, is_valid: bool) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            append(harness, ONE, ONE, ONE)
+            harness.partition().log.truncate_before(1)
+            asked = request(harness, version, wanted(offset=offset), max_wait_ms=0 if is_valid else 500)
+            (told,) = partitions(harness.ask(asked, version))
+            assert told.error_code == (ErrorCode.NONE if is_valid else ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_who_may_answer(version: int) -> None:
-    harness = ClusterHarness(brokers=3, config={"default.replication.factor": 2})
-    harness.partition().leader_epoch = 6
-    asked = request(harness, version, wanted(), max_wait_ms=0)
-    answers = [harness.ask(asked, version, broker=broker) for broker in (1, 2, 3)]
-    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    by_follower = ErrorCode.NONE if version >= 11 else refused
-    assert [partitions(each)[0].error_code for each in answers] == [ErrorCode.NONE, by_follower, refused]
-    leader = partitions(answers[2])[0].current_leader
-    endpoints = [(node.node_id, node.host, node.port) for node in answers[2].node_endpoints]
-    told = ((leader.leader_id, leader.leader_epoch), endpoints)
-    assert told == (((1, 6), [(1, "localhost", 9001)]) if version >= 16 else ((-1, -1), []))
+def test_who_may_answer(subtests: pytest.Subtests) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness(brokers=3, config={"default.replication.factor": 2})
+            harness.partition().leader_epoch = 6
+            asked = request(harness, version, wanted(), max_wait_ms=0)
+            answers = [harness.ask(asked, version, broker=broker) for broker in (1, 2, 3)]
+            refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            by_follower = ErrorCode.NONE if version >= 11 else refused
+            assert [partitions(each)[0].error_code for each in answers] == [ErrorCode.NONE, by_follower, refused]
+            leader = partitions(answers[2])[0].current_leader
+            endpoints = [(node.node_id, node.host, node.port) for node in answers[2].node_endpoints]
+            told = ((leader.leader_id, leader.leader_epoch), endpoints)
+            assert told == (((1, 6), [(1, "localhost", 9001)]) if version >= 16 else ((-1, -1), []))
 
 
-@pytest.mark.parametrize("version", range(9, 19))
 @pytest.mark.parametrize(
     ("epoch", "error"),
     [
@@ -136,13 +140,15 @@ def test_who_may_answer(version: int) -> None:
         (7, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_leader_epochs(version: int, epoch: int, error: ErrorCode) -> None:
-    harness = ClusterHarness()
-    harness.partition().leader_epoch = 6
-    (told,) = partitions(harness.ask(request(harness, version, wanted(epoch=epoch), max_wait_ms=0), version))
-    assert told.error_code == error
-    is_told = version >= 16 and error is ErrorCode.FENCED_LEADER_EPOCH
-    assert told.current_leader.leader_epoch == (6 if is_told else -1)
+def test_leader_epochs(subtests: pytest.Subtests, epoch: int, error: ErrorCode) -> None:
+    for version in range(9, 19):
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            harness.partition().leader_epoch = 6
+            (told,) = partitions(harness.ask(request(harness, version, wanted(epoch=epoch), max_wait_ms=0), version))
+            assert told.error_code == error
+            is_told = version >= 16 and error is ErrorCode.FENCED_LEADER_EPOCH
+            assert told.current_leader.leader_epoch == (6 if is_told else -1)
 
 
 @pytest.mark.parametrize(
@@ -198,26 +204,28 @@ def test_answered_at_once(asked: list[FetchPartition], fields: dict[str, Any]) -
     assert len(harness.cluster.purgatory) == 0
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_waits_for_an_append(version: int) -> None:
-    harness = ClusterHarness()
-    call = park(harness, wanted(), version=version)
-    append(harness, ONE)
-    assert offsets(partitions(response(call))[0].records) == [0]
-    assert harness.cluster.purgatory.next_deadline() is None
+def test_waits_for_an_append(subtests: pytest.Subtests) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            call = park(harness, wanted(), version=version)
+            append(harness, ONE)
+            assert offsets(partitions(response(call))[0].records) == [0]
+            assert harness.cluster.purgatory.next_deadline() is None
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_waits_until_its_time_is_up(version: int) -> None:
-    harness = ClusterHarness()
-    call = park(harness, wanted(), version=version)
-    assert harness.cluster.purgatory.next_deadline() == harness.now_ms + 500
-    harness.advance(499)
-    assert call.response is None
-    harness.advance(1)
-    (told,) = partitions(response(call))
-    assert (told.error_code, told.records) == (ErrorCode.NONE, b"")
-    assert harness.cluster.purgatory.next_deadline() is None
+def test_waits_until_its_time_is_up(subtests: pytest.Subtests) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            call = park(harness, wanted(), version=version)
+            assert harness.cluster.purgatory.next_deadline() == harness.now_ms + 500
+            harness.advance(499)
+            assert call.response is None
+            harness.advance(1)
+            (told,) = partitions(response(call))
+            assert (told.error_code, told.records) == (ErrorCode.NONE, b"")
+            assert harness.cluster.purgatory.next_deadline() is None
 
 
 def test_an_unknown_partition_does_not_end_the_wait_for_others() -> None:

@@ -62,27 +62,29 @@ def append(harness: ClusterHarness, index: int, times: int = 1) -> None:
         harness.partition(index).log.append(ONE, 0)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_session_tells_of_news_alone(version: int) -> None:
-    harness = ClusterHarness({"news": 3})
-    client = Client(harness, version)
-    assert told(client.fetch({0: 0, 1: 0, 2: 0})) == {0: 0, 1: 0, 2: 0}
-    assert client.session_id == 1
-    assert told(client.fetch()) == {}
-    append(harness, 1)
-    assert told(client.fetch()) == {1: 69}
-    assert told(client.fetch({1: 1})) == {}
-    assert told(client.fetch()) == {}
+def test_a_session_tells_of_news_alone(subtests: pytest.Subtests) -> None:
+    for version in VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness({"news": 3})
+            client = Client(harness, version)
+            assert told(client.fetch({0: 0, 1: 0, 2: 0})) == {0: 0, 1: 0, 2: 0}
+            assert client.session_id == 1
+            assert told(client.fetch()) == {}
+            append(harness, 1)
+            assert told(client.fetch()) == {1: 69}
+            assert told(client.fetch({1: 1})) == {}
+            assert told(client.fetch()) == {}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_partitions_come_and_go(version: int) -> None:
-    harness = ClusterHarness({"news": 3})
-    client = Client(harness, version)
-    client.fetch({0: 0, 1: 0})
-    for index in range(3):
-        append(harness, index)
-    assert told(client.fetch({2: 1}, forget=[0])) == {1: 69, 2: 0}
+def test_partitions_come_and_go(subtests: pytest.Subtests) -> None:
+    for version in VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness({"news": 3})
+            client = Client(harness, version)
+            client.fetch({0: 0, 1: 0})
+            for index in range(3):
+                append(harness, index)
+            assert told(client.fetch({2: 1}, forget=[0])) == {1: 69, 2: 0}
 
 
 def test_a_moved_log_start_and_an_error_are_news() -> None:
@@ -112,7 +114,6 @@ def test_partitions_with_records_go_to_the_end() -> None:
     assert served == [[0], [1], [2], [0]]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("session_id", "epoch", "error"),
     [
@@ -122,14 +123,18 @@ def test_partitions_with_records_go_to_the_end() -> None:
         (1, 1, ErrorCode.NONE),
     ],
 )
-def test_a_request_must_fit_its_session(version: int, session_id: int, epoch: int, error: ErrorCode) -> None:
-    harness = ClusterHarness()
-    client = Client(harness, version)
-    client.fetch({0: 0})
-    client.session_id, client.epoch = session_id, epoch
-    answer = client.fetch()
-    assert (answer.error_code, answer.responses) == (error, [])
-    assert answer.session_id == (1 if error is ErrorCode.NONE else 0)
+def test_a_request_must_fit_its_session(
+    subtests: pytest.Subtests, session_id: int, epoch: int, error: ErrorCode
+) -> None:
+    for version in VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            client = Client(harness, version)
+            client.fetch({0: 0})
+            client.session_id, client.epoch = session_id, epoch
+            answer = client.fetch()
+            assert (answer.error_code, answer.responses) == (error, [])
+            assert answer.session_id == (1 if error is ErrorCode.NONE else 0)
 
 
 @pytest.mark.parametrize(("before", "after"), [(12, 13), (13, 12)])

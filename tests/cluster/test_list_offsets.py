@@ -47,7 +47,6 @@ def filled() -> ClusterHarness:
     return harness
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(
     ("timestamp", "since", "expected"),
     [
@@ -63,11 +62,13 @@ def filled() -> ClusterHarness:
         (5002, 1, UNKNOWN),
     ],
 )
-def test_where(version: int, timestamp: int, since: int, expected: tuple[int, int, int, int]) -> None:
-    answer = expected if version >= since else REFUSED
-    if version < 4:
-        answer = (*answer[:3], -1)
-    assert ask(filled(), version, request(timestamp)) == answer
+def test_where(subtests: pytest.Subtests, timestamp: int, since: int, expected: tuple[int, int, int, int]) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            answer = expected if version >= since else REFUSED
+            if version < 4:
+                answer = (*answer[:3], -1)
+            assert ask(filled(), version, request(timestamp)) == answer
 
 
 @pytest.mark.parametrize(
@@ -80,14 +81,14 @@ def test_an_empty_log(timestamp: int, expected: tuple[int, int, int, int]) -> No
     assert ask(harness, 11, request(timestamp)) == expected
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(("topic", "index"), [("absent", 0), ("news", 1)])
-def test_unknown_partitions(version: int, topic: str, index: int) -> None:
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert ask(ClusterHarness(), version, request(LATEST, topic=topic, index=index)) == (error, -1, -1, -1)
+def test_unknown_partitions(subtests: pytest.Subtests, topic: str, index: int) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert ask(ClusterHarness(), version, request(LATEST, topic=topic, index=index)) == (error, -1, -1, -1)
 
 
-@pytest.mark.parametrize("version", range(4, 12))
 @pytest.mark.parametrize(
     ("epoch", "error"),
     [
@@ -97,27 +98,31 @@ def test_unknown_partitions(version: int, topic: str, index: int) -> None:
         (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_leader_epochs(version: int, epoch: int, error: ErrorCode) -> None:
-    assert ask(filled(), version, request(LATEST, epoch=epoch))[0] == error
+def test_leader_epochs(subtests: pytest.Subtests, epoch: int, error: ErrorCode) -> None:
+    for version in range(4, 12):
+        with subtests.test(version=version):
+            assert ask(filled(), version, request(LATEST, epoch=epoch))[0] == error
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_only_the_leader_answers_but_for_debugging(version: int) -> None:
-    harness = ClusterHarness(brokers=3, config={"default.replication.factor": 2})
-    asked = {replica_id: request(LATEST, replica_id=replica_id) for replica_id in (-1, -2)}
-    errors = [[ask(harness, version, asked[who], broker)[0] for broker in (1, 2, 3)] for who in (-1, -2)]
-    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert errors == [[0, refused, refused], [0, 0, refused]]
+def test_only_the_leader_answers_but_for_debugging(subtests: pytest.Subtests) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness(brokers=3, config={"default.replication.factor": 2})
+            asked = {replica_id: request(LATEST, replica_id=replica_id) for replica_id in (-1, -2)}
+            errors = [[ask(harness, version, asked[who], broker)[0] for broker in (1, 2, 3)] for who in (-1, -2)]
+            refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert errors == [[0, refused, refused], [0, 0, refused]]
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_a_partition_asked_for_twice(version: int) -> None:
-    harness = ClusterHarness({"news": 2})
-    asked = request(LATEST)
-    asked.topics += request(EARLIEST).topics + request(LATEST, index=1).topics
-    topics: list[Any] = harness.ask(asked, version).topics
-    assert [(each.partition_index, each.error_code) for topic in topics for each in topic.partitions] == [
-        (0, ErrorCode.INVALID_REQUEST),
-        (0, ErrorCode.INVALID_REQUEST),
-        (1, ErrorCode.NONE),
-    ]
+def test_a_partition_asked_for_twice(subtests: pytest.Subtests) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness({"news": 2})
+            asked = request(LATEST)
+            asked.topics += request(EARLIEST).topics + request(LATEST, index=1).topics
+            topics: list[Any] = harness.ask(asked, version).topics
+            assert [(each.partition_index, each.error_code) for topic in topics for each in topic.partitions] == [
+                (0, ErrorCode.INVALID_REQUEST),
+                (0, ErrorCode.INVALID_REQUEST),
+                (1, ErrorCode.NONE),
+            ]

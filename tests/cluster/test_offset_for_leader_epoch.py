@@ -45,7 +45,6 @@ def filled() -> ClusterHarness:
     return harness
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(
     ("leader_epoch", "expected"),
     [
@@ -58,10 +57,12 @@ def filled() -> ClusterHarness:
         pytest.param(6, UNDEFINED, id="not yet"),
     ],
 )
-def test_where_an_epoch_ended(version: int, leader_epoch: int, expected: tuple[int, int]) -> None:
-    found_epoch, end_offset = expected
-    found = ask(filled(), request(leader_epoch), version)
-    assert found == (ErrorCode.NONE, found_epoch if version >= 1 else -1, end_offset)
+def test_where_an_epoch_ended(subtests: pytest.Subtests, leader_epoch: int, expected: tuple[int, int]) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            found_epoch, end_offset = expected
+            found = ask(filled(), request(leader_epoch), version)
+            assert found == (ErrorCode.NONE, found_epoch if version >= 1 else -1, end_offset)
 
 
 def test_the_current_epoch_goes_on() -> None:
@@ -90,7 +91,6 @@ def test_deleted_records() -> None:
     assert ask(harness, request(4)) == (ErrorCode.NONE, 4, 5)
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(
     ("topic", "index", "current", "broker", "error"),
     [
@@ -102,12 +102,16 @@ def test_deleted_records() -> None:
         ("news", 0, 5, 1, ErrorCode.NONE),
     ],
 )
-def test_who_answers(version: int, topic: str, index: int, current: int, broker: int, error: ErrorCode) -> None:
-    asked = request(2, topic=topic, index=index, current=current)
-    is_checked = version >= 2 or current == -1
-    expected = error if is_checked else ErrorCode.NONE
-    answer = (expected, 2 if version else -1, 3) if expected is ErrorCode.NONE else (expected, *UNDEFINED)
-    assert ask(filled(), asked, version, broker) == answer
+def test_who_answers(
+    subtests: pytest.Subtests, topic: str, index: int, current: int, broker: int, error: ErrorCode
+) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            asked = request(2, topic=topic, index=index, current=current)
+            is_checked = version >= 2 or current == -1
+            expected = error if is_checked else ErrorCode.NONE
+            answer = (expected, 2 if version else -1, 3) if expected is ErrorCode.NONE else (expected, *UNDEFINED)
+            assert ask(filled(), asked, version, broker) == answer
 
 
 @pytest.mark.parametrize("replica_id", [-2, -1, 2])

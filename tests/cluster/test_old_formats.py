@@ -49,21 +49,22 @@ def stored(harness: ClusterHarness) -> list[Record]:
 
 
 @pytest.mark.parametrize("as_version", RELEASES)
-@pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_appends_message_sets(as_version: str, version: int, magic: int) -> None:
-    harness = old(as_version)
-    answers = [produce(harness, version, message_set(b"a", b"b", magic=magic)) for _ in range(2)]
+def test_appends_message_sets(as_version: str, subtests: pytest.Subtests, magic: int) -> None:
+    for version in [0, 1, 2]:
+        with subtests.test(version=version):
+            harness = old(as_version)
+            answers = [produce(harness, version, message_set(b"a", b"b", magic=magic)) for _ in range(2)]
 
-    assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 2)]
-    assert [each.log_append_time_ms for each in answers] == [-1, -1]
-    times = [1000, 1001] if magic else [-1, -1]
-    assert [(each.offset, each.timestamp_ms, each.value) for each in stored(harness)] == [
-        (0, times[0], b"a"),
-        (1, times[1], b"b"),
-        (2, times[0], b"a"),
-        (3, times[1], b"b"),
-    ]
+            assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 2)]
+            assert [each.log_append_time_ms for each in answers] == [-1, -1]
+            times = [1000, 1001] if magic else [-1, -1]
+            assert [(each.offset, each.timestamp_ms, each.value) for each in stored(harness)] == [
+                (0, times[0], b"a"),
+                (1, times[1], b"b"),
+                (2, times[0], b"a"),
+                (3, times[1], b"b"),
+            ]
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -76,13 +77,14 @@ def test_appends_wrappers(magic: int, codec: Compression) -> None:
     assert split_batches(harness.partition().log.read(0, 2**31))[0].compression is codec
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_message_sets_are_refused_since_4_0(version: int) -> None:
-    for as_version in ("4.0", "4.2", None):
-        harness = ClusterHarness(as_version=as_version)
+def test_message_sets_are_refused_since_4_0(subtests: pytest.Subtests) -> None:
+    for version in [0, 1, 2]:
+        with subtests.test(version=version):
+            for as_version in ("4.0", "4.2", None):
+                harness = ClusterHarness(as_version=as_version)
 
-        assert produce(harness, version, message_set(b"a")).error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert stored(harness) == []
+                assert produce(harness, version, message_set(b"a")).error_code == ErrorCode.UNSUPPORTED_VERSION
+                assert stored(harness) == []
 
 
 @pytest.mark.parametrize("records", [None, b"", message_set(b"a")[:-1]])
@@ -177,18 +179,19 @@ def told(messages: list[LegacyRecord]) -> list[tuple[int, bytes | None]]:
 
 
 @pytest.mark.parametrize("as_version", RELEASES)
-@pytest.mark.parametrize("version", range(4))
 @pytest.mark.parametrize("codec", [Compression.NONE, *NOT_ZSTD])
-def test_fetches_message_sets(as_version: str, version: int, codec: Compression) -> None:
-    harness = filled(batch(b"a", b"b", compression=codec), batch(b"c"), as_version=as_version)
-    answer = fetch(harness, version, 1)
-    messages = split_messages(answer.records)
+def test_fetches_message_sets(as_version: str, subtests: pytest.Subtests, codec: Compression) -> None:
+    for version in range(4):
+        with subtests.test(version=version):
+            harness = filled(batch(b"a", b"b", compression=codec), batch(b"c"), as_version=as_version)
+            answer = fetch(harness, version, 1)
+            messages = split_messages(answer.records)
 
-    assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 3)
-    assert told(messages) == [(1, b"b"), (2, b"c")]
-    assert [(each.magic, each.timestamp_ms) for each in messages] == (
-        [(0, -1)] * 2 if version < 2 else [(1, 1001), (1, 1000)]
-    )
+            assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 3)
+            assert told(messages) == [(1, b"b"), (2, b"c")]
+            assert [(each.magic, each.timestamp_ms) for each in messages] == (
+                [(0, -1)] * 2 if version < 2 else [(1, 1001), (1, 1000)]
+            )
 
 
 def test_what_was_produced_as_messages_is_fetched_as_batches() -> None:
@@ -247,44 +250,50 @@ def test_the_limit_of_the_response_counts_messages() -> None:
     assert [len(each.records) for each in harness.ask(asked, 3).responses[0].partitions] == [3 * ONE, 0]
 
 
-@pytest.mark.parametrize("version", range(4))
-def test_waits_for_messages(version: int) -> None:
-    harness = old()
-    call = harness.send(fetch_request(), version)
-    assert call.response is None
-    produce(harness, 2, message_set(b"a"))
+def test_waits_for_messages(subtests: pytest.Subtests) -> None:
+    for version in range(4):
+        with subtests.test(version=version):
+            harness = old()
+            call = harness.send(fetch_request(), version)
+            assert call.response is None
+            produce(harness, 2, message_set(b"a"))
 
-    (partition,) = response(call).responses[0].partitions
-    assert told(split_messages(partition.records)) == [(0, b"a")]
-
-
-@pytest.mark.parametrize("version", range(4))
-def test_does_not_wait_for_more_than_the_limit(version: int) -> None:
-    harness = filled(batch(b"a", b"b", b"c"))
-    (partition,) = harness.ask(fetch_request(max_bytes=10, min_bytes=11), version).responses[0].partitions
-
-    assert partition.error_code == ErrorCode.NONE
+            (partition,) = response(call).responses[0].partitions
+            assert told(split_messages(partition.records)) == [(0, b"a")]
 
 
-@pytest.mark.parametrize("version", range(12))
+def test_does_not_wait_for_more_than_the_limit(subtests: pytest.Subtests) -> None:
+    for version in range(4):
+        with subtests.test(version=version):
+            harness = filled(batch(b"a", b"b", b"c"))
+            (partition,) = harness.ask(fetch_request(max_bytes=10, min_bytes=11), version).responses[0].partitions
+
+            assert partition.error_code == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("is_configured", [False, True])
-def test_zstd(version: int, is_configured: bool) -> None:
-    harness = filled(batch(b"a"), batch(b"b", compression=Compression.ZSTD), as_version="2.8")
-    if is_configured:
-        harness.topic().configs = {"compression.type": "zstd"}
-    refused = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+def test_zstd(subtests: pytest.Subtests, is_configured: bool) -> None:
+    for version in range(12):
+        with subtests.test(version=version):
+            harness = filled(batch(b"a"), batch(b"b", compression=Compression.ZSTD), as_version="2.8")
+            if is_configured:
+                harness.topic().configs = {"compression.type": "zstd"}
+            refused = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
-    assert fetch(harness, version, 0).error_code == (refused if is_configured and version < 10 else ErrorCode.NONE)
-    is_refused = version < 4 or (is_configured and version < 10)
-    assert fetch(harness, version, 1).error_code == (refused if is_refused else ErrorCode.NONE)
+            assert fetch(harness, version, 0).error_code == (
+                refused if is_configured and version < 10 else ErrorCode.NONE
+            )
+            is_refused = version < 4 or (is_configured and version < 10)
+            assert fetch(harness, version, 1).error_code == (refused if is_refused else ErrorCode.NONE)
 
 
-@pytest.mark.parametrize("version", range(7))
-def test_no_sessions(version: int) -> None:
-    harness = filled(batch(b"a"))
-    fetch(harness, version)
+def test_no_sessions(subtests: pytest.Subtests) -> None:
+    for version in range(7):
+        with subtests.test(version=version):
+            harness = filled(batch(b"a"))
+            fetch(harness, version)
 
-    assert len(harness.cluster.brokers[1].fetch_sessions) == 0
+            assert len(harness.cluster.brokers[1].fetch_sessions) == 0
 
 
 def offsets_before(

@@ -48,19 +48,20 @@ def values(harness: ClusterHarness) -> list[tuple[int, bytes | None]]:
     return [(record.offset, record.value) for each in stored for record in decode_records(each)]
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize("acks", [-1, 1])
-def test_appends(version: int, acks: int) -> None:
-    harness = ClusterHarness()
-    harness.partition().leader_epoch = 3
-    first = produce(harness, version, batch(b"a", b"b"), acks=acks)
-    second = produce(harness, version, batch(b"c"), acks=acks)
-    assert [(each.error_code, each.base_offset) for each in (first, second)] == [(0, 0), (0, 2)]
-    assert second.log_start_offset == (0 if version >= 5 else -1)
-    assert second.log_append_time_ms == -1
-    assert second.error_message is None
-    assert values(harness) == [(0, b"a"), (1, b"b"), (2, b"c")]
-    assert split_batches(harness.partition().log.read(0, 2**31))[0].partition_leader_epoch == 3
+def test_appends(subtests: pytest.Subtests, acks: int) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            harness.partition().leader_epoch = 3
+            first = produce(harness, version, batch(b"a", b"b"), acks=acks)
+            second = produce(harness, version, batch(b"c"), acks=acks)
+            assert [(each.error_code, each.base_offset) for each in (first, second)] == [(0, 0), (0, 2)]
+            assert second.log_start_offset == (0 if version >= 5 else -1)
+            assert second.log_append_time_ms == -1
+            assert second.error_message is None
+            assert values(harness) == [(0, b"a"), (1, b"b"), (2, b"c")]
+            assert split_batches(harness.partition().log.read(0, 2**31))[0].partition_leader_epoch == 3
 
 
 def test_several_partitions_have_each_their_own_answer() -> None:
@@ -76,26 +77,27 @@ def test_several_partitions_have_each_their_own_answer() -> None:
     ]
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_versions_before_record_batches_are_refused(version: int) -> None:
-    harness = ClusterHarness()
-    refused = produce(harness, version, batch(b"a"))
-    assert (refused.error_code, refused.base_offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
-    assert values(harness) == []
+def test_versions_before_record_batches_are_refused(subtests: pytest.Subtests) -> None:
+    for version in [0, 1, 2]:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            refused = produce(harness, version, batch(b"a"))
+            assert (refused.error_code, refused.base_offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+            assert values(harness) == []
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(("topic", "index"), [("absent", 0), ("news", 1), ("news", -1)])
-def test_unknown_partitions(version: int, topic: str, index: int) -> None:
-    refused = produce(ClusterHarness(), version, batch(b"a"), topic=topic, index=index)
-    no_id = version >= 13 and topic == "absent"
-    assert refused.error_code == (ErrorCode.UNKNOWN_TOPIC_ID if no_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+def test_unknown_partitions(subtests: pytest.Subtests, topic: str, index: int) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            refused = produce(ClusterHarness(), version, batch(b"a"), topic=topic, index=index)
+            no_id = version >= 13 and topic == "absent"
+            assert refused.error_code == (ErrorCode.UNKNOWN_TOPIC_ID if no_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 GOOD = batch(b"a")
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize(
     ("records", "error"),
     [
@@ -110,11 +112,13 @@ GOOD = batch(b"a")
         pytest.param(batch(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE, id="too large"),
     ],
 )
-def test_records_that_are_refused(version: int, records: bytes | None, error: ErrorCode) -> None:
-    harness = ClusterHarness(config={"message.max.bytes": 1000})
-    refused = produce(harness, version, records)
-    assert (refused.error_code, refused.base_offset) == (error, -1)
-    assert values(harness) == []
+def test_records_that_are_refused(subtests: pytest.Subtests, records: bytes | None, error: ErrorCode) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness(config={"message.max.bytes": 1000})
+            refused = produce(harness, version, records)
+            assert (refused.error_code, refused.base_offset) == (error, -1)
+            assert values(harness) == []
 
 
 def test_a_refused_batch_is_told_why() -> None:
@@ -122,22 +126,24 @@ def test_a_refused_batch_is_told_why() -> None:
     assert "CRC" in refused.error_message
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize("compression", list(Compression))
-def test_compression(version: int, compression: Compression) -> None:
-    harness = ClusterHarness()
-    answer = produce(harness, version, batch(b"a", compression=compression))
-    is_refused = compression is Compression.ZSTD and version < 7
-    assert answer.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_refused else ErrorCode.NONE)
-    assert values(harness) == ([] if is_refused else [(0, b"a")])
+def test_compression(subtests: pytest.Subtests, compression: Compression) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            answer = produce(harness, version, batch(b"a", compression=compression))
+            is_refused = compression is Compression.ZSTD and version < 7
+            assert answer.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_refused else ErrorCode.NONE)
+            assert values(harness) == ([] if is_refused else [(0, b"a")])
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
 @pytest.mark.parametrize("acks", [-2, 2])
-def test_required_acks(version: int, acks: int) -> None:
-    harness = ClusterHarness()
-    assert produce(harness, version, GOOD, acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
-    assert values(harness) == []
+def test_required_acks(subtests: pytest.Subtests, acks: int) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            assert produce(harness, version, GOOD, acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+            assert values(harness) == []
 
 
 @pytest.mark.parametrize(
@@ -150,29 +156,33 @@ def test_internal_topics(client_id: str, error: ErrorCode) -> None:
     assert topic.partition_responses[0].error_code == error
 
 
-@pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_a_broker_that_does_not_lead_says_who_does(version: int) -> None:
-    harness = ClusterHarness({"news": 3}, brokers=3)
-    harness.partition(1).leader_epoch = 5
-    response = harness.ask(request(harness, version, GOOD, index=1), version, broker=3)
-    (refused,) = response.responses[0].partition_responses
-    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    leader = (refused.current_leader.leader_id, refused.current_leader.leader_epoch)
-    endpoints = [(node.node_id, node.host, node.port) for node in response.node_endpoints]
-    assert (leader, endpoints) == (((2, 5), [(2, "localhost", 9002)]) if version >= 10 else ((-1, -1), []))
+def test_a_broker_that_does_not_lead_says_who_does(subtests: pytest.Subtests) -> None:
+    for version in ALL_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness({"news": 3}, brokers=3)
+            harness.partition(1).leader_epoch = 5
+            response = harness.ask(request(harness, version, GOOD, index=1), version, broker=3)
+            (refused,) = response.responses[0].partition_responses
+            assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            leader = (refused.current_leader.leader_id, refused.current_leader.leader_epoch)
+            endpoints = [(node.node_id, node.host, node.port) for node in response.node_endpoints]
+            assert (leader, endpoints) == (((2, 5), [(2, "localhost", 9002)]) if version >= 10 else ((-1, -1), []))
 
 
-@pytest.mark.parametrize("version", [*range(3), *ALL_VERSIONS])
 @pytest.mark.parametrize(("records", "is_valid"), [(GOOD, True), (GOOD[:-1], False)])
-def test_acks_0_has_no_answer_but_a_closed_connection(version: int, records: bytes, is_valid: bool) -> None:
-    harness = ClusterHarness()
-    call: Call = harness.send(request(harness, version, records, acks=0), version)
-    is_appended = is_valid and version >= 3
-    assert call.response is None
-    assert call.answered_ms == harness.now_ms
-    assert harness.cluster.answered == [call]
-    assert call.closes_connection is not is_appended
-    assert len(values(harness)) == is_appended
+def test_acks_0_has_no_answer_but_a_closed_connection(
+    subtests: pytest.Subtests, records: bytes, is_valid: bool
+) -> None:
+    for version in [*range(3), *ALL_VERSIONS]:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            call: Call = harness.send(request(harness, version, records, acks=0), version)
+            is_appended = is_valid and version >= 3
+            assert call.response is None
+            assert call.answered_ms == harness.now_ms
+            assert harness.cluster.answered == [call]
+            assert call.closes_connection is not is_appended
+            assert len(values(harness)) == is_appended
 
 
 def create(harness: ClusterHarness, **configs: str) -> None:

@@ -61,16 +61,17 @@ REFUSED = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
 
-@pytest.mark.parametrize("version", IDEMPOTENT_VERSIONS)
-def test_a_duplicate_is_told_its_first_offset_and_its_timestamp(version: int) -> None:
-    harness = ClusterHarness()
-    produce(harness, a_batch(0, count=3))
-    first = produce(harness, a_batch(3, count=2), version)
-    assert (first.error_code, first.base_offset, first.log_append_time_ms) == (0, 3, -1)
-    again = produce(harness, a_batch(3, count=2), version)
-    assert (again.error_code, again.base_offset, again.log_append_time_ms) == (0, 3, NOW + 1)
-    assert again.log_start_offset == 0
-    assert end_offset(harness) == 5
+def test_a_duplicate_is_told_its_first_offset_and_its_timestamp(subtests: pytest.Subtests) -> None:
+    for version in IDEMPOTENT_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            produce(harness, a_batch(0, count=3))
+            first = produce(harness, a_batch(3, count=2), version)
+            assert (first.error_code, first.base_offset, first.log_append_time_ms) == (0, 3, -1)
+            again = produce(harness, a_batch(3, count=2), version)
+            assert (again.error_code, again.base_offset, again.log_append_time_ms) == (0, 3, NOW + 1)
+            assert again.log_start_offset == 0
+            assert end_offset(harness) == 5
 
 
 def test_five_batches_are_known_again() -> None:
@@ -84,7 +85,6 @@ def test_five_batches_are_known_again() -> None:
     assert end_offset(harness) == 7
 
 
-@pytest.mark.parametrize("version", IDEMPOTENT_VERSIONS)
 @pytest.mark.parametrize(
     ("sequence", "count"),
     [
@@ -95,30 +95,33 @@ def test_five_batches_are_known_again() -> None:
         pytest.param(LAST_SEQUENCE, 1, id="before the first one"),
     ],
 )
-def test_out_of_order(version: int, sequence: int, count: int) -> None:
-    harness = ClusterHarness()
-    produce(harness, a_batch(0, count=3))
-    produce(harness, a_batch(3, count=2))
-    harness.partition().log.truncate_before(2)
-    answer = produce(harness, a_batch(sequence, count=count), version)
-    assert (answer.error_code, answer.base_offset) == REFUSED
-    assert answer.log_start_offset == 2
-    assert answer.error_message == f"producer 7 in epoch 0: sequence number {sequence}, expected 5"
-    assert end_offset(harness) == 5
+def test_out_of_order(subtests: pytest.Subtests, sequence: int, count: int) -> None:
+    for version in IDEMPOTENT_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            produce(harness, a_batch(0, count=3))
+            produce(harness, a_batch(3, count=2))
+            harness.partition().log.truncate_before(2)
+            answer = produce(harness, a_batch(sequence, count=count), version)
+            assert (answer.error_code, answer.base_offset) == REFUSED
+            assert answer.log_start_offset == 2
+            assert answer.error_message == f"producer 7 in epoch 0: sequence number {sequence}, expected 5"
+            assert end_offset(harness) == 5
 
 
-@pytest.mark.parametrize("version", IDEMPOTENT_VERSIONS)
-def test_epochs(version: int) -> None:
-    harness = ClusterHarness()
-    assert result(harness, a_batch(0, epoch=3), version) == (APPENDED, 0)
-    assert result(harness, a_batch(1, epoch=2), version) == FENCED
-    assert result(harness, a_batch(0, epoch=2), version) == FENCED
-    assert result(harness, a_batch(1, epoch=4), version) == REFUSED
-    assert result(harness, a_batch(0, epoch=4), version) == (APPENDED, 1)
-    assert result(harness, a_batch(0, epoch=3), version) == FENCED
-    assert result(harness, a_batch(0, epoch=4), version) == (APPENDED, 1)
-    assert result(harness, a_batch(1, epoch=4), version) == (APPENDED, 2)
-    assert end_offset(harness) == 3
+def test_epochs(subtests: pytest.Subtests) -> None:
+    for version in IDEMPOTENT_VERSIONS:
+        with subtests.test(version=version):
+            harness = ClusterHarness()
+            assert result(harness, a_batch(0, epoch=3), version) == (APPENDED, 0)
+            assert result(harness, a_batch(1, epoch=2), version) == FENCED
+            assert result(harness, a_batch(0, epoch=2), version) == FENCED
+            assert result(harness, a_batch(1, epoch=4), version) == REFUSED
+            assert result(harness, a_batch(0, epoch=4), version) == (APPENDED, 1)
+            assert result(harness, a_batch(0, epoch=3), version) == FENCED
+            assert result(harness, a_batch(0, epoch=4), version) == (APPENDED, 1)
+            assert result(harness, a_batch(1, epoch=4), version) == (APPENDED, 2)
+            assert end_offset(harness) == 3
 
 
 def test_an_old_epoch_is_told_which_one_is_expected() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from fakebroker.replay.members.events import SCHEMA
 from fakebroker.replay.run_schema import Key, event_columns, summary_keys
 from fakebroker.replay.run_summary import SUMMARY_VERSION, document_of, summary_of
+from tests.documents.test_readme import table
 from tests.support.replay.summaries import summary_document
-from tests.test_readme import table
 
 RUNS = Path(__file__).parent.parent.parent / "scenarios" / "runs.md"
 

@@ -22,7 +22,7 @@ from fakebroker.replay.workload.expectations import (
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Pacing, Workload, load_workload
-from tests.test_readme import table
+from tests.documents.test_readme import table
 
 WORKLOADS = Path("scenarios/workloads")
 GUIDE = WORKLOADS / "README.md"

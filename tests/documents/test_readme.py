@@ -1,0 +1,70 @@
+"""The README, ARCHITECTURE.md and their links: named files exist, examples run, every document is in the index."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fakebroker import FakeCluster
+from tests.documents.markdown import table as markdown_table
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+DOCUMENTS = [path for folder in ("scenarios", "fakebroker") for path in sorted((ROOT / folder).rglob("*.md"))] + sorted(
+    ROOT.glob("*.md")
+)
+
+
+def table(header: tuple[str, ...], *rows: tuple[object, ...]) -> str:
+    return markdown_table(header, rows)
+
+
+def _links(document: Path) -> list[str]:
+    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+    return [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+
+
+def _anchors(document: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in _links(document):
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def test_the_index_lists_every_document() -> None:
+    linked = {(ROOT / link.partition("#")[0]).resolve() for link in _links(README)}
+    assert [str(path.relative_to(ROOT)) for path in DOCUMENTS if path not in {*linked, README}] == []
+
+
+def test_documents_for_users_name_no_inner_modules() -> None:
+    """What users import is exported from `fakebroker` or `fakebroker.control`."""
+    for document in [README, *(ROOT / "scenarios").rglob("*.md"), *(ROOT / "fakebroker" / "client").rglob("*.md")]:
+        assert re.findall(r"fakebroker\.[a-z_]+\.[a-z_]+", document.read_text()) == [], document
+
+
+def test_files_named_in_the_architecture_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    paths = re.findall(r"`([a-z_]+(?:/[a-z_]+)*/[a-z_]*(?:\.py|\.txt)?)`", text)
+    assert len(paths) > 40
+    assert [path for path in paths if not any((top / path).exists() for top in (ROOT, ROOT / "fakebroker"))] == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "scenarios/reference/releases.md"])
+def test_the_examples(document: str, fake_cluster: FakeCluster) -> None:
+    examples = re.findall("```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    assert examples
+    for example in examples:
+        namespace: dict[str, object] = {}
+        exec(compile(example, document, "exec"), namespace)
+        for name, function in namespace.items():
+            if name.startswith("test_") and callable(function):
+                function(fake_cluster)
