@@ -28,8 +28,6 @@ from tests.support.replay.recorded_events import (
 )
 from tests.support.replay.simulated_replays import played, script, world
 
-pytestmark = pytest.mark.slow
-
 END_S = 100  # The members of `HEALTHY` get their last response at second 30; their session timeout is 10 s.
 
 

@@ -18,8 +18,6 @@ from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
 from fakebroker.replay.script import script
 from fakebroker.replay.script.script import Act, Script
 
-pytestmark = pytest.mark.slow
-
 
 def member(name: str, group: str = "g", assignor: str = "range", population: str = "all", **more: Any) -> Script:
     acts = (Act(0.0, "start"), Act(1_000.0, "leave"))

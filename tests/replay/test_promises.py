@@ -31,8 +31,6 @@ from tests.support.replay.recorded_events import (
     sync,
 )
 
-pytestmark = pytest.mark.slow
-
 OF_2: dict[str, Any] = {"member": "g-2"}
 SYNC_OF_0 = next(
     index for index, each in enumerate(HEALTHY) if each.api == "SyncGroup" and each.assigned == ["orders-0"]

@@ -20,8 +20,6 @@ from tests.support.replay import broken_coordinators as broken
 from tests.support.replay.recorded_events import frame, scripts
 from tests.support.replay.scripted_group import PARTITIONS, Stage, script
 
-pytestmark = pytest.mark.slow
-
 Run = tuple[list[Script], list[Event]]
 
 SEEDS = range(24)

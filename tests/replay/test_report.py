@@ -33,7 +33,7 @@ SECTIONS = [
     "Brokers",
     "Offsets partitions",
     "Slowest groups",
-    "Requests for several groups",
+    "Groups per request",
     "Files",
 ]
 

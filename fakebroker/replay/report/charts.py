@@ -154,7 +154,7 @@ def bars(
     axes.set_xticks(range(0, len(names), step), names[::step])
     axes.grid(visible=False, axis="x")
     if even is not None:
-        axes.axhline(even, color=_BAD, lw=1, ls="--", label="even share")
+        axes.axhline(even, color=_BAD, lw=1, ls="--", label="mean")
         axes.legend(loc="lower right", bbox_to_anchor=(1, 0.98))
     axes.set_ylabel(label)
     axes.yaxis.set_major_formatter(FuncFormatter(_number))

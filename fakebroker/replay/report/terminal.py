@@ -122,7 +122,7 @@ def _brokers(summary: Summary) -> Table:
 
 
 def _errors(summary: Summary) -> Table:
-    made = table("error", "API", "", "code", "responses", left=3)
+    made = table("error", "API", "kind", "code", "responses", left=3)
     for row in summary.numbers.errors:
         kind = "normal" if row.ordinary else "[red]unexpected[/red]"
         made.add_row(row.name, row.api, kind, str(row.code), f"{row.requests:,}")
