@@ -17,6 +17,7 @@ from fakebroker.replay.report.numbers import error_name
 from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
 from fakebroker.replay.script import script
 from fakebroker.replay.script.script import Act, Script
+from fakebroker.replay.workload.expectations import METRICS
 
 
 def member(name: str, group: str = "g", assignor: str = "range", population: str = "all", **more: Any) -> Script:
@@ -119,6 +120,10 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
         "requests_skew": 50,
         "partitions": [{"partition": partition_for("g", 50), "broker": 2, "groups": 1, "requests": 109}],
     }
+
+
+def test_every_metric_for_expectations_is_computed(summary: dict[str, Any]) -> None:
+    assert [name for name in METRICS if name not in summary["metrics"]] == ["errors.<NAME>"]
 
 
 def test_numbers_over_time(summary: dict[str, Any]) -> None:

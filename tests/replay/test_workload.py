@@ -13,7 +13,7 @@ from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Resta
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Pacing, load_workload
-from tests.support.replay.invalid_workloads import INVALID, MINIMAL
+from tests.support.replay.workload_files import ALL_KEYS, INVALID, MINIMAL
 
 
 def workload_file(directory: Path, text: str) -> Path:
@@ -88,85 +88,6 @@ def test_a_minimal_workload_has_the_documented_defaults(tmp_path: Path) -> None:
     assert workload.topics_of(population) == ("orders",)
     assert (workload.cluster, workload.pacing, workload.promises.check) == (Cluster(), Pacing(), None)
     assert (workload.offsets_partitions, workload.events, workload.load) == (50, (), ())
-
-
-ALL_KEYS = """
-duration_s = 200
-seed = 3
-[topics]
-orders = 12
-payments = 6
-[cluster]
-brokers = 5
-proposals = ["batch-join"]
-config = { "offsets.topic.num.partitions" = 10, "group.initial.rebalance.delay.ms" = 0 }
-load_ms = 200
-[[groups]]
-name = "shops"
-pattern = "shop-{}-eu"
-count = 20
-hot_partitions = [9]
-hot_share = 0.5
-members = { zipf = 1.2, max = 50 }
-topics = ["orders"]
-assignor = "sticky"
-session_timeout_ms = 10_000
-rebalance_timeout_ms = 60_000
-timeout_jitter = 0.05
-heartbeat_interval_ms = 1_000
-commit_interval_ms = 0
-jitter = 0.2
-consume_per_s = 2.5
-static = 0.5
-arrival = { at_s = 1, bursts = 3, every_s = 2, by = "group" }
-leave = { share = 0.1, at_s = [10, 20], return_after_s = 3 }
-crash = { share = 0.1, at_s = 10 }
-pause = { share = 0.1, at_s = 10, for_s = [1, 12] }
-slow = { share = 0.1, at_s = 10, for_s = 70 }
-zombie = { share = 0.1, at_s = 10, for_s = 2 }
-restart = { at_s = 90, every_s = 0.5, return_after_s = 2 }
-grow = { instances = 4, at_s = 100, every_s = 0.1, how = "static" }
-[[groups]]
-name = "tills"
-members = { histogram = { "1" = 3, "5" = 1 } }
-[[load]]
-kind = "add-members"
-groups = "shops"
-instances = 4
-at_s = 90
-[[load]]
-kind = "fetch-offsets"
-batch = 100
-rate_per_s = 50
-at_s = 5
-for_s = 20
-[[event]]
-at_s = 30
-do = "stop_broker"
-node_id = 1
-[[event]]
-at_s = 40
-do = "start_broker"
-node_id = 1
-load_ms = 5
-[[event]]
-at_s = 50
-do = "clear_faults"
-[pacing]
-rate_per_s = 100
-speed = 10
-[[expect]]
-metric = "generations"
-groups = "shops"
-comparison = "<="
-value = 500
-[[expect]]
-metric = "errors.UNKNOWN_MEMBER_ID"
-comparison = ">"
-value = 0
-[promises]
-check = ["answered", "one-owner"]
-"""
 
 
 def test_all_keys_are_read(tmp_path: Path) -> None:

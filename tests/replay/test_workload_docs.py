@@ -23,6 +23,7 @@ from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Pacing, Workload, load_workload
 from tests.documents.test_readme import table
+from tests.support.replay.workload_files import ALL_KEYS, INVALID
 
 WORKLOADS = Path("scenarios/workloads")
 GUIDE = WORKLOADS / "README.md"
@@ -160,6 +161,12 @@ def test_the_docstring_of_a_table_describes_each_key_in_order(subtests: pytest.S
     for name, struct in TABLES.items():
         with subtests.test(table=name):
             assert list(meanings(struct)) == [field.name for field in msgspec.structs.fields(struct)]
+
+
+def test_every_key_is_in_a_test_workload() -> None:
+    texts = ALL_KEYS + "".join(text for cases in INVALID.values() for text in cases)
+    keys = {field.name for struct in TABLES.values() for field in msgspec.structs.fields(struct)}
+    assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", texts)] == [], "expected in ALL_KEYS"
 
 
 def test_every_table_of_the_format_is_in_the_guide() -> None:
