@@ -62,13 +62,13 @@ def compare(before: Summary, after: Summary, repeats: Sequence[Summary] = ()) ->
         repeats: Summaries of runs that repeat the first one.
     """
     numbers, numbers_after = _numbers(before), _numbers(after)
-    again = [_numbers(summary) for summary in repeats]
+    repeated = [_numbers(summary) for summary in repeats]
     series, series_after = dict(_series(before)), dict(_series(after))
     found = []
     for name in [*numbers, *(name for name in numbers_after if name not in numbers)]:
-        old, new = numbers.get(name, _absent(name)), numbers_after.get(name, _absent(name))
+        old, new = numbers.get(name, _value_if_missing(name)), numbers_after.get(name, _value_if_missing(name))
         if repeats:
-            noise, marked = noise_of_repeats(old, new, [each.get(name, _absent(name)) for each in again])
+            noise, marked = noise_of_repeats(old, new, [each.get(name, _value_if_missing(name)) for each in repeated])
         elif name in series and name in series_after:
             noise, marked = _noise_over_time(series[name], series_after[name])
         elif name in _COUNTS or name.startswith("errors.") or name.endswith(" requests"):
@@ -121,7 +121,7 @@ def _series(summary: Summary) -> Iterator[tuple[str, Sequence[float | None]]]:
     yield "unassigned_member_s", over_time.members.waiting
 
 
-def _absent(name: str) -> float | None:
+def _value_if_missing(name: str) -> float | None:
     """Return the value of a number that a summary does not have: 0 for errors, else None."""
     return 0 if name.startswith("errors.") else None
 

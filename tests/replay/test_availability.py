@@ -19,11 +19,13 @@ from tests.support.replay.recorded_events import (
     beat,
     beats,
     event,
+    event_of,
     found,
     frame,
     join,
     lost,
     member,
+    script_of,
     scripts,
 )
 from tests.support.replay.simulated_replays import played, script, world
@@ -49,8 +51,8 @@ def start(at_s: float, node_id: int = 2) -> dict[str, Any]:
     return stop(at_s, node_id) | {"do": "start_broker"}
 
 
-class Case(NamedTuple):
-    """A group in which g-1 leaves after `HEALTHY`.
+class Silence(NamedTuple):
+    """A case: a group in which g-1 leaves after `HEALTHY`, and g-0 may get no responses.
 
     Attributes:
         events: The events of g-0 after `HEALTHY`.
@@ -70,54 +72,48 @@ PATIENT = member("g-0", session_timeout_ms=60_000)
 PAUSED = member("g-0", acts=(Act(0.0, "start"), Act(31_000.0, "pause", 20_000.0)))
 ZOMBIE = member("g-0", acts=(Act(0.0, "start"), Act(31_000.0, "zombie", 9_000.0)))
 
-CASES: dict[str, Case] = {
+CASES: dict[str, Silence] = {
     # The bound: session timeout + 5 s, from when the next heartbeat was due, at most 30 s
-    "a response just in time": Case([beat(45.9), beats(46, 99), LEAVE]),
-    "a response too late": Case([beat(46.1), beats(47, 99), LEAVE], True),
-    "a response in time with a long session timeout": Case([beat(60.9), beats(61, 99), LEAVE], script=PATIENT),
-    "a response too late with a long session timeout": Case([beat(61.1), beats(62, 99), LEAVE], True, script=PATIENT),
-    "no response until the member leaves in time": Case([act("leave", 45.9)]),
-    "no response until the member leaves too late": Case([act("leave", 46.1)], True),
-    "no response until the end": Case([], True),
-    "responses with errors": Case([*(beat(30 + n, error=16) for n in range(70)), LEAVE]),
-    "responses to FindCoordinator only": Case(
+    "a response just in time": Silence([beat(45.9), beats(46, 99), LEAVE]),
+    "a response too late": Silence([beat(46.1), beats(47, 99), LEAVE], True),
+    "a response in time with a long session timeout": Silence([beat(60.9), beats(61, 99), LEAVE], script=PATIENT),
+    "a response too late with a long session timeout": Silence(
+        [beat(61.1), beats(62, 99), LEAVE], True, script=PATIENT
+    ),
+    "no response until the member leaves in time": Silence([act("leave", 45.9)]),
+    "no response until the member leaves too late": Silence([act("leave", 46.1)], True),
+    "no response until the end": Silence([], True),
+    "responses with errors": Silence([*(beat(30 + n, error=16) for n in range(70)), LEAVE]),
+    "responses to FindCoordinator only": Silence(
         [*(each for n in range(60) for each in (found(31 + n), lost("Heartbeat", 31.2 + n, version=-1))), LEAVE], True
     ),
     # Members that do not wait for a response
-    "a member crashes": Case([act("crash", 31)]),
-    "a member crashes and starts again": Case([act("crash", 31), act("start", 60), beats(61, 99), LEAVE]),
-    "a member crashes, starts again and gets no response": Case([act("crash", 31), act("start", 60)], True),
-    "a member is paused": Case([act("pause", 31), beat(52), beats(53, 99), LEAVE], script=PAUSED),
-    "a member is paused and gets no response afterwards": Case([act("pause", 31)], True, script=PAUSED),
-    "a zombie gets a response": Case([act("zombie", 31), beats(52, 99), LEAVE], script=ZOMBIE),
-    "a zombie gets no response": Case([act("zombie", 31)], True, script=ZOMBIE),
-    "a member is fenced": Case([beat(31, error=82)]),
-    "a group is full": Case([event("JoinGroup", 31, error=81)]),
-    "a fenced member starts again and gets no response": Case([beat(31, error=82), act("start", 60)], True),
-    "a group is not authorized": Case([event("FindCoordinator", 31, error=30, found=[("g", -1, 30, True)])]),
-    "a JoinGroup is parked": Case([join(31, 3, done_s=90), beats(91, 99, 3), LEAVE]),
-    "a JoinGroup is parked until the member leaves in time": Case(
+    "a member crashes": Silence([act("crash", 31)]),
+    "a member crashes and starts again": Silence([act("crash", 31), act("start", 60), beats(61, 99), LEAVE]),
+    "a member crashes, starts again and gets no response": Silence([act("crash", 31), act("start", 60)], True),
+    "a member is paused": Silence([act("pause", 31), beat(52), beats(53, 99), LEAVE], script=PAUSED),
+    "a member is paused and gets no response afterwards": Silence([act("pause", 31)], True, script=PAUSED),
+    "a zombie gets a response": Silence([act("zombie", 31), beats(52, 99), LEAVE], script=ZOMBIE),
+    "a zombie gets no response": Silence([act("zombie", 31)], True, script=ZOMBIE),
+    "a member is fenced": Silence([beat(31, error=82)]),
+    "a group is full": Silence([event("JoinGroup", 31, error=81)]),
+    "a fenced member starts again and gets no response": Silence([beat(31, error=82), act("start", 60)], True),
+    "a group is not authorized": Silence([event("FindCoordinator", 31, error=30, found=[("g", -1, 30, True)])]),
+    "a JoinGroup is parked": Silence([join(31, 3, done_s=90), beats(91, 99, 3), LEAVE]),
+    "a JoinGroup is parked until the member leaves in time": Silence(
         [lost("JoinGroup", 31, lost=False), act("leave", 31 + 24 + 15.9)], script=MEMBERS[0]
     ),
-    "a JoinGroup is parked for too long": Case([lost("JoinGroup", 31, lost=False)], True),
-    "the connection of a JoinGroup is lost": Case([lost("JoinGroup", 31, until_s=32)], True),
-    "a JoinGroup is never sent": Case([lost("JoinGroup", 31, until_s=80, version=-1)], True),
+    "a JoinGroup is parked for too long": Silence([lost("JoinGroup", 31, lost=False)], True),
+    "the connection of a JoinGroup is lost": Silence([lost("JoinGroup", 31, until_s=32)], True),
+    "a JoinGroup is never sent": Silence([lost("JoinGroup", 31, until_s=80, version=-1)], True),
     # Planned outages
-    "the broker is stopped and started": Case([beat(81), beats(82, 99), LEAVE], timeline=[stop(31), start(80)]),
-    "the broker is stopped and started and does not respond": Case([LEAVE], True, [stop(31), start(80)]),
-    "the broker is stopped and not started": Case([LEAVE], True, [stop(31)]),
-    "the broker does not respond before it is stopped": Case([LEAVE], True, [stop(60), start(95)]),
-    "another broker is stopped and started": Case([LEAVE], True, [stop(31, 3), start(80, 3)]),
-    "another broker has taken over the group": Case([beats(31, 40, broker=3), LEAVE], True, [stop(30.5), start(95)]),
+    "the broker is stopped and started": Silence([beat(81), beats(82, 99), LEAVE], timeline=[stop(31), start(80)]),
+    "the broker is stopped and started and does not respond": Silence([LEAVE], True, [stop(31), start(80)]),
+    "the broker is stopped and not started": Silence([LEAVE], True, [stop(31)]),
+    "the broker does not respond before it is stopped": Silence([LEAVE], True, [stop(60), start(95)]),
+    "another broker is stopped and started": Silence([LEAVE], True, [stop(31, 3), start(80, 3)]),
+    "another broker has taken over the group": Silence([beats(31, 40, broker=3), LEAVE], True, [stop(30.5), start(95)]),
 }
-
-
-def of_case(number: int, each: Event) -> Event:
-    """Return the event with group, members and brokers that are unique to a case."""
-    if each.found:
-        each = each._replace(found=[(f"c{number}", 10 * number + node, *rest) for _, node, *rest in each.found])  # type: ignore[misc]  # of that length
-    broker = 10 * number + each.broker if each.broker >= 0 else each.broker
-    return each._replace(group=f"c{number}", member=each.member and f"c{number}/{each.member}", broker=broker)
 
 
 def others(until_s: float = END_S) -> list[Event]:
@@ -132,10 +128,9 @@ def test_members_without_a_response(spark: SparkSession, subtests: pytest.Subtes
     """Each case is a group of its own, so that all are checked by one run of the queries."""
     events, members, timeline = others(), [member("other-0", group="other")], []
     for number, case in enumerate(CASES.values()):
-        events += [of_case(number, each) for each in (*HEALTHY, act("leave", 30.5, **OF_1), *case.events)]
-        members += [
-            each._replace(group=f"c{number}", member=f"c{number}/{each.member}") for each in (case.script, MEMBERS[1])
-        ]
+        case_events = (*HEALTHY, act("leave", 30.5, **OF_1), *case.events)
+        events += [event_of(f"c{number}", each, 10 * number) for each in case_events]
+        members += [script_of(f"c{number}", each) for each in (case.script, MEMBERS[1])]
         timeline += [{**each, "node_id": 10 * number + each["node_id"]} for each in case.timeline]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.availability.MOST_LISTED", 1_000)

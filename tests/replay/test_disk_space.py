@@ -49,8 +49,8 @@ def test_what_was_recorded_until_the_disk_was_nearly_full_is_kept(
     monkeypatch.setattr(shutil, "disk_usage", filling_up)
     assert replay(ReplayOptions(file=file, out=out)) == COULD_NOT_RUN
     assert re.fullmatch(
-        f"fakebroker: {out}: 1 MiB left on its disk, expected at least [0-9,]+ MiB; "
-        "it has what was recorded until then\n",
+        f"fakebroker: {out}: 1 MiB of free disk space: expected at least [0-9,]+ MiB; "
+        "the report covers the time until then\n",
         capsys.readouterr().err,
     )
     summary = json.loads((out / "summary.json").read_text())
@@ -75,7 +75,7 @@ def test_too_little_room_is_told_once_and_enough_is_no_news(tmp_path: Path, monk
     with watch_disk_space(tmp_path, 2, tell):
         assert has_come.wait(60)
     assert len(told) == 1
-    with pytest.raises(FakebrokerError, match="MiB left on its disk, expected at least 1,125,899,906,842,640 MiB"):
+    with pytest.raises(FakebrokerError, match="MiB of free disk space: expected at least 1,125,899,906,842,640 MiB"):
         check_disk_space(tmp_path)
 
 

@@ -98,4 +98,4 @@ def test_ctrl_c_ends_everything(
         summary = json.loads((out / "summary.json").read_text())
         assert not summary["complete"]
         assert summary["span_s"] < 100
-        assert "broken off" in (out / "report.html").read_text()
+        assert "interrupted" in (out / "report.html").read_text()

@@ -1,31 +1,19 @@
 """The numbers of a replay, from events written by hand."""
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.members.event_recorder import EventRecorder
-from fakebroker.replay.members.events import SCHEMA, Event
+from fakebroker.replay.members.events import Event
 from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.report.numbers import error_name
 from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
-from fakebroker.replay.script import script
-from fakebroker.replay.script.script import Act, Script
+from fakebroker.replay.script.script import Script
 from fakebroker.replay.workload.expectations import METRICS
-
-
-def member(name: str, group: str = "g", assignor: str = "range", population: str = "all", **more: Any) -> Script:
-    acts = (Act(0.0, "start"), Act(1_000.0, "leave"))
-    return Script(population, group, name, None, ("orders",), assignor, 6_000, 9_000, 300, 0, 0.0, acts)._replace(
-        **more
-    )
-
+from tests.support.replay.recorded_events import frame, member, scripts
 
 TWO = [member("g-0"), member("g-1")]
 
@@ -54,23 +42,13 @@ EVENTS = [
 ]
 
 
-def frame(spark: SparkSession, events: list[Event], directory: Path) -> DataFrame:
-    """Return events as a data frame, by way of Arrow batches and a Parquet file as in a replay."""
-    recorder = EventRecorder()
-    for event in events:
-        recorder.add(event)
-    pq.write_table(pa.Table.from_batches(recorder.take(), SCHEMA), directory / "events.parquet")
-    return spark.read.parquet(str(directory / "events.parquet"))
-
-
 @pytest.fixture(scope="module")
-def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return numbers(spark, EVENTS, TWO, tmp_path_factory.mktemp("events"))
+def summary(spark: SparkSession) -> dict[str, Any]:
+    return numbers(spark, EVENTS, TWO)
 
 
-def numbers(spark: SparkSession, events: list[Event], scripts: list[Script], directory: Path) -> dict[str, Any]:
-    found = compute_numbers(spark, frame(spark, events, directory), spark.createDataFrame(scripts, script.DDL), 50)
-    return dict(msgspec.to_builtins(found))
+def numbers(spark: SparkSession, events: list[Event], members: list[Script]) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(compute_numbers(spark, frame(spark, events), scripts(spark, members), 50)))
 
 
 def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
@@ -149,7 +127,7 @@ def test_numbers_over_time(summary: dict[str, Any]) -> None:
     ]
 
 
-def test_the_time_without_an_assignment(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_time_without_an_assignment(spark: SparkSession) -> None:
     """A cooperative member keeps its assignment while it joins; a removed one has none; one that left needs none."""
     events = []
     for name in ("coop", "eager"):
@@ -163,12 +141,12 @@ def test_the_time_without_an_assignment(spark: SparkSession, tmp_path: Path) -> 
             Event(11_000_000, 11_000_000, None, "leave", -1, -1, name, name, kind="act"),
             Event(20_000_000, 20_000_000, 1_000, "Heartbeat", 4, 1, name, name, 2, 25),
         ]
-    scripts = [
-        member("coop", "coop", "cooperative-sticky", "one"),
-        member("eager", "eager", population="other"),
-        member("never", "never", population="other"),
+    members = [
+        member("coop", group="coop", assignor="cooperative-sticky", population="one"),
+        member("eager", group="eager", population="other"),
+        member("never", group="never", population="other"),
     ]
-    summary = numbers(spark, events, scripts, tmp_path)
+    summary = numbers(spark, events, members)
     assert {row["population"]: row["unassigned_member_s"] for row in summary["populations"]} == {"one": 4, "other": 7}
     assert {row["population"]: row["members_joined"] for row in summary["populations"]} == {"one": 1, "other": 1}
     assert summary["metrics"]["unassigned_member_s"] == 11
@@ -176,7 +154,7 @@ def test_the_time_without_an_assignment(spark: SparkSession, tmp_path: Path) -> 
     assert summary["over_time"]["groups"]["empty"][-1] == 3
 
 
-def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark: SparkSession) -> None:
     """Not part of it: a returning static member, a repeated SyncGroup, and the group's next life at generation 1."""
 
     def joined(at_ms: int, name: str, member: str, synced_ms: int) -> list[Event]:
@@ -195,23 +173,23 @@ def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark:
         *joined(1_000, "lives", "lives-0", 1_030),
         *joined(90_000, "lives", "lives-1", 90_020),
     ]
-    scripts = [member(f"{group}-{number}", group) for group in ("static", "again", "lives") for number in (0, 1)]
-    summary = numbers(spark, events, scripts, tmp_path)
+    members = [member(f"{group}-{number}", group=group) for group in ("static", "again", "lives") for number in (0, 1)]
+    summary = numbers(spark, events, members)
     slowest = {row["group"]: row["longest_rebalance_ms"] for row in summary["slowest_groups"]}
     assert slowest == {"static": 50, "again": 20, "lives": 30}
     assert summary["metrics"]["generations"] == summary["metrics"]["rebalances"] == 3
 
 
-def test_unanswered_requests_have_no_latency(spark: SparkSession, tmp_path: Path) -> None:
+def test_unanswered_requests_have_no_latency(spark: SparkSession) -> None:
     events = [Event(1, 2_346_001, None, "Heartbeat", 4, 2, "g", "g-0", 1, lost=True)]
-    summary = numbers(spark, events, TWO, tmp_path)
+    summary = numbers(spark, events, TWO)
     total = summary["total"]
     assert (total["requests"], total["lost"], total["p50_ms"], total["max_ms"]) == (1, 1, None, None)
     assert summary["sent_late"] == {"p50_ms": 2350, "p99_ms": 2350}  # three significant digits
 
 
-def test_a_replay_without_events_has_numbers(spark: SparkSession, tmp_path: Path) -> None:
-    summary = numbers(spark, [], TWO, tmp_path)
+def test_a_replay_without_events_has_numbers(spark: SparkSession) -> None:
+    summary = numbers(spark, [], TWO)
     assert (summary["total"]["requests"], summary["apis"], summary["errors"]) == (0, [], [])
     assert (summary["metrics"]["p99_ms"], summary["metrics"]["generations"]) == (None, 0)
     assert summary["offsets_partitions"]["requests_skew"] is None

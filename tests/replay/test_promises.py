@@ -21,12 +21,14 @@ from tests.support.replay.recorded_events import (
     beats,
     commit,
     event,
+    event_of,
     fetch,
     found,
     frame,
     join,
     lost,
     member,
+    script_of,
     scripts,
     sync,
 )
@@ -348,24 +350,11 @@ CASES: dict[str, Case] = {
 }
 
 
-def of_case(number: int, each: Event) -> Event:
-    """Return the event with group, members and brokers that are unique to a case."""
-    if each.found:
-        found = [(f"c{number}", 10 * number + node, error, again) for _, node, error, again in each.found]
-        each = each._replace(found=found)
-    broker = 10 * number + each.broker if each.broker >= 0 else each.broker
-    return each._replace(group=f"c{number}", member=each.member and f"c{number}/{each.member}", broker=broker)
-
-
 def test_violations_are_found_and_nothing_else(spark: SparkSession, subtests: pytest.Subtests) -> None:
     """Each case is a group of its own, so that all are checked by one run of the queries."""
     cases = list(enumerate(CASES.values()))
-    events = [of_case(number, each) for number, case in cases for each in case.events]
-    members = [
-        each._replace(group=f"c{number}", member=f"c{number}/{each.member}")
-        for number, case in cases
-        for each in case.members
-    ]
+    events = [event_of(f"c{number}", each, 10 * number) for number, case in cases for each in case.events]
+    members = [script_of(f"c{number}", each) for number, case in cases for each in case.members]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
         checks = check_promises(spark, frame(spark, events), scripts(spark, members), PARTITIONS)

@@ -17,7 +17,7 @@ from fakebroker.replay.run_summary import PromiseCheck
 from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.verify.promises import PROMISES, check_promises
 from tests.support.replay import broken_coordinators as broken
-from tests.support.replay.recorded_events import frame, scripts
+from tests.support.replay.recorded_events import event_of, frame, script_of, scripts
 from tests.support.replay.scripted_group import PARTITIONS, Stage, script
 
 Run = tuple[list[Script], list[Event]]
@@ -123,19 +123,11 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
 def checked(spark: SparkSession) -> list[PromiseCheck]:
     """Return the promises checked on all runs, with broken and with correct coordinators."""
     runs = {name: play() for name, (_, play) in BROKEN.items()} | {f"seed-{seed}": random_run(seed) for seed in SEEDS}
-    members = [
-        each._replace(group=name, member=f"{name}/{each.member}") for name, run in runs.items() for each in run[0]
-    ]
-    events = [_of_run(name, event) for name, run in runs.items() for event in run[1]]
+    members = [script_of(name, each) for name, run in runs.items() for each in run[0]]
+    events = [event_of(name, event) for name, run in runs.items() for event in run[1]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
         return check_promises(spark, frame(spark, events), scripts(spark, members), PARTITIONS)
-
-
-def _of_run(name: str, event: Event) -> Event:
-    """Return the event with the name of the run for its group."""
-    found = [(name, *place[1:]) for place in event.found] if event.found else event.found
-    return event._replace(group=name, member=event.member and f"{name}/{event.member}", found=found)
 
 
 def test_a_broken_coordinator_breaks_its_promise_and_no_other(

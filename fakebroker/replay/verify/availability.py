@@ -146,7 +146,7 @@ _BOUNDS = """
 # its script has stopped or paused it. `is_over`: the member has stopped because of an error.
 _SPANS = f"""
     with acts as (
-        select `group`, member, api deed, scheduled_us, sent_us,
+        select `group`, member, api action, scheduled_us, sent_us,
             first(if(api = 'start', sent_us, null), true) over later next_start_us,
             first(if(api <> 'start', sent_us, null), true) over later next_us
         from events where kind = 'act'
@@ -154,9 +154,9 @@ _SPANS = f"""
             partition by `group`, member order by sent_us, scheduled_us
             rows between 1 following and unbounded following)
     ), timed as (
-        select a.*, 1000L * bigint(coalesce(get(filter(s.acts, each -> each.deed = a.deed
+        select a.*, 1000L * bigint(coalesce(get(filter(s.acts, each -> each.deed = a.action
                 and abs(:begin_us + each.at_ms * 1000 - a.scheduled_us) <= 1000), 0).for_ms, 0)
-            + if(a.deed = 'zombie', session_timeout_ms + heartbeat_interval_ms, 0)) lasts_us
+            + if(a.action = 'zombie', session_timeout_ms + heartbeat_interval_ms, 0)) lasts_us
         from acts a left join members s using (`group`, member)
     )
     select `group`, member, broker, ({_STOPS}) is_over,
@@ -169,9 +169,9 @@ _SPANS = f"""
     from events left join members using (`group`, member)
     where kind = 'request' and latency_us is null and member is not null and version >= 0 and {PARKED}
     union all
-    select `group`, member, null, if(deed = 'start', false, null), sent_us, case
-        when deed = 'start' then sent_us
-        when deed in ('leave', 'crash') then coalesce(next_start_us, {_NEVER_US})
+    select `group`, member, null, if(action = 'start', false, null), sent_us, case
+        when action = 'start' then sent_us
+        when action in ('leave', 'crash') then coalesce(next_start_us, {_NEVER_US})
         else least(sent_us + lasts_us, coalesce(next_us, {_NEVER_US})) end
     from timed"""
 
@@ -248,9 +248,9 @@ _LOST = f"""
         where lost or ended_us - sent_us > if({PARKED}, rebalance_timeout_ms * 1000L + {OVERDUE_US}, {BOUND_US})
     )
     select api, sum(`count`) requests from counted c
-        left anti join (select `group`, member, api deed, sent_us at_us from events where kind = 'act') a
+        left anti join (select `group`, member, api action, sent_us at_us from events where kind = 'act') a
             on a.group = c.group and a.member = c.member and a.at_us between c.sent_us and c.ended_us
-            and ({PARKED} or a.deed <> 'leave')
+            and ({PARKED} or a.action <> 'leave')
         left anti join disturbances d on d.from_us <= c.ended_us and d.until_us >= c.sent_us
     group by api order by requests desc, api"""
 

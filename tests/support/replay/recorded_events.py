@@ -118,6 +118,24 @@ def member(name: str, **more: Any) -> Script:
 MEMBERS = [member("g-0"), member("g-1"), member("g-2")]
 
 
+def event_of(group: str, each: Event, broker_offset: int = 0) -> Event:
+    """Return an event as one of another group, so that several cases can be checked at once.
+
+    Args:
+        group: Group id; also the prefix of the member's name.
+        each: The event.
+        broker_offset: Added to node ids, for groups with brokers of their own.
+    """
+    found = each.found and [(group, broker_offset + node, error, again) for _, node, error, again in each.found]
+    broker = broker_offset + each.broker if each.broker >= 0 else each.broker
+    return each._replace(group=group, member=each.member and f"{group}/{each.member}", broker=broker, found=found)
+
+
+def script_of(group: str, script: Script) -> Script:
+    """Return the script of a member as one of another group, with the name that `event_of` gives the member."""
+    return script._replace(group=group, member=f"{group}/{script.member}")
+
+
 def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
     """Return events as a data frame, by way of Arrow batches as in a replay."""
     recorder = EventRecorder()
