@@ -153,20 +153,35 @@ def checked(spark: SparkSession, more: Sequence[Event], **how: Any) -> dict[str,
 
 
 def test_a_cluster_without_responses(spark: SparkSession, subtests: pytest.Subtests) -> None:
-    cases: list[tuple[list[Event], dict[str, Any], bool]] = [
-        ([beat(40.9), beat(40.9, **OF_1), *both_leave(41)], {}, True),
-        ([beat(41.1), beat(41.1, **OF_1), *both_leave(42)], {}, False),
-        (both_leave(40.9), {}, True),
-        (both_leave(41.1), {"speed": 2.0}, True),
-        (both_leave(51.1), {"speed": 2.0}, False),
-        (both_leave(41.1), {"speed": 2.0, "is_simulated": True}, False),
-        ([event("ListGroups", 36, group=None, member=None, member_id=None), *both_leave(42)], {}, True),
-        ([act("crash", 31), act("crash", 31, **OF_1), event("ListGroups", 60, member=None)], {}, True),
-        ([beat(60), beat(60, **OF_1), *both_leave(61)], {"timeline": [stop(30.5), start(59)]}, True),
-        ([lost("Heartbeat", 50, lost=False)], {}, False),
+    cases: list[tuple[str, list[Event], dict[str, Any], bool]] = [
+        ("responses again in time", [beat(40.9), beat(40.9, **OF_1), *both_leave(41)], {}, True),
+        ("responses again too late", [beat(41.1), beat(41.1, **OF_1), *both_leave(42)], {}, False),
+        ("the members leave in time", both_leave(40.9), {}, True),
+        ("twice the speed: in time for 10 s of real time", both_leave(41.1), {"speed": 2.0}, True),
+        ("twice the speed: too late", both_leave(51.1), {"speed": 2.0}, False),
+        ("in memory the speed does not matter", both_leave(41.1), {"speed": 2.0, "is_simulated": True}, False),
+        (
+            "a tool gets a response",
+            [event("ListGroups", 36, group=None, member=None, member_id=None), *both_leave(42)],
+            {},
+            True,
+        ),
+        (
+            "no member waits",
+            [act("crash", 31), act("crash", 31, **OF_1), event("ListGroups", 60, member=None)],
+            {},
+            True,
+        ),
+        (
+            "the only broker is stopped and started",
+            [beat(60), beat(60, **OF_1), *both_leave(61)],
+            {"timeline": [stop(30.5), start(59)]},
+            True,
+        ),
+        ("no response until the end", [lost("Heartbeat", 50, lost=False)], {}, False),
     ]
-    for number, (more, how, passed) in enumerate(cases):
-        with subtests.test(case=number, last=more[-1].api, **how):
+    for name, more, how, passed in cases:
+        with subtests.test(case=name):
             check = checked(spark, more, **how)["cluster-answers"]
             assert (check.passed, check.failures, len(check.violations)) == (passed, not passed, not passed)
 
@@ -194,24 +209,54 @@ LOST = [lost("Heartbeat", 6 + n, until_s=6.5 + n) for n in range(5)]
 
 
 def test_the_share_of_lost_requests(spark: SparkSession, subtests: pytest.Subtests) -> None:
-    cases: list[tuple[list[Event], Sequence[Mapping[str, Any]], bool]] = [
-        (LOST[:3], (), True),
-        (LOST, (), False),
-        ([each._replace(version=-1) for each in LOST], (), True),
-        ([*LOST, *(act("crash", 6.4 + n) for n in range(5))], (), True),
-        ([*LOST, *(act("leave", 6.4 + n) for n in range(5))], (), False),
-        ([each._replace(api="JoinGroup") for each in LOST] + [act("leave", 6.4 + n) for n in range(5)], (), True),
-        (LOST, [stop(5.8)], True),
-        (LOST, [stop(0), start(0.5)], False),
-        (LOST, [stop(0), start(5)], True),
-        (LOST, [{"do": "fail", "api": "Heartbeat", "drop": True, "at_s": 1, "done": True}], True),
-        (LOST, [{"do": "fail", "api": "Heartbeat", "drop": True, "at_s": 1, "done": False}], False),
-        ([lost("Heartbeat", 31, lost=False, member=f"g-{n}") for n in range(9)] + [beat(35)], (), True),
-        ([lost("Heartbeat", 31, lost=False, member=f"g-{n}") for n in range(9)] + [beat(37)], (), False),
-        ([lost("JoinGroup", 31, lost=False, member=f"g-{n % 2}") for n in range(9)] + [beat(37)], (), True),
+    cases: list[tuple[str, list[Event], Sequence[Mapping[str, Any]], bool]] = [
+        ("4 % are lost", LOST[:3], (), True),
+        ("7 % are lost", LOST, (), False),
+        ("requests that were never sent", [each._replace(version=-1) for each in LOST], (), True),
+        ("the member crashes before the response", [*LOST, *(act("crash", 6.4 + n) for n in range(5))], (), True),
+        ("the member leaves before the response", [*LOST, *(act("leave", 6.4 + n) for n in range(5))], (), False),
+        (
+            "JoinGroups of a member that leaves",
+            [each._replace(api="JoinGroup") for each in LOST] + [act("leave", 6.4 + n) for n in range(5)],
+            (),
+            True,
+        ),
+        ("shortly after an event", LOST, [stop(5.8)], True),
+        ("long after the end of an outage", LOST, [stop(0), start(0.5)], False),
+        ("shortly after the end of an outage", LOST, [stop(0), start(5)], True),
+        (
+            "while a fault suppresses responses",
+            LOST,
+            [{"do": "fail", "api": "Heartbeat", "drop": True, "at_s": 1, "done": True}],
+            True,
+        ),
+        (
+            "a fault that was not added",
+            LOST,
+            [{"do": "fail", "api": "Heartbeat", "drop": True, "at_s": 1, "done": False}],
+            False,
+        ),
+        (
+            "pending for less than 5 s at the end",
+            [lost("Heartbeat", 31, lost=False, member=f"g-{n}") for n in range(9)] + [beat(35)],
+            (),
+            True,
+        ),
+        (
+            "pending for more than 5 s at the end",
+            [lost("Heartbeat", 31, lost=False, member=f"g-{n}") for n in range(9)] + [beat(37)],
+            (),
+            False,
+        ),
+        (
+            "parked JoinGroups at the end",
+            [lost("JoinGroup", 31, lost=False, member=f"g-{n % 2}") for n in range(9)] + [beat(37)],
+            (),
+            True,
+        ),
     ]
-    for number, (more, timeline, passed) in enumerate(cases):
-        with subtests.test(case=number, timeline=timeline):
+    for name, more, timeline, passed in cases:
+        with subtests.test(case=name):
             assert checked(spark, more, timeline=timeline)["requests-answered"].passed is passed
 
 

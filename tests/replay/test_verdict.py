@@ -35,6 +35,7 @@ def test_expectations_are_compared_with_numbers(subtests: pytest.Subtests) -> No
         (Expectation(metric="p99_ms", comparison="<", value=5, api="Heartbeat"), 2.0, True),
         (Expectation(metric="p99_ms", comparison="<", value=5, api="SyncGroup"), None, False),
         (Expectation(metric="requests_per_s", comparison=">=", value=90), 100.0, True),
+        (Expectation(metric="requests_per_s", comparison=">=", value=100), 100.0, True),
         (Expectation(metric="unexpected_errors", comparison="==", value=0), 1, False),
         (Expectation(metric="rebalances", comparison=">", value=3), 3, False),
         (Expectation(metric="rebalance_p99_ms", comparison="<", value=1000), None, False),

@@ -48,24 +48,24 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
 
 def table(*columns: str, left: int = 1) -> Table:
     """Return a table without borders; its first `left` columns are text, the others are numbers."""
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for index, column in enumerate(columns):
-        made.add_column(column, justify="left" if index < left else "right", header_style="dim")
-    return made
+        grid.add_column(column, justify="left" if index < left else "right", header_style="dim")
+    return grid
 
 
 def _timeline(summary: Summary) -> Table:
-    made = table("time s", "event", left=2)
+    grid = table("time s", "event", left=2)
     for event in summary.head.timeline:
         done = "" if event["done"] else f" [red]not done: {escape(event['why'] or '')}[/red]"
-        made.add_row(f"{event['at_s']:,.1f}", escape(event_text(event)) + done)
-    return made
+        grid.add_row(f"{event['at_s']:,.1f}", escape(event_text(event)) + done)
+    return grid
 
 
 def _latency(summary: Summary) -> Table:
-    made = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "errors")
+    grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "errors")
     for row in [*summary.numbers.apis, summary.numbers.total]:
-        made.add_row(
+        grid.add_row(
             row.api,
             f"{row.requests:,}",
             f"{row.requests_per_s:,.1f}",
@@ -73,21 +73,21 @@ def _latency(summary: Summary) -> Table:
             f"{row.unexpected_errors + row.unanswered:,}",
             style="bold" if row is summary.numbers.total else None,
         )
-    return made
+    return grid
 
 
 def _over_time(summary: Summary) -> Table:
     """Return a table of sparklines, each scaled to its maximum."""
     over_time = summary.numbers.over_time
     rates = [sum(parts) for parts in zip(*(row.requests_per_s for row in over_time.apis.values()), strict=True)]
-    made = table("", "start to end", "max", left=2)
+    grid = table("", "start to end", "max", left=2)
     for name, numbers in (
         ("requests/s", rates),
         ("groups rebalancing", over_time.groups.rebalancing),
         ("members waiting", over_time.members.waiting),
     ):
-        made.add_row(name, sparkline(numbers, _SPARKLINE_WIDTH), f"{max(numbers, default=0):,.0f}")
-    return made
+        grid.add_row(name, sparkline(numbers, _SPARKLINE_WIDTH), f"{max(numbers, default=0):,.0f}")
+    return grid
 
 
 def sparkline(numbers: list[float], width: int) -> str:
@@ -99,36 +99,36 @@ def sparkline(numbers: list[float], width: int) -> str:
 
 
 def _populations(summary: Summary) -> Table:
-    made = table("population", "groups", "members", "joined", "generations", "unassigned member-s")
+    grid = table("population", "groups", "members", "joined", "generations", "unassigned member-s")
     for row in summary.numbers.populations:
         counts = (row.groups, row.members, row.members_joined, row.generations, row.unassigned_member_s)
-        made.add_row(escape(row.population), *map(number, counts))
-    return made
+        grid.add_row(escape(row.population), *map(number, counts))
+    return grid
 
 
 def _slowest(summary: Summary) -> Table:
-    made = table("group", "members", "generations", "longest rebalance ms", "unassigned member-s")
+    grid = table("group", "members", "generations", "longest rebalance ms", "unassigned member-s")
     for row in summary.numbers.slowest_groups[:_MOST_GROUPS]:
         numbers = (number(row.members), number(row.generations), ms(row.longest_rebalance_ms))
-        made.add_row(escape(row.group), *numbers, number(row.unassigned_member_s))
-    return made
+        grid.add_row(escape(row.group), *numbers, number(row.unassigned_member_s))
+    return grid
 
 
 def _brokers(summary: Summary) -> Table:
-    made = table("broker", "requests", "share", "groups")
+    grid = table("broker", "requests", "share", "groups")
     for row in summary.numbers.brokers:
-        made.add_row(broker(row.broker), f"{row.requests:,}", share(row.share), f"{row.groups:,}")
-    return made
+        grid.add_row(broker(row.broker), f"{row.requests:,}", share(row.share), f"{row.groups:,}")
+    return grid
 
 
 def _errors(summary: Summary) -> Table:
-    made = table("error", "API", "kind", "code", "responses", left=3)
+    grid = table("error", "API", "kind", "code", "responses", left=3)
     for row in summary.numbers.errors:
         kind = "normal" if row.ordinary else "[red]unexpected[/red]"
-        made.add_row(row.name, row.api, kind, str(row.code), f"{row.requests:,}")
+        grid.add_row(row.name, row.api, kind, str(row.code), f"{row.requests:,}")
     if not summary.numbers.errors:
-        made.add_row("none")
-    return made
+        grid.add_row("none")
+    return grid
 
 
 def _rebalances(summary: Summary) -> str:
@@ -153,27 +153,27 @@ def _load(summary: Summary) -> str:
 
 
 def _verdict(verdict: Verdict) -> Table:
-    made = Table.grid(padding=(0, 2, 0, 0))
+    grid = Table.grid(padding=(0, 2, 0, 0))
     for check in verdict.availability:
-        made.add_row(_mark(check.passed, "passed", "FAILED"), escape(check.check))
+        grid.add_row(_mark(check.passed, "passed", "FAILED"), escape(check.check))
         for violation in check.violations[:_MOST_VIOLATIONS]:
-            made.add_row("", escape(violation.what))
+            grid.add_row("", escape(violation.what))
     for promised in verdict.promises:
-        made.add_row(_mark(promised.kept, "kept", "BROKEN"), escape(promised.promise))
+        grid.add_row(_mark(promised.kept, "kept", "BROKEN"), escape(promised.promise))
         if promised.broken:
             examples = [violation.what for violation in promised.violations[:_MOST_VIOLATIONS]]
-            made.add_row("", f"{_counted_violations(promised.broken)}: {escape('; '.join(examples))}")
+            grid.add_row("", f"{_counted_violations(promised.broken)}: {escape('; '.join(examples))}")
     for expected in verdict.expectations:
         actual = "no value" if expected.actual is None else f"actual: {number(expected.actual)}"
-        made.add_row(_mark(expected.met, "met", "MISSED"), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
-    return made
+        grid.add_row(_mark(expected.met, "met", "MISSED"), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
+    return grid
 
 
 def _files(summary: Summary) -> Table:
-    made = Table.grid(padding=(0, 2, 0, 0))
+    grid = Table.grid(padding=(0, 2, 0, 0))
     for name, description in summary.files.items():
-        made.add_row(name, f"[dim]{description}[/dim]")
-    return made
+        grid.add_row(name, f"[dim]{description}[/dim]")
+    return grid
 
 
 def _counted_violations(count: int) -> str:
