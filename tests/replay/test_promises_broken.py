@@ -19,10 +19,11 @@ from fakebroker.replay.verify.promises import PROMISES, check_promises
 from tests.support.replay import broken_coordinators as broken
 from tests.support.replay.recorded_events import event_of, frame, script_of, scripts
 from tests.support.replay.scripted_group import PARTITIONS, Stage, script
+from tests.support.soak import cases, soak
 
 Run = tuple[list[Script], list[Event]]
 
-SEEDS = range(24)
+SEEDS = cases(12, soak=200)
 ACTIONS: tuple[Action, ...] = ("crash", "leave", "pause", "slow", "zombie")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 TWO = (script("a"), script("b", (4, "start")))
@@ -141,6 +142,7 @@ def test_a_broken_coordinator_breaks_its_promise_and_no_other(
             assert broken_promises == {promise}
 
 
+@soak
 def test_a_correct_coordinator_keeps_all_promises(checked: list[PromiseCheck]) -> None:
     violations = [violation for check in checked for violation in check.violations if violation.group not in BROKEN]
     assert not violations, [(violation.group, violation.what) for violation in violations]

@@ -53,7 +53,7 @@ def _headings(before: Summary, after: Summary) -> list[str]:
 
 def _cells(difference: Difference) -> list[str]:
     change = "" if difference.change is None else f"{difference.change:+.1%}"
-    noise = "?" if difference.noise is None or isinf(difference.noise) else f"{difference.noise:.1%}"
+    noise = "unknown" if difference.noise is None or isinf(difference.noise) else f"{difference.noise:.1%}"
     return [
         difference.name,
         number(difference.before),

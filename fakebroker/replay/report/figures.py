@@ -31,6 +31,7 @@ _MEMBERS = {"assigned": 2, "waiting": 1}
 
 
 def rates(summary: Summary, suffix: str = "") -> Markup:
+    """Draw requests per second by API."""
     series = {api: row.requests_per_s for api, row in summary.numbers.over_time.apis.items()}
     return _over_time(
         summary, f"rates{suffix}", "Requests per second by API over time", series, api_colors(series), "requests/s"
@@ -53,6 +54,7 @@ def latencies(summary: Summary, suffix: str = "") -> Markup:
 
 
 def groups(summary: Summary, suffix: str = "") -> Markup:
+    """Draw the number of groups in each state."""
     states = summary.numbers.over_time.groups
     series = {"stable": states.stable, "rebalancing": states.rebalancing, "empty": states.empty}
     return _over_time(
@@ -61,6 +63,7 @@ def groups(summary: Summary, suffix: str = "") -> Markup:
 
 
 def members(summary: Summary, suffix: str = "") -> Markup:
+    """Draw the number of members with and without an assignment."""
     states = summary.numbers.over_time.members
     series = {"assigned": states.assigned, "waiting": states.waiting}
     alt = "Members with and without an assignment over time"
@@ -94,11 +97,13 @@ def rebalances(summary: Summary) -> Markup:
 
 
 def brokers(summary: Summary) -> Markup:
+    """Draw requests and groups per broker."""
     rows = {row.broker: row for row in summary.numbers.brokers if row.broker >= 0}
     return _pair("brokers", "Requests and groups per broker", rows, list(rows), "broker")
 
 
 def offsets_partitions(summary: Summary) -> Markup:
+    """Draw requests and groups per partition of `__consumer_offsets`."""
     found = summary.numbers.offsets_partitions
     rows = {row.partition: row for row in found.partitions}
     alt = "Requests and groups per offsets partition"
