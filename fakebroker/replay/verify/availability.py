@@ -175,8 +175,8 @@ _SPANS = f"""
         else least(sent_us + lasts_us, coalesce(next_us, {_NEVER_US})) end
     from timed"""
 
-# `gaps` are between the spans of a member, `long` are the gaps that may fail a check, and `parts` are what planned outages
-# leave of them. A FindCoordinator response with a fatal error (`refusals`) stops the members of the group.
+# `gaps` are between the spans of a member, `long` are the gaps that may fail a check; `parts` exclude planned outages.
+# A FindCoordinator response with a fatal error (`refusals`) stops the members of the group.
 _SILENCES = f"""
     with gaps as (
         select `group`, member, max(until_us) over past since_us, lead(from_us, 1, :tail_us) over line until_us,

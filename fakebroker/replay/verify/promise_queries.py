@@ -5,6 +5,9 @@ requests and responses of the members, and reports no violation if a correct coo
 lost responses, rebalances whose end no member of the replay has seen, a coordinator that moved before a generation was
 stored. Not supported are groups with members outside the replay, and administrative changes of a group (evicted
 members, deleted offsets or topics, held rebalances): leave out the affected promises in `[promises] check`.
+
+Error codes in the queries: 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR,
+22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
 """
 
 from typing import NamedTuple
@@ -38,7 +41,7 @@ _COOPERATIVE = ", ".join(f"'{name}'" for name in COOPERATIVE_ASSIGNORS)
 
 # The last assignment of each member in a generation; a static member is identified by its instance id. Generation ids
 # that were used twice violate `generations-rise` only.
-_GIVEN = """
+_ASSIGNMENTS = """
     select `group`, life, generation, owner, any_value(member) member, min(done_us) at_us, max(done_us) until_us,
         max_by(assigned, done_us) assigned
     from steps left anti join reused using (`group`, life, generation)
@@ -47,11 +50,11 @@ _GIVEN = """
 _ONE_OWNER = f"""
     select `group`, generation, array_sort(array_distinct(flatten(collect_list(owners)))) members, min(at_us) at_us,
         max(until_us) until_us, concat(array_join(array_sort(collect_list(partition)), ', '), ' of ', `group`,
-        ' is assigned to more than one member in generation ', generation) what
+        ': assigned to more than one member in generation ', generation) what
     from (
         select `group`, life, generation, partition, collect_set(member) owners, min(at_us) at_us,
             max(until_us) until_us
-        from (select *, explode(assigned) partition from ({_GIVEN}))
+        from (select *, explode(assigned) partition from ({_ASSIGNMENTS}))
         group by `group`, life, generation, partition having count(distinct owner) > 1
     ) group by `group`, life, generation"""
 
@@ -62,8 +65,8 @@ _COVERED = f"""
         select `group`, life, generation, array_sort(collect_set(member)) members, min(at_us) at_us,
             max(until_us) until_us, flatten(collect_list(assigned)) given,
             array_distinct(flatten(collect_list(topics))) topics, bool_or(assignor in ({_COOPERATIVE})) is_cooperative,
-            max(greatest(session_timeout_ms, rebalance_timeout_ms)) * 1000L patience_us, count(*) seen
-        from ({_GIVEN}) join scripts using (`group`, member) group by `group`, life, generation
+            max(greatest(session_timeout_ms, rebalance_timeout_ms)) * 1000L limit_us, count(*) seen
+        from ({_ASSIGNMENTS}) join scripts using (`group`, member) group by `group`, life, generation
     ), compared as (
         select judged.*, array_sort(array_except(flatten(transform(filter(topics, topic -> counts[topic] > 0), topic ->
                 transform(sequence(0, counts[topic] - 1), number -> concat(topic, '-', number)))), given)) missing,
@@ -85,7 +88,7 @@ _COVERED = f"""
         ) what
     from compared left join lasting using (`group`, life, generation)
     where size(foreign) > 0
-        or size(missing) > 0 and (not is_cooperative or lasted_us > until_us + patience_us + {BOUND_US})"""
+        or size(missing) > 0 and (not is_cooperative or lasted_us > until_us + limit_us + {BOUND_US})"""
 
 # Considers members that got their assignment: after a move, a generation that no member saw complete may be used again.
 # Leaders without rows in the replay cannot be distinguished from their own earlier or later member ids.
@@ -130,6 +133,7 @@ _SKIPPED = """
     from pairs join stayed using (`group`, life, generation)
     where generation - previous - 1 > lost_so_far + if(stayed_from <=> previous, 0, lost_so_far + 1)"""
 
+# A JoinGroup response has an earlier generation than one that was complete before the request was sent.
 _WENT_BACK = f"""
     select `group`, generation, array(any_value(member)) members, min(sent_us) at_us, max(done_us) until_us,
         concat(`group`, ' went back to generation ', generation, ' after generation ', max(newest),
@@ -229,10 +233,12 @@ _BEATING = f"""
                 round((coalesce(done_us, sent_us) - beat.last_us) / 1e6, 3), ' s after a successful heartbeat') what,
             greatest(beat.last_us - {LOADING_US}, synced_us) since_us
         from session_requests where error = 25 and api <> 'LeaveGroup' and beat.member_id = member_id
-            and asked_us < synced_us and synced_us <= beat.last_us
+            and left_or_joined_us < synced_us and synced_us <= beat.last_us
             and coalesce(done_us, sent_us) - beat.last_us < least(session_us, rebalance_us) - {CLOCK_SKEW_US}
     ) s {NO_LOOKUP}"""
 
+# A heartbeat without an error is a violation only if the group had the same coordinator: one that is loading answers all
+# heartbeats so. Other responses, and REBALANCE_IN_PROGRESS for a heartbeat, always are.
 _STALE = f"""
     select `group`, generation, members, at_us, until_us, what from (
         select `group`, generation, array(member) members, superseded_us at_us, superseded_us since_us,
@@ -265,6 +271,7 @@ _FENCED = f"""
         ) where synced_us is not null window line as (partition by `group`, instance_id order by synced_us)
     ) where proof_us > next_us + {CLOCK_SKEW_US}"""
 
+# `before` is the last request of the same member; a member that joins again has another member id.
 _UNKNOWN = f"""
     select `group`, generation, members, since_us at_us, until_us, what from (
         select `group`, generation, array(member) members, alive_us since_us, sent_us until_us,
@@ -278,15 +285,15 @@ _UNKNOWN = f"""
 # requests at that time. A SyncGroup must be answered once other members have their assignments in that generation,
 # under the same coordinator. Paused members read no responses.
 _ANSWERED = f"""
-    with patience as (
-        select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} patience_us from scripts group by `group`
+    with limits as (
+        select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} limit_us from scripts group by `group`
     ), waiting as (
         select `group`, member, generation, api, broker, lost, sent_us, coalesce(until_us, end_us) ended_us
         from events cross join (select max(sent_us) end_us from events)
         where kind = 'request' and latency_us is null and (not lost or version >= 0)
     ), overdue as (
-        select waiting.* from waiting left join patience using (`group`)
-        where ended_us > sent_us + if({PARKED}, patience_us, {REQUEST_TIMEOUT_US} - if(lost, 1000000, 0))
+        select waiting.* from waiting left join limits using (`group`)
+        where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(lost, 1000000, 0))
         union
         select `group`, member, generation, api, broker, lost, sent_us, ended_us from (
             select waiting.*, least(joined_us, sent_us) since_us, greatest(completed_us, sent_us) + {BOUND_US} until_us
@@ -309,7 +316,7 @@ _ANSWERED = f"""
             where not is_unanswered and done_us - sent_us < 1000000) answering
         where answering.broker = o.broker and second between ended_us div 1000000 - 3 and ended_us div 1000000 - 1)"""
 
-_REFUSAL = "error in (14, 15, 16)"
+_REJECTED = "error in (14, 15, 16)"
 _OF_GROUPS = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit', 'OffsetFetch')"
 
 # The broker named has `BOUND_US` to serve the group; a violation is that it is named later than that after it refused,
@@ -341,13 +348,13 @@ _FOUND = f"""
             > min(at_us) filter (where kind = 'refused') + {BOUND_US}
         and max(sent_us) filter (where kind = 'refused') > max(sent_us) filter (where kind = 'named')"""
 
-# Served alternately by two brokers, at least twice back, for longer than a move may take, without refused or lost
-# requests in between.
+# Two brokers served the group alternately, with at least three changes, for longer than a move may take, and without
+# rejected or lost requests in between.
 _ONE_COORDINATOR = f"""
     with served as (
-        select *, {_REFUSAL} or is_unanswered is_break, coalesce(done_us, sent_us) end_us
+        select *, {_REJECTED} or is_unanswered is_break, coalesce(done_us, sent_us) end_us
         from calls left semi join (
-            select `group` from calls where {_OF_GROUPS} and not {_REFUSAL}
+            select `group` from calls where {_OF_GROUPS} and not {_REJECTED}
             group by `group` having min(broker) < max(broker)) using (`group`)
         where {_OF_GROUPS} and broker >= 0
     ), turned as (

@@ -3,6 +3,8 @@
 Requests are partitioned by group once; every view and window is by group, so that Spark does not shuffle them again.
 Times are by the members' clocks. A request takes effect between `sent_us` and `done_us`; a request without a response
 takes effect at any time after `sent_us`, or never.
+
+Error codes in the views: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,6 +53,8 @@ NO_LOOKUP = """
 These are rows without a look-up between `since_us` and `until_us`: members that lose their coordinator look it up.
 """
 
+# Requests about groups. `owner` is the instance id of a static member, else the member id; `done_us` is when the response
+# was read; `last_us` is when the last of several aggregated requests was sent; `listed` is the size of the leader's list.
 CALLS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
         coalesce(instance_id, member_id) owner, api, version, broker, generation, error, lost,
@@ -71,8 +75,8 @@ LOOKUPS = """
             scheduled_us + latency_us at_us
         from events lateral view explode(found) as place where place.error = 0)"""
 
-# `life` counts how often the group was deleted or expired and started over at generation 1. A group that returns to
-# generation 1 because the next generation was never complete is in the same life.
+# Successful JoinGroups and SyncGroups. `life` counts how often the group was deleted or expired and started over at
+# generation 1; a group that returns to generation 1 because the next one was never complete is in the same life.
 STEPS = f"""
     select *, count_if(
             api = 'JoinGroup' and generation = 1 and before > 1 and complete.generation > 1
@@ -86,6 +90,7 @@ STEPS = f"""
         from calls where {PARKED} and error = 0 and member is not null
         window line as (partition by `group` order by done_us, sent_us))"""
 
+# The start of each life of a group after the first.
 LIVES = """
     select `group`, collect_list(from_us) starts from (
         select `group`, life, min(done_us) from_us from steps where life > 0 group by `group`, life)
@@ -103,6 +108,7 @@ LAST_ACCEPTED = f"""
         and (error = 0 or error = 27 and api = 'Heartbeat')
     group by all"""
 
+# A generation is joined with its first JoinGroup response, and complete with its first SyncGroup response.
 GENERATION_TIMES = """
     select `group`, life, generation, min(done_us) filter (where api = 'JoinGroup') joined_us,
         min(done_us) filter (where api = 'SyncGroup') completed_us,
@@ -125,13 +131,14 @@ REUSED = f"""
         and (first_join_us > completed_us + {CLOCK_SKEW_US} or leader = member_id and sent_us >= synced_us)
     group by `group`, life, generation"""
 
-# Each request of a member, with the state before it; only the rows that promises about sessions need.
+# Requests of members with the state before them: `alive_us`, the end of the last request; `before`, the last request;
+# `beat`, the last successful heartbeat. Only the rows that promises about sessions need.
 SESSION_REQUESTS = f"""
     with session_requests as (
         select *, max(greatest(last_us, coalesce(done_us, last_us))) over earlier alive_us,
             lead(sent_us) over mine next_us, lag(struct(member_id, api, error, broker, is_unanswered)) over mine before,
             max(if(api = 'Heartbeat' and error = 0, struct(last_us, member_id), null)) over earlier beat,
-            max(if(api in ('JoinGroup', 'LeaveGroup'), sent_us, null)) over earlier asked_us,
+            max(if(api in ('JoinGroup', 'LeaveGroup'), sent_us, null)) over earlier left_or_joined_us,
             max(if(api = 'SyncGroup' and error = 0, done_us, null)) over earlier synced_us
         from (select `group`, member, owner, member_id, api, broker, generation, error, is_unanswered, sent_us, last_us,
             done_us from calls where ({_SESSION} or api = 'LeaveGroup') and owner is not null and member is not null)
