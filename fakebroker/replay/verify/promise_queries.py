@@ -237,8 +237,8 @@ _BEATING = f"""
             and coalesce(done_us, sent_us) - beat.last_us < least(session_us, rebalance_us) - {CLOCK_SKEW_US}
     ) s {NO_LOOKUP}"""
 
-# A heartbeat without an error is a violation only if the group kept its coordinator, because a coordinator that is loading
-# answers all heartbeats like that. Other responses, and REBALANCE_IN_PROGRESS for a heartbeat, always are.
+# A heartbeat without an error is a violation only if the group kept its coordinator, because a coordinator that is
+# loading answers all heartbeats like that. Other responses, and REBALANCE_IN_PROGRESS for a heartbeat, always are.
 _STALE = f"""
     select `group`, generation, members, at_us, until_us, what from (
         select `group`, generation, array(member) members, superseded_us at_us, superseded_us since_us,

@@ -53,8 +53,9 @@ NO_LOOKUP = """
 These are rows without a look-up between `since_us` and `until_us`: members that lose their coordinator look it up.
 """
 
-# Requests about groups. `owner`: the instance id of a static member, else the member id; `done_us`: when the response was
-# read; `last_us`: when the last of several aggregated requests was sent; `listed`: the number of members in the response.
+# Requests about groups. `owner`: the instance id of a static member, else the member id; `done_us`: when the response
+# was read; `last_us`: when the last of several aggregated requests was sent; `listed`: the number of members in the
+# response.
 CALLS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
         coalesce(instance_id, member_id) owner, api, version, broker, generation, error, lost,
