@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.replay.members.event_recorder import EventRecorder
-from fakebroker.replay.members.events import SCHEMA, Event
+from fakebroker.replay.members.events import DDL as EVENTS_DDL, SCHEMA, Event
 from fakebroker.replay.script.script import DDL, Act, Script
 
 PARTITIONS = {"orders": 2}
@@ -138,6 +138,8 @@ def script_of(group: str, script: Script) -> Script:
 
 def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
     """Return events as a data frame, by way of Arrow batches as in a replay."""
+    if not events:
+        return spark.createDataFrame([], EVENTS_DDL)  # Spark does not accept Arrow tables without batches
     recorder = EventRecorder()
     for each in events:
         recorder.add(each)
