@@ -63,7 +63,7 @@ def _timeline(summary: Summary) -> Table:
 
 
 def _latency(summary: Summary) -> Table:
-    grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "errors")
+    grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "failed")
     for row in [*summary.numbers.apis, summary.numbers.total]:
         grid.add_row(
             row.api,
