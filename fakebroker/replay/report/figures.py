@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from fakebroker.replay.report import charts
 from fakebroker.replay.run_summary import BrokerNumbers, OffsetsPartition, Summary
 
-Load = BrokerNumbers | OffsetsPartition
+LoadRow = BrokerNumbers | OffsetsPartition
 Drawer = Callable[[Axes, Sequence[float], Mapping[str, charts.Series], Mapping[str, int], str], None]
 
 _APIS = (
@@ -26,8 +26,11 @@ _APIS = (
     "DescribeGroups",
     "ListGroups",
 )
-_GROUPS = {"stable": 2, "rebalancing": 1, "empty": 7}
-_MEMBERS = {"assigned": 2, "waiting": 1}
+"""The APIs in the order of their colors."""
+
+_GROUP_STATES = {"stable": 2, "rebalancing": 1, "empty": 7}
+_MEMBER_STATES = {"assigned": 2, "waiting": 1}
+"""Color indexes of states."""
 
 
 def rates(summary: Summary, suffix: str = "") -> Markup:
@@ -58,7 +61,7 @@ def groups(summary: Summary, suffix: str = "") -> Markup:
     states = summary.numbers.over_time.groups
     series = {"stable": states.stable, "rebalancing": states.rebalancing, "empty": states.empty}
     return _over_time(
-        summary, f"groups{suffix}", "Groups by state over time", series, _GROUPS, "groups", charts.stacked_areas
+        summary, f"groups{suffix}", "Groups by state over time", series, _GROUP_STATES, "groups", charts.stacked_areas
     )
 
 
@@ -67,7 +70,7 @@ def members(summary: Summary, suffix: str = "") -> Markup:
     states = summary.numbers.over_time.members
     series = {"assigned": states.assigned, "waiting": states.waiting}
     alt = "Members with and without an assignment over time"
-    return _over_time(summary, f"members{suffix}", alt, series, _MEMBERS, "members", charts.stacked_areas)
+    return _over_time(summary, f"members{suffix}", alt, series, _MEMBER_STATES, "members", charts.stacked_areas)
 
 
 def errors(summary: Summary) -> Markup:
@@ -134,7 +137,7 @@ def _over_time(
     return drawn.svg
 
 
-def _pair(name: str, alt: str, rows: Mapping[int, Load], numbers: Sequence[int], what: str) -> Markup:
+def _pair(name: str, alt: str, rows: Mapping[int, LoadRow], numbers: Sequence[int], what: str) -> Markup:
     """Draw requests beside groups.
 
     Args:
