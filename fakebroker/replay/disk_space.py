@@ -11,7 +11,7 @@ from fakebroker.errors import FakebrokerError
 BLOCK_BYTES = 16 * 1024 * 1024
 """Size of Parquet row groups: the maximum that each task has recorded and not written yet."""
 
-_REPORT_BYTES = 96 * 1024 * 1024
+_LEAST_BYTES = 96 * 1024 * 1024
 """Space reserved for the summary and the report."""
 
 _CHECK_EVERY_S = 0.25
@@ -60,7 +60,7 @@ def _shortage(directory: Path, tasks: int) -> str:
         free = shutil.disk_usage(directory).free
     except OSError:  # Writing to the directory will fail with a better message.
         return ""
-    least = _REPORT_BYTES + tasks * BLOCK_BYTES
+    least = _LEAST_BYTES + tasks * BLOCK_BYTES
     return f"{directory}: {_mib(free)} of free disk space: expected at least {_mib(least)}" if free < least else ""
 
 

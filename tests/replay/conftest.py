@@ -12,7 +12,7 @@ from fakebroker.replay.spark.session import spark_session
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that run Spark: they use all cores, so `make test` runs them after the others, file by file."""
+    """Mark what runs Spark: it takes all cores, so these tests go file by file, apart from the others."""
     for item in items:
         is_here = item.path.is_relative_to(Path(__file__).parent)
         if "spark" in getattr(item, "fixturenames", ()) or (is_here and item.get_closest_marker("slow")):
