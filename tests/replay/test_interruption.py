@@ -71,7 +71,7 @@ def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     ("line", "stage", "is_kept"),
     [
         ("Starting Spark\n", "fakebroker serve", False),
-        ("Playing 20 members for 120 s\n", "pyspark.daemon", True),
+        ("Running 20 members for 120 s\n", "pyspark.daemon", True),
     ],
 )
 def test_ctrl_c_ends_everything(
