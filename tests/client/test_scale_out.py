@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.documents.test_readme import table
 from tests.support.client.scale_out import INSTANCES, WAYS, How, Outcome, measure
+from tests.documents.test_readme import table
 
 PAGE = Path(__file__).parent.parent.parent / "scenarios" / "proposals" / "batch-join.md"
 

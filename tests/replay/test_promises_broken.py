@@ -18,7 +18,7 @@ from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.verify.promises import PROMISES, check_promises
 from tests.support.replay import broken_coordinators as broken
 from tests.support.replay.recorded_events import event_of, frame, script_of, scripts
-from tests.support.replay.scripted_group import PARTITIONS, Stage, script
+from tests.support.replay.scripted_group import PARTITIONS, ScriptedGroup, script
 from tests.support.soak import cases, soak
 
 Run = tuple[list[Script], list[Event]]
@@ -31,23 +31,23 @@ THREE = (*TWO, script("c", (18, "start")))
 
 
 def played(
-    members: tuple[Script, ...], kind: type[Coordinator], direct: Callable[[Stage], None] = lambda stage: None
+    members: tuple[Script, ...], kind: type[Coordinator], direct: Callable[[ScriptedGroup], None] = lambda group: None
 ) -> Run:
-    stage = Stage(members, kind)
-    direct(stage)
-    stage.run(90_000)
-    return list(members), stage.events
+    group = ScriptedGroup(members, kind)
+    direct(group)
+    group.run(90_000)
+    return list(members), group.events
 
 
-def name_wrong_coordinator(stage: Stage) -> None:
+def name_wrong_coordinator(group: ScriptedGroup) -> None:
     """From second 10, let FindCoordinator name the broker that does not serve the group."""
-    stage.at(10_000, lambda: setattr(stage, "named", lambda: 2))
+    group.at(10_000, lambda: setattr(group, "named", lambda: 2))
 
 
-def serve_on_both_brokers(stage: Stage) -> None:
+def serve_on_both_brokers(group: ScriptedGroup) -> None:
     """Let FindCoordinator name the two brokers alternately, and both serve the group."""
-    stage.share()
-    stage.named = cycle((1, 2)).__next__
+    group.share()
+    group.named = cycle((1, 2)).__next__
 
 
 def random_run(seed: int) -> Run:
@@ -56,14 +56,14 @@ def random_run(seed: int) -> Run:
     members = tuple(
         _random_script(index, random, ASSIGNORS[seed % len(ASSIGNORS)]) for index in range(random.randint(1, 5))
     )
-    stage = Stage(members, seed=seed)
+    group = ScriptedGroup(members, seed=seed)
     for _ in range(random.choice([0, 1, 4])):
-        stage.at(random.uniform(0, 80_000), stage.move)
+        group.at(random.uniform(0, 80_000), group.move)
     for _ in range(random.choice([0, 3, 10])):
         index = random.randrange(len(members))
-        stage.at(random.uniform(0, 80_000), partial(stage.cut, index))
-    stage.run(100_000)
-    return list(members), stage.events
+        group.at(random.uniform(0, 80_000), partial(group.cut, index))
+    group.run(100_000)
+    return list(members), group.events
 
 
 def _random_script(index: int, random: Random, assignor: str) -> Script:

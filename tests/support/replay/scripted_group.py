@@ -1,7 +1,7 @@
-"""Real members against two brokers in virtual time, recorded.
+"""A group of scripted members and two brokers in virtual time, with the events that the members record.
 
-A broker serves the group "g" while it leads it, from a log that both share; the other one answers NOT_COORDINATOR.
-Whoever looks the coordinator up asks broker 1.
+The brokers run real coordinators with a shared log. The one that leads the offsets partition serves the group "g", the
+other one answers NOT_COORDINATOR. Broker 1 answers all look-ups.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,57 +27,63 @@ from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.script.script import Act, Action, Script
 from tests.support.client.member_harness import committed, fetched, refusal
-from tests.support.coordinator import messages as spoken
+from tests.support.coordinator import messages
 from tests.support.coordinator.coordinator_harness import result_of
 from tests.support.virtual_time import VirtualTime
 
 START_MS = 1_700_000_000_000.0
 PARTITIONS = {"orders": 4, "payments": 2}
 SESSION_MS, REBALANCE_MS = 6_000, 9_000
-_PARTITION = 0  # the one of __consumer_offsets
+_PARTITION = 0  # the only partition of __consumer_offsets
 _BROKERS = (1, 2)
 
 
 def script(name: str, *acts: tuple[float, Action] | tuple[float, Action, float], **more: Any) -> Script:
-    """What a member does: seconds, deed and for how many seconds; it starts at once unless that says otherwise."""
-    deeds = tuple(Act(each[0] * 1000.0, each[1], each[2] * 1000.0 if len(each) > 2 else 0.0) for each in acts)
-    if not deeds or deeds[0].deed != "start":
-        deeds = (Act(0.0, "start"), *deeds)
-    plain = Script(
-        "all", "g", name, None, tuple(PARTITIONS), "range", SESSION_MS, REBALANCE_MS, 1_500, 2_000, 100.0, deeds
+    """Return the script of a member.
+
+    Args:
+        name: Name of the member.
+        acts: Time in seconds, action, and optionally its duration in seconds. The member starts at second 0, unless the
+            first action is another start.
+        more: Fields of `Script` to override.
+    """
+    actions = tuple(Act(each[0] * 1000.0, each[1], each[2] * 1000.0 if len(each) > 2 else 0.0) for each in acts)
+    if not actions or actions[0].deed != "start":
+        actions = (Act(0.0, "start"), *actions)
+    script = Script(
+        "all", "g", name, None, tuple(PARTITIONS), "range", SESSION_MS, REBALANCE_MS, 1_500, 2_000, 100.0, actions
     )
-    return plain._replace(**more)
+    return script._replace(**more)
 
 
 @dataclass(eq=False)
-class _Seat:
-    """A member and its connection: what was sent over an older one is not answered any more."""
+class _Connection:
+    """A member and the number of its connection; requests sent on earlier connections get no response."""
 
-    actor: ScriptedMember
-    connection: int = 0
-    arrivals: int = 0
+    member: ScriptedMember
+    number: int = 0
 
 
 @dataclass(eq=False)
-class _Token:
-    """A request at a broker."""
+class _PendingRequest:
+    """A request at a broker, and the number of the connection on which it was sent."""
 
-    seat: _Seat
-    connection: int
+    connection: _Connection
+    number: int
     request: GroupRequest
 
 
-class Stage(VirtualTime):
-    """Members that play their scripts, and what was recorded of it.
+class ScriptedGroup(VirtualTime):
+    """Scripted members of a group with two brokers, in virtual time.
 
     Args:
-        scripts: What they do.
-        kind: The coordinators they meet.
-        seed: Of delays and what is lost.
+        scripts: The scripts of the members.
+        kind: The class of the brokers' coordinators.
+        seed: Seed of delays and lost requests.
 
     Attributes:
-        events: All that was recorded.
-        named: Whom a look-up names; the leader, unless somebody changes it.
+        events: The events recorded so far.
+        named: Returns the coordinator for look-ups, by default the leader; tests may replace it.
     """
 
     def __init__(self, scripts: Sequence[Script], kind: type[Coordinator] = Coordinator, seed: int = 0) -> None:
@@ -93,72 +99,72 @@ class Stage(VirtualTime):
             node_id: kind(config, lambda: f"{next(numbers):04}", self._append) for node_id in _BROKERS
         }
         self._coordinators[1].lead(_PARTITION, START_MS)
-        self._seats = [_Seat(ScriptedMember(each, START_MS, self._record)) for each in scripts]
+        self._connections = [_Connection(ScriptedMember(each, START_MS, self._record)) for each in scripts]
 
     def _record(self, event: Event) -> None:
-        """Of a request that was lost, `until_us` says when."""
+        """Add an event; `until_us` of a lost request is the time at which it was lost."""
         self.events.append(event._replace(until_us=round(self.now_ms * 1000)) if event.lost else event)
 
     def _append(self, _: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
         self._log.extend(records)
         done(ErrorCode.NONE)
 
-    # What may happen
+    # Actions of tests
 
     def move(self) -> None:
-        """The other broker becomes the coordinator."""
+        """Move the coordinator to the other broker."""
         self._coordinators[self._leader].resign(_PARTITION, self.now_ms)
-        self._hand_out(self._leader)
+        self._send_responses(self._leader)
         self._leader = _BROKERS[self._leader % len(_BROKERS)]
         self._coordinators[self._leader].start_loading(_PARTITION)
         self._coordinators[self._leader].finish_loading(_PARTITION, self._log, self.now_ms)
 
     def share(self) -> None:
-        """Both brokers serve the group, as one."""
+        """Let both brokers serve the group, with the same state."""
         self._coordinators[2] = self._coordinators[1]
 
     def cut(self, index: int) -> None:
-        """A member's connection breaks."""
-        self._seats[index].connection += 1
-        self._seats[index].actor.connection_lost(self.now_ms)
+        """Close the connection of a member."""
+        self._connections[index].number += 1
+        self._connections[index].member.connection_lost(self.now_ms)
 
     def _next_deadline(self) -> float:
-        deadlines = [seat.actor.next_deadline() for seat in self._seats]
+        deadlines = [connection.member.next_deadline() for connection in self._connections]
         return min([*deadlines, *(coordinator.next_deadline() or inf for coordinator in self._coordinators.values())])
 
     def _settle(self) -> None:
         for node_id, coordinator in self._coordinators.items():
             coordinator.tick(self.now_ms)
-            self._hand_out(node_id)
-        for seat in self._seats:
-            seat.actor.tick(self.now_ms)
-            self._carry_out(seat)
+            self._send_responses(node_id)
+        for connection in self._connections:
+            connection.member.tick(self.now_ms)
+            self._send_requests(connection)
 
     def _after(self, act: Callable[[], None]) -> None:
         self.at(self.random.choice([1.0, 2.0, 20.0]), act)
 
-    # The members' side
+    # Requests of members
 
-    def _carry_out(self, seat: _Seat) -> None:
-        actor = seat.actor
-        if actor.take_disconnect():
-            seat.connection += 1
-        if (since_ms := actor.take_discovery()) is not None:
-            self._look_up(seat, since_ms)
-        if (wanted := actor.take_metadata()) is not None:
+    def _send_requests(self, connection: _Connection) -> None:
+        member = connection.member
+        if member.take_disconnect():
+            connection.number += 1
+        if (since_ms := member.take_discovery()) is not None:
+            self._look_up(connection, since_ms)
+        if (wanted := member.take_metadata()) is not None:
             counts = {topic: PARTITIONS[topic] for topic in wanted[0]}
-            self._after(lambda: actor.metadata(counts, self.now_ms))
-        if (request := actor.take_request()) is not None:
-            actor.sent(9, self.now_ms)
-            token, node_id = _Token(seat, seat.connection, request), actor.node_id
+            self._after(lambda: member.metadata(counts, self.now_ms))
+        if (request := member.take_request()) is not None:
+            member.sent(9, self.now_ms)
+            token, node_id = _PendingRequest(connection, connection.number, request), member.node_id
             self._after(lambda: self._arrive(node_id, token))
 
-    def _look_up(self, seat: _Seat, since_ms: float) -> None:
+    def _look_up(self, connection: _Connection, since_ms: float) -> None:
         sent_ms = self.now_ms
 
         def answer() -> None:
             node_id = self.named()
-            seeks_again = seat.actor.is_rejoining
+            seeks_again = connection.member.is_rejoining
             self.events.append(
                 Event(
                     scheduled_us=round(since_ms * 1000),
@@ -173,39 +179,41 @@ class Stage(VirtualTime):
                     found=[("g", node_id, 0, seeks_again)],
                 )
             )
-            seat.actor.discovered(node_id, f"b{node_id}", 9092, self.now_ms)
+            connection.member.discovered(node_id, f"b{node_id}", 9092, self.now_ms)
 
         self._after(answer)
 
-    # The brokers' side. What was on its way over a connection that was cut may still arrive.
+    # Responses of brokers. A request on a closed connection may still arrive.
 
-    def _arrive(self, node_id: int, token: _Token) -> None:
-        if token.connection == token.seat.connection or self.random.random() < 0.5:
+    def _arrive(self, node_id: int, token: _PendingRequest) -> None:
+        if token.number == token.connection.number or self.random.random() < 0.5:
             self._handle(node_id, token)
-            self._hand_out(node_id)
+            self._send_responses(node_id)
 
-    def _answer(self, token: _Token, response: GroupResponse) -> None:
+    def _answer(self, token: _PendingRequest, response: GroupResponse) -> None:
         def deliver() -> None:
-            if token.connection == token.seat.connection:
-                token.seat.actor.answered(response, self.now_ms)
+            if token.number == token.connection.number:
+                token.connection.member.answered(response, self.now_ms)
 
         self._after(deliver)
 
-    def _hand_out(self, node_id: int) -> None:
+    def _send_responses(self, node_id: int) -> None:
         coordinator = self._coordinators[node_id]
         answers, coordinator.answers = coordinator.answers, []
         for token, result in answers:
-            assert isinstance(token, _Token)
+            assert isinstance(token, _PendingRequest)
             assert isinstance(result, JoinResult | SyncResult)
-            self._answer(token, spoken.joined(result) if isinstance(result, JoinResult) else spoken.synced(result))
+            self._answer(token, messages.joined(result) if isinstance(result, JoinResult) else messages.synced(result))
 
-    def _handle(self, node_id: int, token: _Token) -> None:
+    def _handle(self, node_id: int, token: _PendingRequest) -> None:
         coordinator, request, now_ms = self._coordinators[node_id], token.request, self.now_ms
         match request:
             case JoinGroupRequest():
-                coordinator.join_group("g", spoken.join(request, token.seat.actor.script.member), token, now_ms)
+                coordinator.join_group(
+                    "g", messages.join(request, token.connection.member.script.member), token, now_ms
+                )
             case SyncGroupRequest():
-                coordinator.sync_group("g", spoken.sync(request), token, now_ms)
+                coordinator.sync_group("g", messages.sync(request), token, now_ms)
             case HeartbeatRequest(generation_id=generation_id, member_id=member_id, group_instance_id=instance_id):
                 error = coordinator.heartbeat("g", generation_id, member_id, instance_id, now_ms)
                 self._answer(token, HeartbeatResponse(error_code=error))
