@@ -33,10 +33,10 @@ from tests.support.replay.simulated_replays import played, script, world
 END_S = 100  # The members of `HEALTHY` get their last response at second 30; their session timeout is 10 s.
 
 
-def act(deed: str, at_s: float, **more: Any) -> Event:
+def act(action: str, at_s: float, **more: Any) -> Event:
     """Return an event for an action in the script of g-0."""
     fields: dict[str, Any] = {"kind": "act", "error": None, "latency_us": None, "version": -1, "broker": -1}
-    return event(deed, at_s, **(fields | more))
+    return event(action, at_s, **(fields | more))
 
 
 def both_leave(at_s: float) -> list[Event]:
