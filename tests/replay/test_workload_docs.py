@@ -1,4 +1,4 @@
-"""The guide to workloads tells the truth: its tables are what the structs of the language say."""
+"""The tables in the guide to workloads are generated from the types of the file format: `make rewrite` updates them."""
 
 import inspect
 import re
@@ -23,9 +23,10 @@ from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Pacing, Workload, load_workload
 from tests.documents.test_readme import table
+from tests.support.replay.workload_files import ALL_KEYS, INVALID
 
-FOLDER = Path("scenarios/workloads")
-GUIDE = FOLDER / "README.md"
+WORKLOADS = Path("scenarios/workloads")
+GUIDE = WORKLOADS / "README.md"
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "workload": Workload,
@@ -46,43 +47,54 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "promises": Promises,
 }
 UNITS = {"_ms": "ms", "_per_s": "1/s", "_s": "s"}
-WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
+PLURALS = {**{name: f"{name}s" for name in TYPES.values()}, "table": "tables"}
 
 
 def meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """What the docstring of a struct says of its attributes."""
+    """Return the descriptions of a struct's fields, from its docstring."""
     _, _, attributes = (inspect.getdoc(struct) or "").partition("Attributes:\n")
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
     return {name: re.sub(r"\s+", " ", meaning) for name, meaning in entries}
 
 
-def told(hint: Any) -> str:
-    """A type in words."""
+def type_name(hint: Any) -> str:
+    """Return a type in TOML's terms."""
     options = get_args(hint)
     if get_origin(hint) is typing.Annotated:
-        return told(options[0]) + "".join(map(bounds, options[1:]))
+        return type_name(options[0]) + "".join(map(bounds, options[1:]))
     if get_origin(hint) in (typing.Union, types.UnionType):
-        return " or ".join(told(option) for option in options if option is not type(None))
+        return " or ".join(type_name(option) for option in options if option is not type(None))
     if get_origin(hint) is Literal:
         return ", ".join(f"`{option}`" for option in options)
     if get_origin(hint) is tuple:
-        return f"list: {told(options[0])}" if Ellipsis in options else f"[{', '.join(map(told, options))}]"
+        if Ellipsis in options:
+            return f"list of {plural(type_name(options[0]))}"
+        return f"[{', '.join(map(type_name, options))}]"
     if get_origin(hint) is dict and options[1] is not Any:
-        return f"table: {told(options[1])}"
-    return WORDS.get(hint, "table")
+        return f"table of {plural(type_name(options[1]))}"
+    return TYPES.get(hint, "table")
+
+
+def plural(name: str) -> str:
+    """Return the plural of each noun: "integer ≥ 1 or table" -> "integers ≥ 1 or tables"."""
+    return " ".join(PLURALS.get(word, word) for word in name.split(" "))
 
 
 def bounds(meta: msgspec.Meta) -> str:
     least = meta.ge if meta.gt is None else meta.gt
     most = meta.le if meta.lt is None else meta.lt
+    least_bound = "" if least is None else f" {'≥' if meta.gt is None else '>'} {least:g}"
     if most is None or most == 2**31 - 1:
-        return "" if least is None else f" {'≥' if meta.gt is None else '>'} {least:g}"
-    return f" {'over ' if meta.ge is None else ''}{least:g} to {'' if meta.lt is None else 'under '}{most:,}"
+        return least_bound
+    if meta.ge is not None and meta.le is not None:
+        return f" {least:g} to {most:,}"
+    return f"{least_bound} and {'≤' if meta.lt is None else '<'} {most:,}"
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> str:
     if field.required:
-        return "must be given"
+        return "required"
     default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
     if default is None or default == () or default == {} or isinstance(default, msgspec.Struct):
         return ""
@@ -94,64 +106,72 @@ def keys_table(struct: type[msgspec.Struct]) -> str:
     rows = []
     for field in msgspec.structs.fields(struct):
         unit = next((unit for suffix, unit in UNITS.items() if field.name.endswith(suffix)), "")
-        rows.append((f"`{field.name}`", told(hints[field.name]), unit, default_of(field), about[field.name]))
+        rows.append((f"`{field.name}`", type_name(hints[field.name]), unit, default_of(field), about[field.name]))
     return table(("key", "type", "unit", "default", "meaning"), *rows)
 
 
 def metrics_table() -> str:
-    def about(name: str) -> str:
-        ways = {"api": METRICS_OF_AN_API, "groups": METRICS_OF_A_POPULATION}
-        return ", ".join(f"`{key}`" for key, names in ways.items() if name in names)
+    def filters(name: str) -> str:
+        metrics = {"api": METRICS_OF_AN_API, "groups": METRICS_OF_A_POPULATION}
+        return ", ".join(f"`{key}`" for key, names in metrics.items() if name in names)
 
-    return table(("metric", "may be of", "meaning"), *((f"`{n}`", about(n), what) for n, what in METRICS.items()))
+    rows = ((f"`{name}`", filters(name), meaning) for name, meaning in METRICS.items())
+    return table(("metric", "allowed with", "meaning"), *rows)
 
 
 def workloads_table() -> str:
     rows = []
-    for file in sorted(FOLDER.glob("*.toml")):
+    for file in sorted(WORKLOADS.glob("*.toml")):
         head = re.match(r"(# [^\n]+\n)+", file.read_text())
-        assert head, f"{file} does not begin with what it shows"
+        assert head, f"{file} does not begin with a comment that describes it"
         first = re.sub(r"\n?# ", " ", head[0]).strip()
         rows.append((f"[{file.stem}]({file.name})", re.split(r"(?<=[.])\s", first)[0]))
-    return table(("workload", "what happens"), *rows)
+    return table(("workload", "description"), *rows)
 
 
 def rewritten(text: str) -> str:
-    """The guide with its tables as they should be."""
+    """Return the guide with generated tables."""
     tables = {name: keys_table(struct) for name, struct in TABLES.items()}
-    promises = table(("promise", "what it says"), *((f"`{name}`", each.sentence) for name, each in PROMISES.items()))
+    promises = table(("name", "promise"), *((f"`{name}`", each.sentence) for name, each in PROMISES.items()))
     tables |= {"metrics": metrics_table(), "all-promises": promises, "workloads": workloads_table()}
     for name, rows in tables.items():
         head, begin, rest = text.partition(f"<!-- {name} -->\n")
         _, end, tail = rest.partition(f"<!-- /{name} -->")
-        assert begin, f"the guide has no table of {name}"
-        assert end, f"the guide has no end of the table of {name}"
+        assert begin, f"{GUIDE}: no line <!-- {name} -->"
+        assert end, f"{GUIDE}: no line <!-- /{name} -->"
         text = f"{head}{begin}{rows}\n{end}{tail}"
     return text
 
 
-def test_tables() -> None:
+def test_the_tables_are_up_to_date() -> None:
     assert GUIDE.read_text() == rewritten(GUIDE.read_text()), "run `make rewrite`"
 
 
-def test_examples(tmp_path: Path) -> None:
+def test_the_examples_are_valid_workloads(tmp_path: Path) -> None:
     text = GUIDE.read_text()
-    (least,) = re.findall("```toml\n(.*?)```", text, re.DOTALL)
+    (minimal,) = re.findall("```toml\n(.*?)```", text, re.DOTALL)
     examples = re.findall(r"`((?:members|arrival) = [^`]+)`", text)
     assert len(examples) == 8
     for example in ["", *examples]:
-        (file := tmp_path / "example.toml").write_text(least.replace("members = 4\n", f"{example}\n"))
+        (file := tmp_path / "example.toml").write_text(minimal.replace("members = 4\n", f"{example}\n"))
         assert load_workload(file).group_count == 100
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_every_key_is_explained_and_nothing_else(name: str) -> None:
-    assert list(meanings(TABLES[name])) == [field.name for field in msgspec.structs.fields(TABLES[name])]
+def test_the_docstring_of_a_table_describes_each_key_in_order(subtests: pytest.Subtests) -> None:
+    for name, struct in TABLES.items():
+        with subtests.test(table=name):
+            assert list(meanings(struct)) == [field.name for field in msgspec.structs.fields(struct)]
 
 
-def test_every_table_of_the_language_has_its_place() -> None:
+def test_every_key_is_in_a_test_workload() -> None:
+    texts = ALL_KEYS + "".join(text for cases in INVALID.values() for text in cases)
+    keys = {field.name for struct in TABLES.values() for field in msgspec.structs.fields(struct)}
+    assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", texts)] == [], "expected in ALL_KEYS"
+
+
+def test_every_table_of_the_format_is_in_the_guide() -> None:
     found: list[Any] = [Workload]
-    for struct in found:  # grows meanwhile
+    for struct in found:  # the loop appends to the list
         parts = [part for hint in get_type_hints(struct).values() for part in (hint, *get_args(hint))]
         found += [part for part in parts if inspect.isclass(part) and msgspec.Struct in part.__mro__[1:]]
     assert set(found) == set(TABLES.values())

@@ -1,37 +1,25 @@
-"""The numbers, from events whose numbers are known."""
+"""The numbers of a replay, from events written by hand."""
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.members.event_recorder import EventRecorder
-from fakebroker.replay.members.events import SCHEMA, Event
+from fakebroker.replay.members.events import Event
+from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.report.numbers import error_name
 from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
-from fakebroker.replay.report.summary import summarize
-from fakebroker.replay.script import script
-from fakebroker.replay.script.script import Act, Script
-
-pytestmark = pytest.mark.slow
-
-
-def member(name: str, group: str = "g", assignor: str = "range", population: str = "all", **more: Any) -> Script:
-    acts = (Act(0.0, "start"), Act(1_000.0, "leave"))
-    return Script(population, group, name, None, ("orders",), assignor, 6_000, 9_000, 300, 0, 0.0, acts)._replace(
-        **more
-    )
-
+from fakebroker.replay.script.script import Script
+from fakebroker.replay.workload.expectations import METRICS
+from tests.support.replay.recorded_events import frame, member, scripts
 
 TWO = [member("g-0"), member("g-1")]
 
-# Generation 1: member 0 alone; its first JoinGroup is sent back with an id. Generation 2: member 1 joins, member 0
-# hears of it in its heartbeat. Both leave; a heartbeat of member 0 was lost and one is owed.
+# Generation 1: member 0 alone; the response to its first JoinGroup is MEMBER_ID_REQUIRED. Generation 2: member 1 joins,
+# and member 0 gets REBALANCE_IN_PROGRESS for a heartbeat. Member 1 leaves, member 0 crashes; one heartbeat of member 0
+# was lost and one is unanswered.
 EVENTS = [
     Event(1_000, 1_000, None, "start", -1, -1, "g", "g-0", kind="act"),
     Event(1_000, 1_000, 2_000, "FindCoordinator", 6, 1, "g", lookups=1, error=0),
@@ -54,23 +42,13 @@ EVENTS = [
 ]
 
 
-def frame(spark: SparkSession, events: list[Event], directory: Path) -> DataFrame:
-    """The events as Spark gets them: in Arrow batches, by way of a file."""
-    recorder = EventRecorder()
-    for event in events:
-        recorder.add(event)
-    pq.write_table(pa.Table.from_batches(recorder.take(), SCHEMA), directory / "events.parquet")
-    return spark.read.parquet(str(directory / "events.parquet"))
-
-
 @pytest.fixture(scope="module")
-def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return numbers(spark, EVENTS, TWO, tmp_path_factory.mktemp("events"))
+def summary(spark: SparkSession) -> dict[str, Any]:
+    return numbers(spark, EVENTS, TWO)
 
 
-def numbers(spark: SparkSession, events: list[Event], scripts: list[Script], directory: Path) -> dict[str, Any]:
-    found = summarize(spark, frame(spark, events, directory), spark.createDataFrame(scripts, script.DDL), 50)
-    return dict(msgspec.to_builtins(found))
+def numbers(spark: SparkSession, events: list[Event], members: list[Script]) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(compute_numbers(spark, frame(spark, events), scripts(spark, members), 50)))
 
 
 def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
@@ -82,7 +60,7 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
         "requests": 99,
         "requests_per_s": 660.0,
         "p50_ms": 0.9,
-        "p99_ms": 2,  # the 97th of 97 that were answered
+        "p99_ms": 2,  # the highest of 97 responses
         "p99_9_ms": 2,
         "max_ms": 2,
         "unexpected_errors": 0,
@@ -122,15 +100,19 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
     }
 
 
-def test_over_time(summary: dict[str, Any]) -> None:
+def test_every_metric_for_expectations_is_computed(summary: dict[str, Any]) -> None:
+    assert [name for name in METRICS if name not in summary["metrics"]] == ["errors.<NAME>"]
+
+
+def test_numbers_over_time(summary: dict[str, Any]) -> None:
     over_time = summary["over_time"]
-    # 50 ms each, from 1,000: four slices up to 151,000 ...
+    # Three slices of 50 ms from 1,000 to 151,000 µs ...
     assert (over_time["slice_s"], over_time["slices"]) == (0.05, 3)
     heartbeats = over_time["apis"]["Heartbeat"]
-    # ... in which heartbeats were sent at 31,000, from 50,000 to 145,000, at 60,000 and at 61,000.
+    # ... with heartbeats at 31,000, each 1,000 from 50,000 to 145,000, at 60,000 and at 61,000.
     assert heartbeats["requests_per_s"] == [40, 1040, 900]
     assert heartbeats["p99_ms"] == [2, 0.9, 0.9]
-    # Of the first 50 ms: empty at no time, rebalancing from 4,000 to 14,000 and from 21,000 to 45,000.
+    # The group was rebalancing from 4,000 to 14,000 and from 21,000 to 45,000.
     assert over_time["groups"] == {"stable": [0.32, 1, 1], "rebalancing": [0.68, 0, 0], "empty": [0, 0, 0]}
     # Member 0 was assigned from 14,000 to 35,000 and from 43,000 on, member 1 from 45,000 to 100,000.
     assert over_time["members"] == {
@@ -145,8 +127,8 @@ def test_over_time(summary: dict[str, Any]) -> None:
     ]
 
 
-def test_who_has_an_assignment(spark: SparkSession, tmp_path: Path) -> None:
-    """A cooperative member keeps its own while it joins; one that is expelled has none; one that left needs none."""
+def test_the_time_without_an_assignment(spark: SparkSession) -> None:
+    """A cooperative member keeps its assignment while it joins; a removed one has none; one that left needs none."""
     events = []
     for name in ("coop", "eager"):
         events += [
@@ -159,12 +141,12 @@ def test_who_has_an_assignment(spark: SparkSession, tmp_path: Path) -> None:
             Event(11_000_000, 11_000_000, None, "leave", -1, -1, name, name, kind="act"),
             Event(20_000_000, 20_000_000, 1_000, "Heartbeat", 4, 1, name, name, 2, 25),
         ]
-    scripts = [
-        member("coop", "coop", "cooperative-sticky", "one"),
-        member("eager", "eager", population="other"),
-        member("never", "never", population="other"),
+    members = [
+        member("coop", group="coop", assignor="cooperative-sticky", population="one"),
+        member("eager", group="eager", population="other"),
+        member("never", group="never", population="other"),
     ]
-    summary = numbers(spark, events, scripts, tmp_path)
+    summary = numbers(spark, events, members)
     assert {row["population"]: row["unassigned_member_s"] for row in summary["populations"]} == {"one": 4, "other": 7}
     assert {row["population"]: row["members_joined"] for row in summary["populations"]} == {"one": 1, "other": 1}
     assert summary["metrics"]["unassigned_member_s"] == 11
@@ -172,8 +154,8 @@ def test_who_has_an_assignment(spark: SparkSession, tmp_path: Path) -> None:
     assert summary["over_time"]["groups"]["empty"][-1] == 3
 
 
-def test_a_rebalance_is_over_when_all_who_joined_have_an_assignment(spark: SparkSession, tmp_path: Path) -> None:
-    """Not part of it: a static member that comes back to the generation, a leader told again, another life."""
+def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark: SparkSession) -> None:
+    """Not part of it: a returning static member, a repeated SyncGroup, and the group's next life at generation 1."""
 
     def joined(at_ms: int, name: str, member: str, synced_ms: int) -> list[Event]:
         return [
@@ -182,7 +164,7 @@ def test_a_rebalance_is_over_when_all_who_joined_have_an_assignment(spark: Spark
         ]
 
     events = [
-        Event(1_000, 1_000, 1_000, "JoinGroup", 10, 1, "static", error=0),  # which adds members
+        Event(1_000, 1_000, 1_000, "JoinGroup", 10, 1, "static", error=0),  # of a tool that adds members
         *joined(1_000, "static", "static-0", 1_040),
         *joined(1_010, "static", "static-1", 1_050),
         *joined(30_000, "static", "static-1", 30_010),
@@ -191,32 +173,33 @@ def test_a_rebalance_is_over_when_all_who_joined_have_an_assignment(spark: Spark
         *joined(1_000, "lives", "lives-0", 1_030),
         *joined(90_000, "lives", "lives-1", 90_020),
     ]
-    scripts = [member(f"{group}-{number}", group) for group in ("static", "again", "lives") for number in (0, 1)]
-    summary = numbers(spark, events, scripts, tmp_path)
+    members = [member(f"{group}-{number}", group=group) for group in ("static", "again", "lives") for number in (0, 1)]
+    summary = numbers(spark, events, members)
     slowest = {row["group"]: row["longest_rebalance_ms"] for row in summary["slowest_groups"]}
     assert slowest == {"static": 50, "again": 20, "lives": 30}
     assert summary["metrics"]["generations"] == summary["metrics"]["rebalances"] == 3
 
 
-def test_requests_of_which_none_is_answered_have_no_latency(spark: SparkSession, tmp_path: Path) -> None:
+def test_unanswered_requests_have_no_latency(spark: SparkSession) -> None:
     events = [Event(1, 2_346_001, None, "Heartbeat", 4, 2, "g", "g-0", 1, lost=True)]
-    summary = numbers(spark, events, TWO, tmp_path)
+    summary = numbers(spark, events, TWO)
     total = summary["total"]
     assert (total["requests"], total["lost"], total["p50_ms"], total["max_ms"]) == (1, 1, None, None)
-    assert summary["sent_late"] == {"p50_ms": 2350, "p99_ms": 2350}  # three digits of it
+    assert summary["sent_late"] == {"p50_ms": 2350, "p99_ms": 2350}  # three significant digits
 
 
-def test_nothing_at_all_is_a_summary_too(spark: SparkSession, tmp_path: Path) -> None:
-    summary = numbers(spark, [], TWO, tmp_path)
+def test_a_replay_without_events_has_numbers(spark: SparkSession) -> None:
+    summary = numbers(spark, [], TWO)
     assert (summary["total"]["requests"], summary["apis"], summary["errors"]) == (0, [], [])
     assert (summary["metrics"]["p99_ms"], summary["metrics"]["generations"]) == (None, 0)
     assert summary["offsets_partitions"]["requests_skew"] is None
 
 
-def test_errors_that_kafka_does_not_know_have_their_number() -> None:
+def test_errors_without_a_name_in_kafka_have_their_code() -> None:
     assert (error_name(25), error_name(4711)) == ("UNKNOWN_MEMBER_ID", "4711")
 
 
-@pytest.mark.parametrize("span_ms", [0, 1, 5_999, 6_001, 600_000, 86_400_000, 10**9])
-def test_there_are_few_slices(span_ms: int) -> None:
-    assert 0 < span_ms / slice_length_ms(span_ms) <= MOST_SLICES or span_ms == 0
+def test_the_number_of_slices_is_limited(subtests: pytest.Subtests) -> None:
+    for span_ms in (0, 1, 5_999, 6_001, 600_000, 86_400_000, 10**9):
+        with subtests.test(span_ms=span_ms):
+            assert 0 < span_ms / slice_length_ms(span_ms) <= MOST_SLICES or span_ms == 0
