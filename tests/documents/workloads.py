@@ -1,14 +1,14 @@
-"""The tables in the guide to workloads are generated from the types of the file format: `make rewrite` updates them."""
+"""The tables of the guide to workloads, from the types of the file format."""
 
-import inspect
 import re
 import types
 import typing
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
-import pytest
 
 from fakebroker.replay.verify.promises import PROMISES
 from fakebroker.replay.workload import behavior
@@ -21,12 +21,10 @@ from fakebroker.replay.workload.expectations import (
 )
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
-from fakebroker.replay.workload.workload import Cluster, Pacing, Workload, load_workload
-from tests.documents.test_readme import table
-from tests.support.replay.workload_files import ALL_KEYS, INVALID
+from fakebroker.replay.workload.workload import Cluster, Pacing, Workload
+from tests.documents.markdown import entries, table
 
 WORKLOADS = Path("scenarios/workloads")
-GUIDE = WORKLOADS / "README.md"
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "workload": Workload,
@@ -49,13 +47,6 @@ TABLES: dict[str, type[msgspec.Struct]] = {
 UNITS = {"_ms": "ms", "_per_s": "1/s", "_s": "s"}
 TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 PLURALS = {**{name: f"{name}s" for name in TYPES.values()}, "table": "tables"}
-
-
-def meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the descriptions of a struct's fields, from its docstring."""
-    _, _, attributes = (inspect.getdoc(struct) or "").partition("Attributes:\n")
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
-    return {name: re.sub(r"\s+", " ", meaning) for name, meaning in entries}
 
 
 def type_name(hint: Any) -> str:
@@ -102,12 +93,12 @@ def default_of(field: msgspec.structs.FieldInfo) -> str:
 
 
 def keys_table(struct: type[msgspec.Struct]) -> str:
-    hints, about = get_type_hints(struct, include_extras=True), meanings(struct)
+    hints, about = get_type_hints(struct, include_extras=True), entries(struct, "Attributes")
     rows = []
     for field in msgspec.structs.fields(struct):
         unit = next((unit for suffix, unit in UNITS.items() if field.name.endswith(suffix)), "")
         rows.append((f"`{field.name}`", type_name(hints[field.name]), unit, default_of(field), about[field.name]))
-    return table(("key", "type", "unit", "default", "meaning"), *rows)
+    return table(("key", "type", "unit", "default", "meaning"), rows)
 
 
 def metrics_table() -> str:
@@ -116,7 +107,7 @@ def metrics_table() -> str:
         return ", ".join(f"`{key}`" for key, names in metrics.items() if name in names)
 
     rows = ((f"`{name}`", filters(name), meaning) for name, meaning in METRICS.items())
-    return table(("metric", "allowed with", "meaning"), *rows)
+    return table(("metric", "allowed with", "meaning"), rows)
 
 
 def workloads_table() -> str:
@@ -126,56 +117,18 @@ def workloads_table() -> str:
         assert head, f"{file} does not begin with a comment that describes it"
         first = re.sub(r"\n?# ", " ", head[0]).strip()
         rows.append((f"[{file.stem}]({file.name})", re.split(r"(?<=[.])\s", first)[0]))
-    return table(("workload", "description"), *rows)
+    return table(("workload", "description"), rows)
 
 
-def rewritten(text: str) -> str:
-    """Return the guide with generated tables."""
-    tables = {name: keys_table(struct) for name, struct in TABLES.items()}
-    promises = table(("name", "promise"), *((f"`{name}`", each.sentence) for name, each in PROMISES.items()))
-    tables |= {"metrics": metrics_table(), "all-promises": promises, "workloads": workloads_table()}
-    for name, rows in tables.items():
-        head, begin, rest = text.partition(f"<!-- {name} -->\n")
-        _, end, tail = rest.partition(f"<!-- /{name} -->")
-        assert begin, f"{GUIDE}: no line <!-- {name} -->"
-        assert end, f"{GUIDE}: no line <!-- /{name} -->"
-        text = f"{head}{begin}{rows}\n{end}{tail}"
-    return text
+def promises_table() -> str:
+    return table(("name", "promise"), [(f"`{name}`", each.sentence) for name, each in PROMISES.items()])
 
 
-def test_the_tables_are_up_to_date() -> None:
-    assert GUIDE.read_text() == rewritten(GUIDE.read_text()), "run `make rewrite`"
-
-
-def test_the_examples_are_valid_workloads(tmp_path: Path) -> None:
-    text = GUIDE.read_text()
-    (minimal,) = re.findall("```toml\n(.*?)```", text, re.DOTALL)
-    examples = re.findall(r"`((?:members|arrival) = [^`]+)`", text)
-    assert len(examples) == 8
-    for example in ["", *examples]:
-        (file := tmp_path / "example.toml").write_text(minimal.replace("members = 4\n", f"{example}\n"))
-        assert load_workload(file).group_count == 100
-
-
-def test_the_docstring_of_a_table_describes_each_key_in_order(subtests: pytest.Subtests) -> None:
-    for name, struct in TABLES.items():
-        with subtests.test(table=name):
-            assert list(meanings(struct)) == [field.name for field in msgspec.structs.fields(struct)]
-
-
-def test_every_key_is_in_a_test_workload() -> None:
-    texts = ALL_KEYS + "".join(text for cases in INVALID.values() for text in cases)
-    keys = {field.name for struct in TABLES.values() for field in msgspec.structs.fields(struct)}
-    assert [key for key in sorted(keys) if not re.search(rf"\b{key}\b", texts)] == [], "expected in ALL_KEYS"
-
-
-def test_every_table_of_the_format_is_in_the_guide() -> None:
-    found: list[Any] = [Workload]
-    for struct in found:  # the loop appends to the list
-        parts = [part for hint in get_type_hints(struct).values() for part in (hint, *get_args(hint))]
-        found += [part for part in parts if inspect.isclass(part) and msgspec.Struct in part.__mro__[1:]]
-    assert set(found) == set(TABLES.values())
-
-
-if __name__ == "__main__":
-    GUIDE.write_text(rewritten(GUIDE.read_text()))
+def tables() -> dict[str, Callable[[], str]]:
+    """Return what generates each table of the guide, by name."""
+    return {
+        **{name: partial(keys_table, struct) for name, struct in TABLES.items()},
+        "metrics": metrics_table,
+        "all-promises": promises_table,
+        "workloads": workloads_table,
+    }
