@@ -438,7 +438,7 @@ def run_history(harness: CoordinatorHarness, seed: int) -> list[Any]:
 
 
 @soak
-@subtest_for_each("seed", cases(2, soak=1_000))
+@subtest_for_each("seed", cases(2, soak=300))
 @subtest_for_each("delay_ms", [0, 1_000])
 def test_results_do_not_depend_on_when_appends_complete(seed: int, delay_ms: int) -> None:
     config: dict[str, Any] = {"group_initial_rebalance_delay_ms": delay_ms, "offsets_topic_num_partitions": 1}
