@@ -28,14 +28,9 @@ lint: $(STAMP) ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-rewrite: $(STAMP) ## write what transcripts expect and the README's tables anew, so that a diff shows what changes
+rewrite: $(STAMP) ## regenerate the expectations of transcripts and the generated parts of documents; read the diff
 	$(BIN)/python -m tests.transcripts.rewrite
 	$(BIN)/python -m tests.documents.generated
-	$(BIN)/python -m tests.cluster.test_command_documents
-	$(BIN)/python -m tests.client.test_client_readme
-	$(BIN)/python -m tests.client.test_scale_out
-	$(BIN)/python -m tests.replay.test_workload_docs
-	$(BIN)/python -m tests.replay.test_run_schema
 
 soak: $(STAMP) ## run every case of the tests that `make test` runs a sample of (about an hour), and write scenarios/soak.md
 	FAKEBROKER_SOAK=1 $(BIN)/python -m pytest -m soak --soak-report scenarios/soak.md --numprocesses 2 --dist worksteal

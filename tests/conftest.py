@@ -1,4 +1,4 @@
-"""Settings of all tests: Hypothesis draws the same examples in each run and has no deadline; the option of `make soak`."""
+"""Settings of all tests: Hypothesis draws the same examples in each run, without deadlines; options of `make soak`."""
 
 import gc
 import signal

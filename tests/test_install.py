@@ -24,7 +24,7 @@ TEST_PROGRAM = {
 VERSIONS = ["3.11", "3.12", "3.13"]
 OWN_VERSION = "{}.{}".format(*sys.version_info)
 TIMEOUT_S = 60
-SPARK_MISSING = (1, "", "fakebroker: Replaying needs the extra 'spark': pip install 'fakebroker[spark]'\n")
+SPARK_MISSING = (1, "", "fakebroker: this command requires the extra 'spark': pip install 'fakebroker[spark]'\n")
 
 # PYTHONPATH and similar variables could refer to the source tree.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

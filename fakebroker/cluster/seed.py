@@ -16,7 +16,7 @@ from msgspec import Meta
 from fakebroker.cluster.cluster import Cluster, uuid_text
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group import controls
-from fakebroker.coordinator.group.classic.rebalance import refuse_all
+from fakebroker.coordinator.group.classic.rebalance import reject_waiting
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.persistence import replay, tombstones
@@ -388,7 +388,7 @@ def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
         return
     cluster.append_records(plan.partition, tombstones(group))
     broker.coordinator.drop_group(group, "not all groups could be seeded", now_ms)
-    refuse_all(group, ErrorCode.UNKNOWN_MEMBER_ID)
+    reject_waiting(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def _enter_state(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:

@@ -1,6 +1,6 @@
-"""`fakebroker replay`, `report` and `compare`: from options to an exit status.
+"""Implementations of `fakebroker replay`, `report` and `compare`, which return exit statuses.
 
-Imports without the extra `spark`, so that it can report that the extra is missing.
+Can be imported without the extra `spark`, to report that it is missing.
 """
 
 import signal
@@ -12,57 +12,57 @@ from pathlib import Path
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, INTERRUPTED, PASSED, ReplayOptions
 
-_NEEDED = ("pyspark", "pyarrow", "rich", "matplotlib", "jinja2")
+_MODULES_OF_EXTRA = ("pyspark", "pyarrow", "rich", "matplotlib", "jinja2")
 
 
 def replay(options: ReplayOptions) -> int:
-    """Play a workload, print the report, and write the files of the run.
+    """Replay a workload, print the report, and write the files of the run.
 
     Returns:
         An exit status.
     """
 
-    def play() -> int:
-        from fakebroker.replay.runner import play  # needs the extra
+    def command() -> int:
+        from fakebroker.replay.runner import play  # requires the extra
 
         return play(options)
 
-    return _run(play)
+    return _exit_status(command)
 
 
 def report(run: Path, master: str) -> int:
     """Recompute the summary and report of a run from its events.
 
     Args:
-        run: Its directory.
+        run: The run's directory.
         master: Spark's master URL.
 
     Returns:
         An exit status.
     """
 
-    def rebuild() -> int:
+    def command() -> int:
         from fakebroker.replay.rebuild import rebuild
 
         return rebuild(run, master)
 
-    return _run(rebuild)
+    return _exit_status(command)
 
 
 def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> int:
-    """Print two runs side by side.
+    """Print the numbers of two runs side by side.
 
     Args:
-        before: The directory of a run.
-        after: The directory of the other one.
-        again: Runs that repeat the first, to estimate noise.
-        page: Where to write the comparison as an HTML page, if wanted.
+        before: Directory of the first run.
+        after: Directory of the second run.
+        again: Directories of runs that repeat the first one, to estimate noise.
+        page: File for the comparison as an HTML page; none is written if not given.
 
     Returns:
         An exit status.
     """
 
-    def compare() -> int:
+    def command() -> int:
         from rich.console import Console
 
         from fakebroker.replay.compare import compare
@@ -77,12 +77,12 @@ def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> 
                 page.write_text(comparison_page(old, new, differences), encoding="utf-8")
         return PASSED
 
-    return _run(compare)
+    return _exit_status(command)
 
 
-def _run(command: Callable[[], int]) -> int:
-    """Run a command; an error becomes one sentence and a status."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+def _exit_status(command: Callable[[], int]) -> int:
+    """Run a command and return its exit status; print an error of this project as one message, without a traceback."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         _require_extra()
@@ -93,7 +93,7 @@ def _run(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         status = INTERRUPTED
     finally:
-        for number, handler in before.items():  # Spark sets one for SIGINT and leaves it
+        for number, handler in handlers.items():  # Spark replaces the one of SIGINT and does not restore it
             signal.signal(number, handler)
     if status == INTERRUPTED:
         print("fakebroker: interrupted", file=sys.stderr)
@@ -101,8 +101,8 @@ def _run(command: Callable[[], int]) -> int:
 
 
 def _require_extra() -> None:
-    if not all(map(find_spec, _NEEDED)):
-        raise FakebrokerError("Replaying needs the extra 'spark': pip install 'fakebroker[spark]'")
+    if not all(map(find_spec, _MODULES_OF_EXTRA)):
+        raise FakebrokerError("this command requires the extra 'spark': pip install 'fakebroker[spark]'")
 
 
 def _interrupt(number: int, frame: object) -> None:

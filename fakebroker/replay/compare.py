@@ -1,6 +1,6 @@
-"""Compares two runs: their numbers, the differences, and which of these exceed noise (see `RULE`).
+"""Comparison of the numbers of two runs: which differences exceed noise, by the rule in `RULE`.
 
-Depends on summaries only; `replay.report.compare_report` shows the result.
+Depends on summaries only, not on Spark; `replay.report.compare_report` shows the result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,33 +14,35 @@ from fakebroker.replay.run_summary import Head, Summary
 Metrics = dict[str, float | None]
 
 _PARTS = 10
-_FEWEST_PARTS = 5
+_MIN_PARTS = 5
 _STUDENT_T = {2: 63.66, 3: 9.92, 4: 5.84, 5: 4.60, 6: 4.03, 7: 3.71, 8: 3.50, 9: 3.36, 10: 3.25}
-"""Student's t for 99 %, two-sided, by sample size; the last one is used for larger ones."""
+"""Two-sided 99 % quantiles of Student's t distribution by sample size; larger samples use the last one."""
 _STANDARD_ERRORS = 3.0
-_LEAST = 0.05
+_MIN_CHANGE = 0.05
 _COUNTS = ("generations", "rebalances", "unexpected_errors", "unanswered", "lost")
 
 RULE = (
-    "A difference is marked when it is larger than 5 % and larger than noise. With runs that repeat BEFORE, noise is "
-    "how far from their mean another one would be at most (Student's t, 99 %): of use from two repeats on, better "
-    "with four. Without them it is estimated from within the two runs: rates and latencies are compared in ten parts "
-    "of the time, and their mean difference must exceed what the spread of the parts allows (Student's t, 99 %); "
-    "counts must differ by more than three times the square root of their sum. For other numbers there is no "
-    "estimate, and no mark. One in a hundred is marked by chance. Noise that hits a whole run, such as a busy "
-    "machine, only repeats can tell."
+    "A difference is marked if it exceeds both 5 % and the noise. With repeats of BEFORE, the noise is the range in "
+    "which one more repeat is expected (Student's t, 99 %); this needs at least two repeats and is better with four. "
+    "Without repeats, the noise is estimated within the two runs. Rates and latencies are compared in ten parts of the "
+    "time, and the mean of the ten differences must be significant (Student's t, 99 %). Counts must differ by more "
+    "than three times the square root of their sum. Other numbers have no estimate and are never marked. About one "
+    "number in a hundred is marked by chance. Noise that affects a whole run, such as a busy machine, is only "
+    "detected with repeats."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One number of both runs.
+    """The values of one number in both runs.
 
     Attributes:
-        name: As in the summary's `metrics`, with the API in front where it is of one.
-        change: From before to after, as a share of before; None where one of them is 0 or missing.
-        noise: The largest share that may be noise; None if unknown.
-        marked: Whether it exceeds noise.
+        name: A name in the summary's `metrics`, or an API and a key of its row in `apis`: "Heartbeat p50_ms".
+        before: Value in the first run; None if it has none.
+        after: Value in the second run; None if it has none.
+        change: Relative change, such as 0.5 for +50 %; None if `before` is 0 or a value is missing.
+        noise: Relative change up to which a difference may be noise; None if unknown.
+        marked: Whether the difference is larger than noise, and than 5 %.
     """
 
     name: str
@@ -55,41 +57,46 @@ def compare(before: Summary, after: Summary, repeats: Sequence[Summary] = ()) ->
     """Compare all numbers of two runs.
 
     Args:
-        repeats: Runs of the same as `before`.
+        before: Summary of the first run.
+        after: Summary of the second run.
+        repeats: Summaries of runs that repeat the first one.
     """
     numbers, numbers_after = _numbers(before), _numbers(after)
-    again = [_numbers(summary) for summary in repeats]
+    repeated = [_numbers(summary) for summary in repeats]
     series, series_after = dict(_series(before)), dict(_series(after))
     found = []
     for name in [*numbers, *(name for name in numbers_after if name not in numbers)]:
-        old, new = numbers.get(name, _absent(name)), numbers_after.get(name, _absent(name))
+        old, new = numbers.get(name, _value_if_missing(name)), numbers_after.get(name, _value_if_missing(name))
         if repeats:
-            noise, marked = _beyond_repeats(old, new, [each.get(name, _absent(name)) for each in again])
+            noise, marked = noise_of_repeats(old, new, [each.get(name, _value_if_missing(name)) for each in repeated])
         elif name in series and name in series_after:
-            noise, marked = _beyond_parts(series[name], series_after[name])
+            noise, marked = _noise_over_time(series[name], series_after[name])
         elif name in _COUNTS or name.startswith("errors.") or name.endswith(" requests"):
-            noise, marked = _beyond_counting(old, new)
+            noise, marked = _noise_of_counts(old, new)
         else:
             noise, marked = None, False
         change = (new - old) / old if old and new is not None else None
-        found.append(Difference(name, old, new, change, noise, marked and (change is None or abs(change) > _LEAST)))
+        found.append(
+            Difference(name, old, new, change, noise, marked and (change is None or abs(change) > _MIN_CHANGE))
+        )
     return found
 
 
-def other_workload(before: Summary, after: Summary) -> list[str]:
-    """Return what else differs between the runs and may explain differences: keys of the file, and how it was run."""
-    old, new = ({**run.head.workload, **_how(run.head)} for run in (before, after))
+def differing_settings(before: Summary, after: Summary) -> list[str]:
+    """Return the settings of the two runs that differ: keys of the workload and of the summary."""
+    old, new = ({**run.head.workload, **_run_settings(run.head)} for run in (before, after))
     return [key for key in {**old, **new} if key != "file" and old.get(key) != new.get(key)]
 
 
-def _how(head: Head) -> dict[str, Any]:
+def _run_settings(head: Head) -> dict[str, Any]:
+    """Return settings that are not in the workload and may change numbers, by their keys in the summary."""
     return {
         "transport": head.transport,
         "record": head.record,
         "lanes": head.lanes,
-        "an embedded cluster": head.cluster.embedded,
-        "tasks": head.spark.tasks,
-        "a run that was broken off": not head.complete,
+        "cluster.embedded": head.cluster.embedded,
+        "spark.tasks": head.spark.tasks,
+        "complete": head.complete,
     }
 
 
@@ -102,7 +109,7 @@ def _numbers(summary: Summary) -> Metrics:
 
 
 def _series(summary: Summary) -> Iterator[tuple[str, Sequence[float | None]]]:
-    """Yield the numbers over time that belong to numbers of the whole run."""
+    """Yield the numbers that also have a value for each time slice, by the names that `_numbers` gives them."""
     over_time = summary.numbers.over_time
     for api, row in over_time.apis.items():
         yield f"{api} requests_per_s", row.requests_per_s
@@ -114,42 +121,48 @@ def _series(summary: Summary) -> Iterator[tuple[str, Sequence[float | None]]]:
     yield "unassigned_member_s", over_time.members.waiting
 
 
-def _absent(name: str) -> float | None:
-    """Return the value of a missing number: 0 for errors, else None."""
+def _value_if_missing(name: str) -> float | None:
+    """Return the value of a number that a summary does not have: 0 for errors, else None."""
     return 0 if name.startswith("errors.") else None
 
 
-def _beyond_parts(before: Sequence[float | None], after: Sequence[float | None]) -> tuple[float | None, bool]:
-    """Return the noise between parts of the time, and whether the runs differ more than that."""
+def _noise_over_time(before: Sequence[float | None], after: Sequence[float | None]) -> tuple[float | None, bool]:
+    """Return the noise between ten parts of the time, and whether the runs differ by more."""
     pairs = zip(_parts(before), _parts(after), strict=True)
     ratios = [log(new / old) for old, new in pairs if old and new]
-    if len(ratios) < _FEWEST_PARTS:
+    if len(ratios) < _MIN_PARTS:
         return None, False
     noise = _STUDENT_T[len(ratios)] * stdev(ratios) / sqrt(len(ratios))
     return noise, abs(fmean(ratios)) > noise
 
 
 def _parts(numbers: Sequence[float | None]) -> list[float | None]:
-    """Return the median of each tenth; None where it has no number."""
+    """Return the median of each tenth of the slices; None for a tenth without values."""
     size = len(numbers) / _PARTS
     tenths = ([n for n in numbers[int(i * size) : int((i + 1) * size)] if n is not None] for i in range(_PARTS))
     return [median(tenth) if tenth else None for tenth in tenths]
 
 
-def _beyond_counting(before: float | None, after: float | None) -> tuple[float | None, bool]:
-    """Return the noise of two counts of random events, and whether they differ more than that."""
+def _noise_of_counts(before: float | None, after: float | None) -> tuple[float | None, bool]:
+    """Return the noise of two counts of random events (Poisson), and whether they differ by more."""
     old, new = before or 0, after or 0
     noise = _STANDARD_ERRORS * sqrt(old + new)
     return (noise / old if old else None), abs(new - old) > noise
 
 
-def _beyond_repeats(
+def noise_of_repeats(
     before: float | None, after: float | None, repeats: Sequence[float | None]
 ) -> tuple[float | None, bool]:
-    """Return the noise of repeated runs, and whether a number is farther from them than another repeat would be."""
+    """Return the noise of repeated runs, and whether a number is outside the prediction interval for one more repeat.
+
+    Args:
+        before: The number in the first run.
+        after: The number in the run to judge.
+        repeats: The number in the runs that repeat the first one.
+    """
     known = [number for number in (before, *repeats) if number is not None]
     if after is None or len(known) < 2:
         return None, False
-    far = _STUDENT_T[min(len(known), max(_STUDENT_T))] * stdev(known) * sqrt(1 + 1 / len(known))
-    noise = far / abs(before) if before else (None if before is None else inf if far else 0.0)
-    return noise, abs(after - fmean(known)) > far
+    reach = _STUDENT_T[min(len(known), max(_STUDENT_T))] * stdev(known) * sqrt(1 + 1 / len(known))
+    noise = reach / abs(before) if before else (None if before is None else inf if reach else 0.0)
+    return noise, abs(after - fmean(known)) > reach

@@ -1,4 +1,4 @@
-"""Stops a replay before the disk fills: on a full disk, files that Spark has not completed yet would be lost."""
+"""Stops a replay before the disk is full: files that Spark has not completed by then would be lost."""
 
 import shutil
 import threading
@@ -9,38 +9,38 @@ from pathlib import Path
 from fakebroker.errors import FakebrokerError
 
 BLOCK_BYTES = 16 * 1024 * 1024
-"""How much Spark writes at once: each task may have recorded that much that is not written yet."""
+"""Size of Parquet row groups: the maximum that each task has recorded and not written yet."""
 
 _LEAST_BYTES = 96 * 1024 * 1024
-"""Reserved for the report."""
+"""Space reserved for the summary and the report."""
 
 _CHECK_EVERY_S = 0.25
 
 
 @contextmanager
 def watch_disk_space(directory: Path, tasks: int, end: Callable[[str], object]) -> Iterator[None]:
-    """Check the free space of a directory's disk repeatedly within the context.
+    """Check the free space of a directory's disk every 250 ms, in a thread, until the context ends.
 
     Args:
-        directory: Where files are written.
-        tasks: How many tasks write at the same time.
-        end: Called once with a sentence if there is too little.
+        directory: The directory that files are written to.
+        tasks: Number of tasks that write at the same time.
+        end: Called once, in that thread, with an error message if there is too little space.
     """
-    over = threading.Event()
+    is_over = threading.Event()
 
     def watch() -> None:
-        while not over.is_set():
-            if why := _too_little(directory, tasks):
-                end(why)
+        while not is_over.is_set():
+            if message := _shortage(directory, tasks):
+                end(message)
                 return
-            over.wait(_CHECK_EVERY_S)
+            is_over.wait(_CHECK_EVERY_S)
 
     watcher = threading.Thread(target=watch, name="replay disk space", daemon=True)
     watcher.start()
     try:
         yield
     finally:
-        over.set()
+        is_over.set()
         watcher.join()
 
 
@@ -48,20 +48,20 @@ def check_disk_space(directory: Path) -> None:
     """Check the free space before a replay.
 
     Raises:
-        FakebrokerError: There is too little.
+        FakebrokerError: There is too little space.
     """
-    if why := _too_little(directory, tasks=1):
-        raise FakebrokerError(why)
+    if message := _shortage(directory, tasks=1):
+        raise FakebrokerError(message)
 
 
-def _too_little(directory: Path, tasks: int) -> str:
-    """Return a sentence if there is too little space, else an empty string."""
+def _shortage(directory: Path, tasks: int) -> str:
+    """Return an error message if there is too little space, else an empty string."""
     try:
         free = shutil.disk_usage(directory).free
-    except OSError:  # Writing there will fail with a better message.
+    except OSError:  # Writing to the directory will fail with a better message.
         return ""
     least = _LEAST_BYTES + tasks * BLOCK_BYTES
-    return f"{directory}: {_mib(free)} left on its disk, expected at least {_mib(least)}" if free < least else ""
+    return f"{directory}: {_mib(free)} of free disk space: expected at least {_mib(least)}" if free < least else ""
 
 
 def _mib(count: int) -> str:

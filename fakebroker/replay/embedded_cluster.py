@@ -1,4 +1,4 @@
-"""A fake cluster in a process of its own, for the time of a replay. Does not depend on Spark."""
+"""A fake cluster in a child process that runs as long as a replay. Does not depend on Spark."""
 
 import json
 import re
@@ -15,13 +15,13 @@ from fakebroker.replay.workload.workload import Cluster
 
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 5.0
-_ANSWER_TIMEOUT_S = 5.0
+_OUTCOMES_TIMEOUT_S = 5.0
 _CHECK_EVERY_S = 0.02
-_READY = "bootstrap.servers="
+_READY_LINE = "bootstrap.servers="
 
 
 class EmbeddedCluster:
-    """A fake cluster that runs as a process.
+    """A fake cluster in a child process, controlled by lines of JSON on its standard input.
 
     Attributes:
         bootstrap: Its bootstrap servers.
@@ -36,23 +36,26 @@ class EmbeddedCluster:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is running."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def perform(self, event: Mapping[str, Any]) -> None:
-        """Send it an event (see `fakebroker.cluster.events`); its log has the outcome."""
+        """Send an event (see `fakebroker.cluster.events`). Does not wait for its outcome."""
         line = json.dumps(event)
         self._sent.append(line)
-        with suppress(BrokenPipeError):  # its process has ended, which the replay reports
+        with suppress(BrokenPipeError):  # the process has ended, which the verdict reports
             self._stdin.write(line.encode() + b"\n")
             self._stdin.flush()
 
     def outcomes(self) -> list[str | None]:
-        """Return the known outcomes of the events, in their order: None if one was done, else the reason why not."""
-        deadline_s = time.monotonic() + _ANSWER_TIMEOUT_S
+        """Return the outcomes of the events sent, in their order: None for one that was done, else an error message.
+
+        Waits up to 5 s until the cluster has logged all outcomes; those that are missing then are left out.
+        """
+        deadline_s = time.monotonic() + _OUTCOMES_TIMEOUT_S
         while True:
             is_last_check = not self.is_running or time.monotonic() >= deadline_s
-            found = re.findall(r" event (done|not done): (.*)", self._log.read_text(errors="replace"))
+            found = re.findall(r" event (done|failed): (.*)", self._log.read_text(errors="replace"))
             if is_last_check or len(found) >= len(self._sent):
                 return [
                     None if outcome == "done" else why.removeprefix(f"{line}: ")
@@ -65,20 +68,20 @@ class EmbeddedCluster:
 def embedded_cluster(
     cluster: Cluster, seed: int, directory: Path, speed: float = 1.0, host: str = "127.0.0.1"
 ) -> Iterator[EmbeddedCluster]:
-    """Run `fakebroker serve`, and stop it at the end.
+    """Run `fakebroker serve` in a child process, and stop it when the context ends.
 
     Args:
-        cluster: Its size and settings.
-        seed: For reproducible ids.
-        directory: Receives its output (`cluster.txt`) and log (`cluster.log`).
-        speed: How many times as fast as real time its clock runs.
-        host: The address that it listens on.
+        cluster: Number of brokers and settings.
+        seed: Seed for reproducible ids.
+        directory: Directory for its output (`cluster.txt`) and log (`cluster.log`).
+        speed: Speed of its clock, as a multiple of real time.
+        host: Address that its brokers listen on.
 
     Yields:
-        The cluster.
+        The cluster, ready for connections.
 
     Raises:
-        FakebrokerError: It does not start.
+        FakebrokerError: It is not ready within 20 s.
     """
     printed, log = directory / "cluster.txt", directory / "cluster.log"
     command = [
@@ -100,7 +103,7 @@ def embedded_cluster(
     if speed != 1:
         command.append(f"--speed={speed:g}")
     with printed.open("wb") as stdout, log.open("wb") as stderr:
-        # In a session of its own it does not receive Ctrl-C: the replay stops it after its members.
+        # A new session, so that Ctrl-C does not reach it: the members stop before the cluster.
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr, stdin=subprocess.PIPE, start_new_session=True)
     assert process.stdin is not None
     try:
@@ -116,14 +119,12 @@ def embedded_cluster(
 
 
 def _bootstrap_servers(process: subprocess.Popen[bytes], printed: Path, log: Path) -> str:
-    """Wait for the line with the cluster's bootstrap servers."""
+    """Wait until the cluster prints its bootstrap servers, and return them."""
     deadline_s = time.monotonic() + _START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline_s:
         line, newline, _ = printed.read_text().partition("\n")
-        if newline and line.startswith(_READY):
-            return line.removeprefix(_READY)
+        if newline and line.startswith(_READY_LINE):
+            return line.removeprefix(_READY_LINE)
         time.sleep(_CHECK_EVERY_S)
     lines = log.read_text().strip().splitlines()
-    raise FakebrokerError(
-        f"the embedded cluster did not start (see {log}): {lines[-1] if lines else 'no word from it'}"
-    )
+    raise FakebrokerError(f"the embedded cluster did not start (see {log}): {lines[-1] if lines else 'no output'}")

@@ -1,11 +1,11 @@
-"""Options and exit statuses of the commands. Does not need the extra `spark`."""
+"""Options and exit statuses of the commands. Does not require the extra `spark`."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 PASSED, COULD_NOT_RUN, BAD_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit statuses: success; something failed; a file or an option is wrong; the verdict is bad; ended by the user."""
+"""Exit statuses: success; another error; an invalid file or option; verdict failed; interrupted by the user."""
 
 Transport = Literal["tcp", "memory"]
 Record = Literal["all", "changes"]
@@ -16,16 +16,17 @@ class ReplayOptions:
     """The options of `fakebroker replay`.
 
     Attributes:
-        file: The workload.
-        bootstrap: HOST:PORT of a cluster, or several with commas; an embedded one is started if not given.
-        transport: Members play over TCP, or are simulated in memory, in virtual time.
-        record: A row for each request, or one for many heartbeats that change nothing; the first over TCP, the second
-            in memory if not given.
-        lanes: How many connections to each broker the members of a task share; one per member if not given.
-        tasks: Among how many Spark tasks the groups are distributed; as many as run at once if not given.
+        file: The workload file.
+        bootstrap: HOST:PORT of the cluster under test, several separated by commas; if not given, an embedded cluster
+            is started.
+        transport: `tcp` for real connections, `memory` for a simulation in virtual time.
+        record: `all` for one row per request; `changes` to aggregate successive heartbeats without events into one
+            row. If not given, `all` over TCP and `changes` in memory.
+        lanes: Connections per broker that the members of a task share; if not given, each member has its own.
+        tasks: Number of Spark tasks among which groups are distributed; if not given, as many as can run at once.
         master: Spark's master URL.
         out: Directory for the results; `runs/<workload>-<time>` if not given.
-        seed: Of every random choice; the workload's own if not given, drawn if that has none.
+        seed: Seed of all random choices; if not given, that of the workload, or a random one.
     """
 
     file: Path

@@ -1,4 +1,4 @@
-"""The directory of a run: its files, written and read."""
+"""The files in the directory of a run: their names, writers and readers."""
 
 import json
 import shutil
@@ -18,23 +18,28 @@ EVENTS, MEMBERS, HEAD, WORKLOAD = "events.parquet", "members.parquet", "head.jso
 SUMMARY, REPORT = "summary.json", "report.html"
 
 _FILES = {
-    REPORT: "this report with pictures, one file",
-    SUMMARY: "all its numbers",
-    HEAD: "those of them that the events do not tell",
-    EVENTS: "one row a request",
-    MEMBERS: "one row a member: what it was to do",
+    REPORT: "the report with charts, as one HTML page",
+    SUMMARY: "all numbers and the verdict",
+    HEAD: "settings of the run that are not in its events",
+    EVENTS: "the requests, one row each",
+    MEMBERS: "the members' scripts, one row each",
     WORKLOAD: "a copy of the workload",
-    "spark.log": "what Spark had to say",
-    "cluster.log": "what the embedded cluster had to say",
+    "spark.log": "Spark's log",
+    "cluster.log": "the embedded cluster's log",
 }
+"""Descriptions of the files, shown in reports."""
 
 
 def new_directory(out: Path | None, name: str) -> Path:
     """Create the directory for the results.
 
+    Args:
+        out: Its path, if the user gave one.
+        name: The workload's name, for the default path.
+
     Raises:
-        ConfigError: It is no directory, or has a run.
-        FakebrokerError: It cannot be created.
+        ConfigError: The path is not a directory, or the directory contains a run.
+        FakebrokerError: The directory cannot be created.
     """
     directory = out or Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     try:
@@ -45,13 +50,13 @@ def new_directory(out: Path | None, name: str) -> Path:
         raise FakebrokerError(f"{directory}: cannot be written: {error.strerror}") from None
     for taken in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT):
         if (directory / taken).exists():
-            raise ConfigError.of("--out", str(directory), f"a directory without a run, it has {taken}")
+            raise ConfigError.of("--out", str(directory), f"a directory without a run; this one contains {taken}")
     return directory
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn errors of writing a file into one sentence.
+    """Convert an error of writing a file to one of this project.
 
     Raises:
         FakebrokerError: The file cannot be written, for example because the disk is full.
@@ -63,7 +68,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def copy_workload(file: Path, directory: Path) -> None:
-    """Copy the workload, unless it is in the directory already."""
+    """Copy the workload into the directory, unless the file is that copy."""
     copy = directory / WORKLOAD
     with writing(copy):
         if not (copy.exists() and copy.samefile(file)):
@@ -80,7 +85,7 @@ def write_results(directory: Path, summary: Summary) -> Summary:
     """Write `summary.json` and `report.html`.
 
     Returns:
-        The summary, with the files of the directory.
+        The summary with the directory and its files.
     """
     written = {REPORT, SUMMARY}
     files = {name: what for name, what in _FILES.items() if name in written or (directory / name).exists()}
@@ -102,7 +107,7 @@ def read_summary(directory: Path) -> Summary:
     """Return the summary of a run.
 
     Raises:
-        ConfigError: There is none, or one of another version.
+        ConfigError: There is no summary, or one of another version.
     """
     path = directory / SUMMARY
     try:
@@ -114,10 +119,10 @@ def read_summary(directory: Path) -> Summary:
     version = document.get("version") if isinstance(document, dict) else None
     if version != SUMMARY_VERSION:
         raise ConfigError(
-            f"{path}: version = {version!r}: expected {SUMMARY_VERSION}; `fakebroker report {directory}` makes it anew"
+            f"{path}: version = {version!r}: expected {SUMMARY_VERSION}; `fakebroker report {directory}` recomputes it"
         )
     try:
         return summary_of(document)
     except ConfigError as error:
         mistake = error.mistakes[0]
-        raise ConfigError(f"{path}: {mistake}; `fakebroker report {directory}` makes it anew") from None
+        raise ConfigError(f"{path}: {mistake}; `fakebroker report {directory}` recomputes it") from None

@@ -1,7 +1,7 @@
-"""The schema of a run's files: each key of `summary.json` and each column of `events.parquet`, with its meaning.
+"""The keys of `summary.json` and the columns of `events.parquet`, with their types, units and meanings.
 
-Follows from the types in `run_summary` and `members.events` and their docstrings. `scenarios/runs.md` is generated from
-it.
+Derived from the types in `run_summary` and `members.events`, and from the `Attributes` of their docstrings. The tables
+in `scenarios/runs.md` are generated from it.
 """
 
 import inspect
@@ -16,13 +16,13 @@ from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Numbers, Sectio
 
 
 class Key(NamedTuple):
-    """One key, or one column.
+    """A key, or a column.
 
     Attributes:
-        name: Its path: `apis[].p50_ms` is in each row of the list `apis`, `{}` stands for any name.
-        type: In JSON's terms; in Spark's for columns.
-        unit: Empty where there is none.
-        meaning: A sentence.
+        name: Its path: `apis[].p50_ms` is a key of each object in the list `apis`; `{}` is any name.
+        type: Name of the JSON type; of the Spark SQL type for columns.
+        unit: Unit; empty if it has none.
+        meaning: Description from the docstring.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Key(NamedTuple):
 
 
 _UNITS = {"_per_s": "1/s", "_ms": "ms", "_s": "s", "_us": "µs since 1970", "share": "0 to 1", "_skew": "times"}
-"""Units of keys by the end of their names."""
+"""Units by the suffix of a name."""
 
 _JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 
@@ -44,13 +44,13 @@ def summary_keys() -> list[Key]:
 
 
 def _keys(section: type[Section], path: str = "", skipped: tuple[type[Section], ...] = ()) -> Iterator[Key]:
-    """Yield the keys of a section, and those of the sections in it."""
+    """Yield the keys of a section and of its nested sections; `path` is the prefix of their names."""
     meanings = _meanings(section)
     for name, hint in get_type_hints(section).items():
         if hint in skipped:
             continue
-        steps, innermost = _elements(hint)
-        where = f"{path}{name}{steps}"
+        suffix, innermost = _elements(hint)
+        where = f"{path}{name}{suffix}"
         if isinstance(innermost, type) and issubclass(innermost, Section):
             yield from _keys(innermost, f"{where}.")
         else:
@@ -58,7 +58,7 @@ def _keys(section: type[Section], path: str = "", skipped: tuple[type[Section], 
 
 
 def _elements(hint: Any) -> tuple[str, Any]:
-    """Return the steps into lists of objects and into objects with any names, and the type of their elements."""
+    """Return the suffix of the path and the type of the elements: `[]` for lists of objects, `.{}` for maps."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is dict and arguments[1] is not Any:
         return ".{}", arguments[1]
@@ -78,7 +78,7 @@ def _json_type(hint: Any) -> str:
 
 
 def event_columns() -> list[Key]:
-    """Return the columns of `events.parquet`, with their meanings from the docstring of `Event`."""
+    """Return the columns of `events.parquet`, in their order."""
     meanings = _meanings(Event)
     types = dict(re.findall(r"`(\w+)` (.+?)(?:, (?=`)|$)", DDL))
     units = {name: _unit(name) for name in types} | {"latency_us": "µs"}
@@ -90,7 +90,7 @@ def _unit(name: str) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """Return the meaning of each attribute by its name, from the docstring of its class."""
+    """Return the descriptions of attributes by name, from the docstring of a class."""
     _, _, attributes = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
     entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", attributes, re.MULTILINE)
     return {name: re.sub(r"\s+", " ", meaning) for name, meaning in entries}

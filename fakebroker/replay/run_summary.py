@@ -1,6 +1,6 @@
-"""The contents of `summary.json` as types. Plain data, without Spark.
+"""Types for the contents of `summary.json`. Plain data; does not depend on Spark.
 
-Units are the last part of a name. The table of keys in `scenarios/runs.md` is generated from these docstrings.
+A field's name ends in its unit. The table of keys in `scenarios/runs.md` is generated from these docstrings.
 """
 
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from fakebroker.validation import convert
 T = TypeVar("T", bound="Section")
 
 SUMMARY_VERSION = 1
-"""Version of the schema of `summary.json`; incremented when a key is removed or changes its meaning."""
+"""Version of the schema of `summary.json`; incremented when a key is removed or its meaning changes."""
 
 Number = int | float
 Series = list[float | None]
-"""A number for each slice of time; None where there is none."""
+"""A value for each time slice; None for a slice without one."""
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A JSON object of the summary."""
+    """A JSON object in the summary."""
 
 
 class ClusterSummary(Section, frozen=True):
@@ -30,10 +30,10 @@ class ClusterSummary(Section, frozen=True):
 
     Attributes:
         bootstrap: Bootstrap servers; empty in memory.
-        embedded: Whether it was a fake cluster of the replay's own.
-        partitions: How many partitions each topic has.
-        offsets_partitions: How many partitions `__consumer_offsets` has.
-        reachable: False if it could not be reached when the members were done.
+        embedded: Whether the replay started its own fake cluster.
+        partitions: Number of partitions of each topic.
+        offsets_partitions: Number of partitions of `__consumer_offsets`.
+        reachable: Whether a broker could be reached after the last member had stopped.
     """
 
     bootstrap: str
@@ -44,12 +44,12 @@ class ClusterSummary(Section, frozen=True):
 
 
 class SparkSummary(Section, frozen=True):
-    """Spark, as it ran a replay.
+    """The Spark session of a replay.
 
     Attributes:
         version: Spark's version.
         master: Spark's master URL.
-        tasks: Number of tasks among which the groups were divided.
+        tasks: Number of tasks among which the groups were distributed.
     """
 
     version: str
@@ -58,18 +58,18 @@ class SparkSummary(Section, frozen=True):
 
 
 class Head(Section, frozen=True, kw_only=True):
-    """What does not follow from the events of a run, as in `head.json`.
+    """Settings of a run that cannot be computed from its events: the contents of `head.json`.
 
     Attributes:
-        workload: The workload, with all defaults filled in; `file` is where it came from.
-        seed: Seed of every random choice.
-        started: When the members started, ISO 8601.
-        complete: False if the replay was ended early; then all is about what came before.
+        workload: The workload, including defaults; `file` is the path of its file.
+        seed: Seed of all random choices.
+        started: Time at which the replay started, ISO 8601.
+        complete: False if the replay ended early; all numbers are for the time until then.
         transport: `tcp` or `memory`.
-        record: `all` or `changes`: whether uneventful heartbeats are folded into one row.
-        lanes: How many connections to each broker each task's members shared; null: one a member.
-        timeline: An event of the cluster: `at_s`, `do`, its arguments, if `done`, `why` not.
-        members: How many members there are.
+        record: `all`: one row per request; `changes`: heartbeats without events are aggregated into one row.
+        lanes: Connections per broker that the members of a task shared; null if each member had its own.
+        timeline: An event of the workload: `at_s`, `do`, its arguments, whether it was `done`, and `why` not.
+        members: Number of members.
     """
 
     workload: dict[str, Any]
@@ -86,20 +86,19 @@ class Head(Section, frozen=True, kw_only=True):
 
 
 class RequestNumbers(Section, frozen=True):
-    """The requests of one API, or of all.
+    """The requests of one API, or of all APIs.
 
     Attributes:
-        api: The API; `all` for all together.
-        requests: How many were sent.
-        requests_per_s: These divided by `span_s`.
-        p50_ms: Latency, from when the request was due until its response was read, that half of the requests do not
-            exceed; null without any.
-        p99_ms: Latency that 99 of 100 do not exceed.
-        p99_9_ms: Latency that 999 of 1,000 do not exceed.
-        max_ms: The longest latency.
-        unexpected_errors: Responses with an error that a healthy cluster does not give.
-        lost: Without a response, because the connection was lost or the member stopped.
-        unanswered: Without a response, the lost ones included.
+        api: The API; `all` for the total.
+        requests: Number of requests sent.
+        requests_per_s: `requests` divided by `span_s`.
+        p50_ms: Median latency, from when a request was due until its response was read; null without responses.
+        p99_ms: 99th percentile of the latency.
+        p99_9_ms: 99.9th percentile of the latency.
+        max_ms: Maximum latency.
+        unexpected_errors: Number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED.
+        lost: Number of requests without a response whose connection was lost, or whose member stopped or gave up.
+        unanswered: Number of all requests without a response, including `lost`.
     """
 
     api: str
@@ -118,11 +117,11 @@ class ErrorCount(Section, frozen=True):
     """Responses of one API with one error.
 
     Attributes:
-        name: Kafka's name of the error, or its number.
-        code: Its number.
-        api: The API with this error in its responses.
-        requests: How many there were.
-        ordinary: Whether a healthy cluster gives it.
+        name: Kafka's name of the error; the code if Kafka has no name for it.
+        code: Error code.
+        api: The API.
+        requests: Number of requests whose response had the error.
+        ordinary: True for the errors of normal operation, REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED.
     """
 
     name: str
@@ -133,11 +132,11 @@ class ErrorCount(Section, frozen=True):
 
 
 class DurationCount(Section, frozen=True):
-    """Rebalances with a duration in one interval.
+    """One interval of the distribution of rebalance durations.
 
     Attributes:
-        from_ms: They took this long, and less than the next of 1, 2, 5, 10 ...
-        count: How many did.
+        from_ms: Lower bound of the interval; the upper bound is the next one in the series 1, 2, 5, 10, 20, 50, 100.
+        count: Number of rebalances in the interval.
     """
 
     from_ms: float
@@ -148,12 +147,12 @@ class Rebalances(Section, frozen=True):
     """The rebalances of all groups.
 
     Attributes:
-        generations: Pairs of group and generation that a member entered by JoinGroup.
-        count: Those in which a member was given an assignment: from the first JoinGroup sent until each member that
-            joined in that rebalance had its first SyncGroup answered.
-        p50_ms: Half of them take no longer; null without any.
-        p99_ms: 99 of 100 of them take no longer.
-        max_ms: The longest of them.
+        generations: Number of pairs of group and generation that at least one member joined.
+        count: Number of those in which at least one member got an assignment. Such a rebalance lasts from the first
+            JoinGroup sent until every member that joined has received its first SyncGroup response.
+        p50_ms: Median duration; null without rebalances.
+        p99_ms: 99th percentile of the duration.
+        max_ms: Maximum duration.
     """
 
     generations: int
@@ -168,14 +167,15 @@ class PopulationNumbers(Section, frozen=True):
     """The groups of one `[[groups]]` table.
 
     Attributes:
-        population: The name of a `[[groups]]` table.
-        groups: Its groups.
-        members: Their members.
-        members_joined: Members that got an assignment at least once.
+        population: Name of the population.
+        groups: Number of groups.
+        members: Number of members.
+        members_joined: Number of members that got an assignment at least once.
         generations: As in `rebalances`.
-        unassigned_member_s: Over all members: from a start, an eager JoinGroup sent, or a response by which it is no
-            member, to the next SyncGroup answered; not while it is gone.
-        longest_rebalance_ms: The longest rebalance.
+        unassigned_member_s: Sum over all members of the time that they were running without an assignment: from a
+            start, a JoinGroup with an eager assignor, or an error that ends the membership, until the next SyncGroup
+            response.
+        longest_rebalance_ms: Duration of the longest rebalance; null without rebalances.
     """
 
     population: str
@@ -191,10 +191,10 @@ class BrokerNumbers(Section, frozen=True):
     """The requests sent to one broker.
 
     Attributes:
-        broker: Node id; -1 for an address that is no broker's own.
-        requests: Requests sent to it.
-        share: Its share of all requests.
-        groups: Groups whose members sent it any.
+        broker: Node id; -1 for requests to a bootstrap address, whose broker is unknown.
+        requests: Number of requests sent to the broker.
+        share: Share of all requests.
+        groups: Number of groups whose members sent requests to the broker.
     """
 
     broker: int
@@ -204,13 +204,13 @@ class BrokerNumbers(Section, frozen=True):
 
 
 class LookupNumbers(Section, frozen=True):
-    """Requests of an API that may be about several groups.
+    """Requests of an API that may name several groups.
 
     Attributes:
         api: FindCoordinator, OffsetFetch or DescribeGroups.
-        requests: How many were sent.
-        keys: Groups that they asked about.
-        most_in_one_request: The most that one asked about.
+        requests: Number of requests sent.
+        keys: Number of groups named in all requests together.
+        most_in_one_request: Maximum number of groups named in one request.
     """
 
     api: str
@@ -220,11 +220,11 @@ class LookupNumbers(Section, frozen=True):
 
 
 class SendingDelay(Section, frozen=True):
-    """How long requests waited in the replay itself.
+    """How late the replay itself sent requests; this delay is included in their latencies.
 
     Attributes:
-        p50_ms: Half of the requests were sent no later after they were due.
-        p99_ms: The same for 99 of 100; this counts as latency.
+        p50_ms: Median time between when a request was due and when it was sent, which is included in its latency.
+        p99_ms: 99th percentile of that time.
     """
 
     p50_ms: float | None
@@ -235,10 +235,10 @@ class OffsetsPartition(Section, frozen=True):
     """A partition of `__consumer_offsets`.
 
     Attributes:
-        partition: One that has groups.
-        broker: The broker that coordinated most of it last.
-        groups: Its groups.
-        requests: Requests that were about one of them.
+        partition: Number of a partition of `__consumer_offsets` that has groups.
+        broker: Node id of the last coordinator of the group with the most requests; null if none is known.
+        groups: Number of groups on the partition.
+        requests: Number of requests about these groups.
     """
 
     partition: int
@@ -248,12 +248,12 @@ class OffsetsPartition(Section, frozen=True):
 
 
 class OffsetsPartitions(Section, frozen=True):
-    """How groups and requests are spread over `__consumer_offsets`.
+    """How groups and requests are distributed over the partitions of `__consumer_offsets`.
 
     Attributes:
-        count: Partitions of `__consumer_offsets`.
-        groups_skew: Groups of the fullest one divided by the even share.
-        requests_skew: The same for requests about its groups.
+        count: Number of partitions of `__consumer_offsets`.
+        groups_skew: Maximum number of groups on a partition, divided by the mean; null without groups.
+        requests_skew: Maximum number of requests about groups of a partition, divided by the mean.
     """
 
     count: int
@@ -266,11 +266,11 @@ class SlowGroup(Section, frozen=True):
     """A group with a long rebalance.
 
     Attributes:
-        group: One of the groups with the longest rebalances.
-        population: Its population.
-        members: Its members.
+        group: Name of one of the ten groups with the longest rebalances.
+        population: Name of its population.
+        members: Number of its members.
         generations: As in `rebalances`.
-        longest_rebalance_ms: Its longest rebalance.
+        longest_rebalance_ms: Duration of its longest rebalance.
         unassigned_member_s: As in `populations`.
     """
 
@@ -286,9 +286,9 @@ class RequestsOverTime(Section, frozen=True):
     """The requests of an API by slice.
 
     Attributes:
-        requests_per_s: Requests of the API sent in the slice.
-        p50_ms: Their latency, as in `apis`.
-        p99_ms: Their latency, as in `apis`.
+        requests_per_s: Rate of requests of the API sent in the slice.
+        p50_ms: Median of their latency.
+        p99_ms: 99th percentile of their latency.
     """
 
     requests_per_s: list[float]
@@ -300,9 +300,9 @@ class ErrorsOverTime(Section, frozen=True):
     """The responses of an API with an error, by slice.
 
     Attributes:
-        name: An error.
-        api: The API with this error in its responses.
-        answers: How many requests sent in the slice were answered with it.
+        name: As in `errors`.
+        api: The API.
+        answers: Number of requests sent in the slice whose response had the error.
     """
 
     name: str
@@ -314,9 +314,9 @@ class GroupsOverTime(Section, frozen=True):
     """The number of groups in each state, by slice.
 
     Attributes:
-        stable: Groups that had members and no rebalance, on average.
-        rebalancing: Groups with a rebalance in progress, as in `rebalances`.
-        empty: Groups without any member.
+        stable: Average number of groups with members and without a rebalance.
+        rebalancing: Average number of groups with a rebalance in progress, as in `rebalances`.
+        empty: Average number of groups without members.
     """
 
     stable: list[float]
@@ -328,9 +328,9 @@ class MembersOverTime(Section, frozen=True):
     """The number of members in each state, by slice.
 
     Attributes:
-        assigned: Members with an assignment, even an empty one, on average.
-        waiting: Members without one that want one.
-        gone: Members that are not running.
+        assigned: Average number of members with an assignment, which may be empty.
+        waiting: Average number of members that are running without an assignment.
+        gone: Average number of members that are not running.
     """
 
     assigned: list[float]
@@ -342,9 +342,9 @@ class RebalancesOverTime(Section, frozen=True):
     """Rebalances by the slice in which they began.
 
     Attributes:
-        count: Rebalances that began in the slice.
-        p50_ms: Half of them took no longer.
-        max_ms: The longest of them.
+        count: Number of rebalances that began in the slice.
+        p50_ms: Median of their duration.
+        max_ms: Maximum of their duration.
     """
 
     count: list[int]
@@ -353,11 +353,11 @@ class RebalancesOverTime(Section, frozen=True):
 
 
 class OverTime(Section, frozen=True):
-    """Numbers by slice of time.
+    """Numbers by time slice.
 
     Attributes:
-        slice_s: How long a slice is; each list has a number for each slice.
-        slices: How many there are, 120 at most.
+        slice_s: Length of a time slice; each list in `over_time` has a value for each slice.
+        slices: Number of slices, at most 120.
     """
 
     slice_s: float
@@ -373,10 +373,10 @@ class Numbers(Section, frozen=True, kw_only=True):
     """The numbers of a replay, computed from its events.
 
     Attributes:
-        groups: How many groups there are.
-        span_s: From the first request due to the last one answered.
-        began_us: When the replay began: second 0 of all that is over time.
-        metrics: The numbers that an `[[expect]]` table can name, by name.
+        groups: Number of groups.
+        span_s: Time from when the first request was due until the last response.
+        began_us: Start of the replay: second 0 of `over_time` and `timeline`.
+        metrics: The metrics for `[[expect]]` tables, by name.
     """
 
     groups: int
@@ -397,14 +397,14 @@ class Numbers(Section, frozen=True, kw_only=True):
 
 
 class Unavailability(Section, frozen=True, kw_only=True):
-    """A failure of an availability check; a key that does not apply is absent.
+    """A failure of an availability check; keys that do not apply are absent.
 
     Attributes:
-        group: The group of the members.
-        members: Names of some of the members.
-        at_us: When it began.
-        until_us: When it was over.
-        what: What happened, as a sentence.
+        group: Group of the members.
+        members: Names of up to five of the members.
+        at_us: Start of the failure.
+        until_us: End of the failure.
+        what: Description for reports.
     """
 
     group: str | UnsetType = UNSET
@@ -418,10 +418,10 @@ class AvailabilityCheck(Section, frozen=True):
     """The result of an availability check.
 
     Attributes:
-        name: Short name of a check that the cluster answered.
-        check: What is checked.
+        name: Name of the check.
+        check: What the check requires, as a sentence.
         passed: Whether it passed.
-        failures: How many outages, members or requests failed it.
+        failures: Number of outages, members or requests that failed it.
     """
 
     name: str
@@ -435,13 +435,13 @@ class Violation(Section, frozen=True):
     """A violation of a promise.
 
     Attributes:
-        group: The group, if it concerns one.
-        generation: The generation, if it concerns one.
+        group: The group, if the violation concerns one.
+        generation: The generation, if the violation concerns one.
         members: Names of the members.
-        at_us: When it began.
-        until_us: When it was over.
-        what: What happened, as a sentence.
-        events: The events around it, as in `events.parquet`.
+        at_us: Start of the violation.
+        until_us: End of the violation.
+        what: Description for reports.
+        events: Up to 20 events of the group around that time, as in `events.parquet`.
     """
 
     group: str | None
@@ -457,10 +457,10 @@ class PromiseCheck(Section, frozen=True):
     """The result of checking a promise.
 
     Attributes:
-        name: Its short name.
-        promise: The promise.
-        kept: Whether it was kept.
-        broken: How often it was not.
+        name: Name of the promise, as in `[promises]`.
+        promise: The promise, as a sentence.
+        kept: Whether there was no violation.
+        broken: Number of violations.
     """
 
     name: str
@@ -471,12 +471,12 @@ class PromiseCheck(Section, frozen=True):
 
 
 class ExpectationCheck(Section, frozen=True):
-    """An expectation, compared with its number.
+    """The result of an expectation.
 
     Attributes:
-        expectation: What was expected; of events, that all were done.
-        met: Whether it was so.
-        actual: The number; null if there is none.
+        expectation: The comparison; `events_done == N` for the implicit one that all events of the workload were done.
+        met: Whether the comparison holds.
+        actual: The actual value; null if there is none.
     """
 
     expectation: str
@@ -488,7 +488,7 @@ class Verdict(Section, frozen=True):
     """The verdict on a replay.
 
     Attributes:
-        passed: Whether all checks passed, all promises were kept, all expectations met.
+        passed: Whether all availability checks passed, all promises were kept and all expectations were met.
     """
 
     passed: bool
@@ -498,11 +498,11 @@ class Verdict(Section, frozen=True):
 
 
 class Summary(Section, frozen=True, kw_only=True):
-    """The summary of a run. In the file, the keys of `head` and `numbers` are beside the others.
+    """The summary of a run. In the file, the keys of `head` and `numbers` are at the top level.
 
     Attributes:
-        directory: Where the run is.
-        files: What is in it, by the name of the file.
+        directory: Directory of the run.
+        files: Descriptions of the files in the directory, by file name.
     """
 
     head: Head
@@ -519,7 +519,7 @@ def document_of(summary: Summary) -> dict[str, Any]:
 
 
 def summary_of(document: Mapping[str, Any]) -> Summary:
-    """Return the summary with the contents of `summary.json`.
+    """Convert the contents of `summary.json`.
 
     Raises:
         ConfigError: A key is missing or its value is of the wrong type.
@@ -528,11 +528,11 @@ def summary_of(document: Mapping[str, Any]) -> Summary:
 
 
 def head_of(document: Mapping[str, Any], *, where: str = "") -> Head:
-    """Return the head with the contents of `head.json`.
+    """Convert the contents of `head.json`.
 
     Args:
         document: The contents.
-        where: The file; errors begin with it.
+        where: Path of the file, for errors.
 
     Raises:
         ConfigError: A key is missing or its value is of the wrong type.

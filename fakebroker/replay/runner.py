@@ -1,4 +1,4 @@
-"""Runs one replay from the workload file to the report: starts what it needs, in order, and stops it again."""
+"""Runs one replay, from the workload file to the report: the cluster, Spark, the members, the events, the summary."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from fakebroker.replay.disk_space import check_disk_space, watch_disk_space
 from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.options import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
-from fakebroker.replay.report.summarizing import summarized
+from fakebroker.replay.report.summary import summarize
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
 from fakebroker.replay.run_summary import ClusterSummary, Head, SparkSummary, Summary
@@ -39,14 +39,20 @@ from fakebroker.replay.workload.workload import Workload, load_workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One replay, ready to be played.
+    """A prepared replay: the cluster runs and has the topics, and the directory for the results exists.
 
     Attributes:
-        file: The workload's file, for the summary.
-        bootstrap: Of the cluster, embedded or not; empty in memory.
+        file: Path of the workload file.
+        workload: The workload.
+        seed: Seed of all random choices.
+        bootstrap: Bootstrap servers of the cluster, embedded or not; empty in memory.
         cluster: The embedded cluster, if there is one.
-        out: The directory for the results; it exists.
-        partitions: How many partitions each topic has.
+        out: Directory for the results.
+        partitions: Number of partitions of each topic.
+        transport: As in `ReplayOptions`.
+        record: As in `ReplayOptions`.
+        lanes: As in `ReplayOptions`.
+        tasks: As in `ReplayOptions`.
         interruption: Ends the replay early.
     """
 
@@ -65,14 +71,14 @@ class Run:
 
 
 def play(options: ReplayOptions) -> int:
-    """Play a workload and report on it.
+    """Replay a workload and print its report.
 
     Returns:
-        An exit status: whether the verdict is good, or it was interrupted.
+        An exit status: `PASSED` or `FAILED` by the verdict, or `INTERRUPTED`.
 
     Raises:
-        ConfigError: The workload or an option is wrong.
-        FakebrokerError: It could not be played.
+        ConfigError: The workload or an option is invalid.
+        FakebrokerError: The replay failed, or was stopped because the disk was full.
     """
     console = Console()
     workload = load_workload(options.file)
@@ -85,9 +91,9 @@ def play(options: ReplayOptions) -> int:
     heading = f"Workload [bold]{options.file}[/bold], seed {seed}, results in {out}"
     console.print(heading, highlight=False, soft_wrap=True)
     with ExitStack() as stack:
-        # The main thread must be free for Ctrl-C; inside a call of Spark it would corrupt the connection to Spark.
+        # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
-        run = _prepared(options, workload, seed, out, stack)
+        run = _prepare(options, workload, seed, out, stack)
         with status_line(console, "Starting Spark"):
             spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.member_count))
         playing = thread.submit(play_on, spark, run, console)
@@ -96,18 +102,18 @@ def play(options: ReplayOptions) -> int:
         except KeyboardInterrupt:
             if not run.interruption.request():
                 raise
-            console.print("Interrupted; once more gives up what was recorded")
+            console.print("Interrupted: finishing the report. Press Ctrl-C again to quit without it.")
             summary = playing.result()
     print_report(console, summary)
     if run.interruption.why:
-        raise FakebrokerError(f"{run.interruption.why}; it has what was recorded until then")
+        raise FakebrokerError(f"{run.interruption.why}; the report covers the time until then")
     if not summary.head.complete:
         return INTERRUPTED
     return PASSED if summary.verdict.passed else FAILED
 
 
 def _check(options: ReplayOptions, workload: Workload) -> None:
-    """Check that the options are consistent, and suit the workload."""
+    """Check that the options are consistent with each other and with the workload."""
     if options.bootstrap is not None:
         addresses(options.bootstrap)
         for what, is_given in (
@@ -116,20 +122,20 @@ def _check(options: ReplayOptions, workload: Workload) -> None:
             ("--transport memory", options.transport == "memory"),
         ):
             if is_given:
-                expected = f"none: {what} is for an embedded cluster"
+                expected = f"none with {what}, which requires the embedded cluster"
                 raise ConfigError.of("--bootstrap", options.bootstrap, expected, where=str(options.file))
         return
     in_memory = options.transport == "memory"
     if in_memory and options.lanes is not None:
-        raise ConfigError.of("--lanes", options.lanes, "--transport tcp with it: in memory there are no connections")
+        raise ConfigError.of("--lanes", options.lanes, "--transport tcp; in memory there are no connections")
     try:
         rehearse(workload.cluster, workload.topics, workload.events, in_memory=in_memory)
     except ConfigError as error:
         raise ConfigError.all_of(error.mistakes, where=str(options.file)) from None
 
 
-def _prepared(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
-    """Return the run, with a cluster that has the topics if one is needed."""
+def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
+    """Return the run; over TCP, start the embedded cluster if there is no other, and create the topics."""
     cluster, bootstrap, partitions = None, "", workload.topics
     if options.transport == "tcp":
         if options.bootstrap is None:
@@ -154,18 +160,18 @@ def _prepared(options: ReplayOptions, workload: Workload, seed: int, out: Path, 
 
 
 def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
-    """Play on a Spark session, against a cluster that has the topics.
+    """Run the members on a Spark session, and write the files of the run.
 
     Args:
         spark: The session.
         run: The replay.
-        console: Shows live numbers.
+        console: Console for live numbers.
 
     Returns:
         The summary, as written to `summary.json`.
 
     Raises:
-        FakebrokerError: The members could not play.
+        FakebrokerError: A Spark job failed.
     """
     tasks = min(run.tasks or spark.sparkContext.defaultParallelism, run.workload.group_count)
     scripts = member_scripts(spark, run.workload, run.seed, tasks)
@@ -173,19 +179,19 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
         scripts.write.mode("overwrite").parquet(str(run.out / MEMBERS))
         members = spark.read.parquet(str(run.out / MEMBERS)).count()
     head = _head(spark, run, scripts, tasks, members)
-    write_head(run.out, head)  # the events cannot be reported on without it
-    timeline = _played(spark, run, scripts, members, console)
-    with status_line(console, "Working out the summary"):
+    write_head(run.out, head)  # `fakebroker report` requires it, also after a crash
+    timeline = _run_members(spark, run, scripts, members, console)
+    with status_line(console, "Computing the summary"):
         partitions, reachable = final_state(run)
         found = replace(head.cluster, offsets_partitions=partitions, reachable=reachable)
         head = replace(head, complete=not run.interruption.requested, cluster=found, timeline=timeline)
         write_head(run.out, head)
         with spark_errors(run.out / "spark.log"):
-            return write_results(run.out, summarized(spark, run.out, head))
+            return write_results(run.out, summarize(spark, run.out, head))
 
 
 def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int, members: int) -> Head:
-    """Return what does not follow from the events, as far as it is known before the replay."""
+    """Return the settings of the run; `complete`, `timeline` and `cluster` are completed after the replay."""
     partitions = run.workload.offsets_partitions
     return Head(
         workload={"file": str(run.file), **msgspec.to_builtins(run.workload)},
@@ -213,7 +219,7 @@ def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int, members
 
 
 def final_state(run: Run) -> tuple[int, bool]:
-    """Return the partition count of `__consumer_offsets`, and whether the cluster answers after the replay."""
+    """Return the partition count of `__consumer_offsets`, and whether the cluster is still reachable."""
     if not run.bootstrap:
         return run.workload.offsets_partitions, True
     if run.cluster is not None and not run.cluster.is_running:
@@ -224,13 +230,15 @@ def final_state(run: Run) -> tuple[int, bool]:
     return found or DEFAULT_OFFSETS_PARTITIONS, found is not None
 
 
-def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console) -> list[EventOutcome]:
-    """Let all members play, and write their events.
+def _run_members(
+    spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console
+) -> list[EventOutcome]:
+    """Run all members, and write their events.
 
     Returns:
-        What happened to the cluster meanwhile.
+        The events of the workload with their outcomes.
     """
-    console.print(f"Playing {members:,} members for {run.workload.duration_s:g} s", highlight=False)
+    console.print(f"Running {members:,} members for {run.workload.duration_s:g} s", highlight=False)
     driver = spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1")
     outcomes = no_outcomes(spark) if run.transport == "memory" else None
     with receiving(driver) as receiver, ExitStack() as stack:
@@ -248,7 +256,12 @@ def _played(spark: SparkSession, run: Run, scripts: DataFrame, members: int, con
 
 
 def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
-    """Return what all Spark tasks have in common."""
+    """Return the settings that all Spark tasks share.
+
+    Args:
+        run: The replay.
+        report_to: Host and port to which tasks report their progress.
+    """
     workload = run.workload
     return TaskPlan(
         bootstrap=run.bootstrap,
@@ -268,7 +281,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
 
 @contextmanager
 def _events(run: Run, receiver: Receiver) -> Iterator[Timeline]:
-    """Perform the events on the embedded cluster within the context; a simulation does so by itself."""
+    """Perform the workload's events on the embedded cluster within the context; a simulation performs its own."""
     if run.cluster is None:
         yield Timeline()
         return

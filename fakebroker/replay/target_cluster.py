@@ -1,4 +1,4 @@
-"""Prepares the cluster under test over TCP: checks that it answers, and creates the workload's topics."""
+"""Prepares the cluster under test over TCP: checks that it is reachable, and creates the workload's topics."""
 
 from collections.abc import Mapping
 
@@ -20,13 +20,13 @@ DEFAULT_OFFSETS_PARTITIONS = 50
 
 
 def check_answers(bootstrap: str) -> None:
-    """Check that a cluster answers members; one that requires TLS or authentication does not.
+    """Check that members can talk to a cluster; they do not support TLS or authentication.
 
     Args:
-        bootstrap: HOST:PORT of the cluster, or several with commas.
+        bootstrap: HOST:PORT of the cluster, several separated by commas.
 
     Raises:
-        BrokerUnreachable: It does not.
+        BrokerUnreachable: No broker responds.
     """
     no_members = MemberLoop([], addresses(bootstrap), lambda event: None, lambda tally: None)
     no_members.connect()
@@ -37,14 +37,14 @@ async def ready_topics(bootstrap: str, topics: Mapping[str, int]) -> dict[str, i
     """Create the topics that do not exist yet.
 
     Args:
-        bootstrap: HOST:PORT of the cluster, or several with commas.
-        topics: Their partition counts; a topic that exists keeps its own.
+        bootstrap: HOST:PORT of the cluster, several separated by commas.
+        topics: Partition counts of topics to create; ignored for topics that exist.
 
     Returns:
         The actual partition count of each topic.
 
     Raises:
-        FakebrokerError: The cluster cannot be reached, refuses to create a topic, or is not ready in time.
+        FakebrokerError: The cluster cannot be reached, rejects a topic, or is not ready within 20 s.
     """
     addresses(bootstrap)
     try:
@@ -58,13 +58,13 @@ async def ready_topics(bootstrap: str, topics: Mapping[str, int]) -> dict[str, i
 
 
 async def offsets_partitions(bootstrap: str) -> int | None:
-    """Return the partition count of `__consumer_offsets`, which exists once groups were played.
+    """Return the partition count of `__consumer_offsets`.
 
     Args:
-        bootstrap: HOST:PORT of the cluster, or several with commas.
+        bootstrap: HOST:PORT of the cluster, several separated by commas.
 
     Returns:
-        Kafka's default if the cluster does not report it; None if it cannot be reached any more.
+        The count; Kafka's default if the cluster does not report it; None if the cluster cannot be reached.
     """
     with trio.move_on_after(_READY_TIMEOUT_S):
         try:
@@ -87,7 +87,7 @@ async def _create(admin: Admin, topics: Mapping[str, int]) -> None:
 
 
 async def _partition_counts(admin: Admin, topics: Mapping[str, int]) -> dict[str, int]:
-    """Wait until the broker knows all topics, with a leader for each partition."""
+    """Wait until all partitions of the topics have leaders, and return their counts."""
     while True:
         known = await admin.list_topics()
         if all(name in known and known[name].has_leaders for name in topics):

@@ -115,7 +115,7 @@ def test_a_committed_offset_does_not_replace_a_position_that_the_application_has
 def test_a_leader_of_a_group_of_another_type_fails(subtests: pytest.Subtests) -> None:
     for protocol_type, metadata, message in (
         ("connect", b"", "the group's type is 'connect'"),
-        ("consumer", b"\0", "ConsumerProtocolSubscription: malformed"),
+        ("consumer", b"\0", "ConsumerProtocolSubscription malformed"),
     ):
         with subtests.test(protocol_type=protocol_type, metadata=metadata):
             harness = MemberHarness()

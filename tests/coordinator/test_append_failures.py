@@ -1,14 +1,10 @@
-"""What happens when a record cannot be appended: who is told what, and that nothing else has changed."""
+"""Appends that fail: the error in the answers, and groups that are otherwise unchanged."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import pytest
-
 from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,
@@ -18,32 +14,22 @@ from tests.support.coordinator.coordinator_harness import (
     protocols,
     result_of,
 )
+from tests.support.coordinator.group_contents import contents
+from tests.support.subtests import subtest_for_each
 
 NONE = ErrorCode.NONE
 ERRORS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR)
-every_error = pytest.mark.parametrize("error", ERRORS)
-CLOCKS = ("deadline_ms", "scheduled_ms")
+every_error = subtest_for_each("error", ERRORS)
 
 
-def contents(group: Group) -> dict[str, Any]:
-    """All that can be seen of a group, in order, clocks aside."""
-    found = {name: getattr(group, name) for name in Group.__slots__ if name not in CLOCKS}
-    found["members"] = [
-        {name: getattr(member, name) for name in Member.__slots__ if name not in CLOCKS}
-        for member in group.members.values()
-    ]
-    found["offsets"] = list(group.offsets)
-    return {name: list(value.items()) if isinstance(value, dict) else value for name, value in found.items()}
-
-
-def fail(driver: CoordinatorHarness, error: ErrorCode, act: Callable[[], Any]) -> Any:
-    """What an action comes to while nothing can be appended."""
-    before = list(driver.batches)
-    driver.append_error = error
+def with_failing_appends(harness: CoordinatorHarness, error: ErrorCode, act: Callable[[], Any]) -> Any:
+    """Return the result of an action while all appends fail."""
+    before = list(harness.batches)
+    harness.append_error = error
     result = act()
-    driver.append_error = NONE
-    driver.settle()
-    assert driver.batches == before
+    harness.append_error = NONE
+    harness.settle()
+    assert harness.batches == before
     return result
 
 
@@ -51,153 +37,163 @@ def fail(driver: CoordinatorHarness, error: ErrorCode, act: Callable[[], Any]) -
 
 
 @every_error
-@pytest.mark.parametrize("delay_ms", [DELAY_MS, 0])
-def test_a_group_that_cannot_be_created_is_not_there(error: ErrorCode, delay_ms: int) -> None:
-    driver = CoordinatorHarness(group_initial_rebalance_delay_ms=delay_ms)
-    call = fail(driver, error, driver.join)
+@subtest_for_each("delay_ms", [DELAY_MS, 0])
+def test_group_is_dropped_if_its_creation_cannot_be_stored(error: ErrorCode, delay_ms: int) -> None:
+    harness = CoordinatorHarness(group_initial_rebalance_delay_ms=delay_ms)
+    call = with_failing_appends(harness, error, harness.join)
     if delay_ms:
         assert call.result == JoinResult(error)
     else:
-        assert call.error is NONE  # Kafka has answered by then.
-    assert driver.state() == "-"
-    driver.advance(1_000_000)
-    assert driver.join().is_parked == bool(delay_ms)
+        assert call.error is NONE  # As in Kafka, the join is answered before the append.
+    assert harness.state() == "-"
+    harness.advance(1_000_000)
+    assert harness.join().is_parked == bool(delay_ms)
 
 
 @every_error
-def test_a_member_that_was_told_its_id_must_start_again(error: ErrorCode) -> None:
-    driver = CoordinatorHarness()
-    member_id = fail(driver, error, driver.pend)
-    assert driver.state() == "-"
-    assert driver.join(member_id).error is ErrorCode.UNKNOWN_MEMBER_ID
+def test_pending_id_is_lost_if_the_new_group_cannot_be_stored(error: ErrorCode) -> None:
+    harness = CoordinatorHarness()
+    member_id = with_failing_appends(harness, error, harness.request_member_id)
+    assert harness.state() == "-"
+    assert harness.join(member_id).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @every_error
-@pytest.mark.parametrize("skip", [True, False])
-def test_a_replaced_static_leader_is_put_back(error: ErrorCode, skip: bool) -> None:
-    driver = CoordinatorHarness()
-    static, _ = driver.stable(0, static=("i", "j"))
-    driver.advance(1)
-    before = contents(driver.group())
+@subtest_for_each("skip", [True, False])
+def test_static_replacement_is_reverted_if_it_cannot_be_stored(error: ErrorCode, skip: bool) -> None:
+    harness = CoordinatorHarness()
+    static, _ = harness.create_stable_group(0, static=("i", "j"))
+    harness.advance(1)
+    before = contents(harness.group())
     offer = protocols("range", "sticky", metadata=b"new")
-    join = partial(driver.join, instance_id="i", protocols=offer, session_ms=7_000, rebalance_ms=8_000, skip=skip)
-    call = fail(driver, error, join)
+    join = partial(harness.join, instance_id="i", protocols=offer, session_ms=7_000, rebalance_ms=8_000, skip=skip)
+    call = with_failing_appends(harness, error, join)
     assert call.result == JoinResult(error, 1, "consumer", "range", static, "")
-    assert contents(driver.group()) == before
-    assert driver.group().members[static].deadline_ms == driver.now_ms + SESSION_MS
-    assert driver.heartbeat(static, 1, "i") is NONE
-    assert driver.join(instance_id="i").error is NONE
+    assert contents(harness.group()) == before
+    assert harness.group().members[static].deadline_ms == harness.now_ms + SESSION_MS
+    assert harness.heartbeat(static, 1, "i") is NONE
+    assert harness.join(instance_id="i").error is NONE
 
 
 # SyncGroup
 
 
 @every_error
-def test_a_generation_that_cannot_be_stored_is_given_up(error: ErrorCode) -> None:
-    driver = CoordinatorHarness()
-    leader, follower = driver.stable()
+def test_new_rebalance_starts_if_the_assignment_cannot_be_stored(error: ErrorCode) -> None:
+    harness = CoordinatorHarness()
+    leader, follower = harness.create_stable_group()
     for member_id in (leader, follower):
-        driver.join(member_id)
-    parked = driver.sync(follower, 2)
-    call = fail(driver, error, lambda: driver.sync(leader, 2, [(leader, b"new")]))
+        harness.join(member_id)
+    parked = harness.sync(follower, 2)
+    call = with_failing_appends(harness, error, lambda: harness.sync(leader, 2, [(leader, b"new")]))
     assert parked.result == call.result == SyncResult(error)
-    group = driver.group()
-    assert (driver.state(), group.generation_id) == ("PreparingRebalance", 2)
+    group = harness.group()
+    assert (harness.state(), group.generation_id) == ("PreparingRebalance", 2)
     assert [member.assignment for member in group.members.values()] == [b"", b""]
-    assert group.join_deadline_ms == driver.now_ms + REBALANCE_MS
-    assert driver.heartbeat(leader, 2) is ErrorCode.REBALANCE_IN_PROGRESS
-    calls = [driver.join(member_id) for member_id in (leader, follower)]
+    assert group.join_deadline_ms == harness.now_ms + REBALANCE_MS
+    assert harness.heartbeat(leader, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+    calls = [harness.join(member_id) for member_id in (leader, follower)]
     assert [call.joined.generation_id for call in calls] == [3, 3]
-    driver.sync_all([leader, follower])
+    harness.sync_all([leader, follower])
 
 
 # LeaveGroup and timers
 
 
 @every_error
-def test_a_group_that_becomes_empty_is_empty_all_the_same(error: ErrorCode) -> None:
-    driver = CoordinatorHarness()
-    (member_id,) = driver.stable(1)
-    leave = partial(result_of, driver.coordinator.leave_group, "g", [(member_id, None)], driver.now_ms)
-    assert fail(driver, error, leave) == (error, [])
-    assert (driver.state(), driver.group().generation_id) == ("Empty", 2)
-    assert driver.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    driver.hand_over()
-    assert (driver.state(), driver.group().generation_id) == ("Stable", 1)
-    driver.advance(SESSION_MS)
-    assert (driver.state(), driver.group().generation_id) == ("Empty", 2)
+def test_group_becomes_empty_even_if_that_cannot_be_stored(error: ErrorCode) -> None:
+    harness = CoordinatorHarness()
+    (member_id,) = harness.create_stable_group(1)
+    leave = partial(result_of, harness.coordinator.leave_group, "g", [(member_id, None)], harness.now_ms)
+    assert with_failing_appends(harness, error, leave) == (error, [])
+    assert (harness.state(), harness.group().generation_id) == ("Empty", 2)
+    assert harness.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    harness.fail_over()
+    assert (harness.state(), harness.group().generation_id) == ("Stable", 1)
+    harness.advance(SESSION_MS)
+    assert (harness.state(), harness.group().generation_id) == ("Empty", 2)
 
 
 @every_error
-def test_a_session_that_ends_needs_no_log(error: ErrorCode) -> None:
-    driver = CoordinatorHarness()
-    driver.stable(1)
-    fail(driver, error, lambda: driver.advance(SESSION_MS))
-    assert (driver.state(), driver.group().generation_id) == ("Empty", 2)
+def test_session_expires_even_if_the_empty_group_cannot_be_stored(error: ErrorCode) -> None:
+    harness = CoordinatorHarness()
+    harness.create_stable_group(1)
+    with_failing_appends(harness, error, lambda: harness.advance(SESSION_MS))
+    assert (harness.state(), harness.group().generation_id) == ("Empty", 2)
 
 
 @every_error
-def test_a_leave_that_writes_nothing_succeeds(error: ErrorCode) -> None:
-    driver = CoordinatorHarness()
-    leader, follower = driver.stable()
-    assert fail(driver, error, lambda: driver.leave((follower, None))) == [NONE]
-    assert list(driver.group().members) == [leader]
+def test_leave_group_without_records_succeeds_while_appends_fail(error: ErrorCode) -> None:
+    harness = CoordinatorHarness()
+    leader, follower = harness.create_stable_group()
+    assert with_failing_appends(harness, error, lambda: harness.leave((follower, None))) == [NONE]
+    assert list(harness.group().members) == [leader]
 
 
 # Offsets
 
 
 @every_error
-@pytest.mark.parametrize("has_group", [True, False])
-def test_a_commit_is_refused_as_a_whole(error: ErrorCode, has_group: bool) -> None:
-    driver = CoordinatorHarness()
+@subtest_for_each("has_group", [True, False])
+def test_failed_append_rejects_all_partitions_of_a_commit(error: ErrorCode, has_group: bool) -> None:
+    harness = CoordinatorHarness()
     member_id, generation_id = "", -1
     if has_group:
-        (member_id,), generation_id = driver.stable(1), 1
-        driver.commit(member_id, 1, offset=3)
-    before = contents(driver.group()) if has_group else None
-    driver.advance(1)
+        (member_id,), generation_id = harness.create_stable_group(1), 1
+        harness.commit(member_id, 1, offset=3)
+    before = contents(harness.group()) if has_group else None
+    harness.advance(1)
     offsets = [OffsetToCommit(topic="t", partition=index, offset=9, metadata="m" * 4096 * index) for index in range(3)]
     commit = partial(
-        result_of, driver.coordinator.commit_offsets, "g", generation_id, member_id, None, offsets, driver.now_ms
+        result_of, harness.coordinator.commit_offsets, "g", generation_id, member_id, None, offsets, harness.now_ms
     )
-    assert fail(driver, error, commit) == [error] * 3
-    assert driver.committed() == (3 if has_group else None)
+    assert with_failing_appends(harness, error, commit) == [error] * 3
+    assert harness.committed() == (3 if has_group else None)
     if has_group:
-        assert contents(driver.group()) == before
-        assert driver.group().members[member_id].deadline_ms == driver.now_ms + SESSION_MS
+        assert contents(harness.group()) == before
+        assert harness.group().members[member_id].deadline_ms == harness.now_ms + SESSION_MS
     else:
-        assert driver.state() == "-"
+        assert harness.state() == "-"
 
 
 @every_error
-def test_a_commit_with_nothing_to_store_needs_no_log(error: ErrorCode) -> None:
-    driver = CoordinatorHarness()
-    assert fail(driver, error, lambda: driver.commit(metadata="m" * 4097)) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+def test_commit_without_records_does_not_append(error: ErrorCode) -> None:
+    harness = CoordinatorHarness()
+    assert (
+        with_failing_appends(harness, error, lambda: harness.commit(metadata="m" * 4097))
+        is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    )
 
 
 @every_error
-def test_deletions_are_refused(error: ErrorCode) -> None:
-    driver = CoordinatorHarness()
+def test_failed_append_rejects_deletions(error: ErrorCode) -> None:
+    harness = CoordinatorHarness()
     for topic in "tu":
-        driver.commit(topic=topic)
-    before = contents(driver.group())
-    coordinator = driver.coordinator
-    assert fail(driver, error, lambda: result_of(coordinator.delete_offsets, "g", [("t", 0), ("x", 0)])) == (error, [])
-    assert fail(driver, error, lambda: result_of(coordinator.delete_offsets, "g", [("x", 0)])) == (NONE, [NONE])
-    assert fail(driver, error, lambda: result_of(coordinator.delete_group, "g", driver.now_ms)) is error
-    fail(driver, error, lambda: coordinator.delete_topic_offsets("t"))
-    assert contents(driver.group()) == before
+        harness.commit(topic=topic)
+    before = contents(harness.group())
+    coordinator = harness.coordinator
+    assert with_failing_appends(
+        harness, error, lambda: result_of(coordinator.delete_offsets, "g", [("t", 0), ("x", 0)])
+    ) == (error, [])
+    assert with_failing_appends(harness, error, lambda: result_of(coordinator.delete_offsets, "g", [("x", 0)])) == (
+        NONE,
+        [NONE],
+    )
+    assert (
+        with_failing_appends(harness, error, lambda: result_of(coordinator.delete_group, "g", harness.now_ms)) is error
+    )
+    with_failing_appends(harness, error, lambda: coordinator.delete_topic_offsets("t"))
+    assert contents(harness.group()) == before
 
 
-def test_a_topic_is_deleted_where_it_can_be() -> None:
-    driver = CoordinatorHarness()
+def test_offsets_of_a_deleted_topic_are_deleted_in_partitions_whose_append_succeeds() -> None:
+    harness = CoordinatorHarness()
     for group_id in "gh":
-        driver.commit(group_id=group_id)
-    append = driver._append
-    refused = driver.group().partition
-    driver.coordinator._runtime._append = lambda partition, records, done: (
+        harness.commit(group_id=group_id)
+    append = harness._append
+    refused = harness.group().partition
+    harness.coordinator._runtime._append = lambda partition, records, done: (
         done(ErrorCode.NOT_COORDINATOR) if partition == refused else append(partition, records, done)
     )
-    driver.coordinator.delete_topic_offsets("t")
-    assert (driver.committed(group_id="g"), driver.committed(group_id="h")) == (1, None)
+    harness.coordinator.delete_topic_offsets("t")
+    assert (harness.committed(group_id="g"), harness.committed(group_id="h")) == (1, None)

@@ -1,8 +1,9 @@
-"""Group id to partition, against values from a JDK."""
+"""The partition of a group id, compared with values from a JDK."""
 
 import pytest
 
 from fakebroker.coordinator.runtime.placement import java_string_hash, java_string_length, partition_for
+from tests.support.subtests import subtest_for_each
 
 # Group id, length, hashCode, partition of 50, partition of 3.
 JDK = [
@@ -22,19 +23,19 @@ JDK = [
 ]
 
 
-@pytest.mark.parametrize(("text", "length", "value", "of_50", "of_3"), JDK)
-def test_as_the_jdk(text: str, length: int, value: int, of_50: int, of_3: int) -> None:
+@subtest_for_each(("text", "length", "value", "of_50", "of_3"), JDK)
+def test_java_string_length_hash_and_partition(text: str, length: int, value: int, of_50: int, of_3: int) -> None:
     assert java_string_length(text) == length
     assert java_string_hash(text) == value
     assert partition_for(text, 50) == of_50
     assert partition_for(text, 3) == of_3
 
 
-def test_lone_surrogates_are_units_like_any_other() -> None:
+def test_hash_of_lone_surrogates() -> None:
     assert java_string_hash("\ud83d") == 0xD83D
     assert java_string_hash("\ude80\ud83d") == 31 * 0xDE80 + 0xD83D
 
 
-def test_no_partitions() -> None:
+def test_partition_count_has_to_be_positive() -> None:
     with pytest.raises(ValueError, match="partition_count is 0, expected at least 1"):
         partition_for("g", 0)

@@ -1,4 +1,4 @@
-"""The queue of deadlines that the whole package and its tests use: order, rescheduling, canceling."""
+"""The queue of deadlines: order, rescheduling, canceling."""
 
 from math import inf
 
@@ -11,7 +11,7 @@ def values(queue: TimerQueue[TimedValue[str]], now_ms: float = inf) -> list[tupl
     return [(timer.value, deadline_ms) for timer, deadline_ms in queue.expired(now_ms)]
 
 
-def test_the_earliest_is_first_and_ties_keep_their_order() -> None:
+def test_entries_are_ordered_by_deadline_and_first_scheduling() -> None:
     queue: TimerQueue[TimedValue[str]] = TimerQueue()
     for value, deadline_ms in (("late", 9), ("one", 5), ("two", 5), ("soon", 1)):
         queue.schedule(TimedValue(value), deadline_ms)
@@ -22,7 +22,7 @@ def test_the_earliest_is_first_and_ties_keep_their_order() -> None:
     assert queue.next_deadline() is None
 
 
-def test_an_entry_is_moved_to_earlier_times_only_and_keeps_its_place_among_ties() -> None:
+def test_rescheduling_only_moves_an_entry_to_an_earlier_deadline() -> None:
     queue: TimerQueue[TimedValue[str]] = TimerQueue()
     first, second = TimedValue("first"), TimedValue("second")
     queue.schedule(first, 9)
@@ -32,7 +32,7 @@ def test_an_entry_is_moved_to_earlier_times_only_and_keeps_its_place_among_ties(
     assert values(queue) == [("first", 5), ("second", 5)]
 
 
-def test_a_canceled_entry_is_not_returned_until_it_is_scheduled_again() -> None:
+def test_canceled_entry_is_not_returned_until_it_is_scheduled_again() -> None:
     queue: TimerQueue[TimedValue[str]] = TimerQueue()
     timer, other = TimedValue("timer"), TimedValue("other")
     queue.schedule(timer, 1)
@@ -44,7 +44,7 @@ def test_a_canceled_entry_is_not_returned_until_it_is_scheduled_again() -> None:
     assert values(queue) == [("other", 3), ("timer", 4)]
 
 
-def test_an_infinite_deadline_is_none() -> None:
+def test_infinite_deadline_is_ignored() -> None:
     queue: TimerQueue[TimedValue[str]] = TimerQueue()
     queue.schedule(TimedValue("never"), inf)
     assert queue.next_deadline() is None
@@ -62,7 +62,7 @@ def test_entries_scheduled_while_iterating_are_included() -> None:
     assert found == ["first", "second"]
 
 
-def test_canceled_entries_do_not_pile_up() -> None:
+def test_canceled_entries_do_not_accumulate() -> None:
     queue: TimerQueue[TimedValue[int]] = TimerQueue()
     kept = [TimedValue(number) for number in range(100)]
     for number, timer in enumerate(kept):
@@ -79,7 +79,7 @@ steps = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["schedule", "canc
 
 
 @given(steps)
-def test_any_history_is_that_of_a_sorted_list(history: list[tuple[int, str, int]]) -> None:
+def test_queue_behaves_like_a_sorted_list(history: list[tuple[int, str, int]]) -> None:
     queue: TimerQueue[TimedValue[int]] = TimerQueue()
     queue._sweep_size = 2
     timers = [TimedValue(index) for index in range(10)]

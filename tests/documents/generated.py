@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.documents import brokers, python_api
+from tests.documents import brokers, commands, member_states, python_api, runs, scale_out, workloads
 from tests.documents.markdown import fill
 
 ROOT = Path(__file__).parents[2]
@@ -15,15 +15,25 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "scenarios/reference/fake_cluster.md": {"fake-cluster": python_api.fake_cluster},
     "scenarios/reference/pytest.md": {"fixtures": python_api.fixtures, "options": python_api.options},
     "scenarios/reference/command_line.md": {"command-line": python_api.command_line},
+    "scenarios/reference/commands.md": {"commands": commands.commands},
+    "scenarios/workloads/README.md": workloads.tables(),
+    "scenarios/runs.md": {"summary": runs.summary, "events": runs.events},
+    "fakebroker/client/README.md": {"states": member_states.diagram},
 }
 """For each document the names of its generated parts, and what generates them."""
+
+MEASURED: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "scenarios/proposals/batch-join.md": {"scale-out": scale_out.scale_out},
+}
+"""The same for parts that take seconds; tests of what they measure check them."""
 
 
 def generate(document: str) -> str:
     """Return a document with its parts as they should be."""
-    return fill((ROOT / document).read_text(), {name: part() for name, part in GENERATED[document].items()})
+    parts = {**GENERATED, **MEASURED}[document]
+    return fill((ROOT / document).read_text(), {name: part() for name, part in parts.items()})
 
 
 if __name__ == "__main__":
-    for document in GENERATED:
+    for document in (*GENERATED, *MEASURED):
         (ROOT / document).write_text(generate(document))

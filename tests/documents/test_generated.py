@@ -1,13 +1,16 @@
 """Generated parts of documents are up to date and complete."""
 
+import inspect
 import re
 
 import pytest
 
 from fakebroker import FakeCluster
+from fakebroker.cluster.commands import COMMANDS
 from fakebroker.protocol.releases import RELEASES, release
+from tests.documents.commands import STRUCTS
 from tests.documents.generated import GENERATED, ROOT, generate
-from tests.documents.markdown import fill
+from tests.documents.markdown import entries, fill
 
 REFERENCE = ROOT / "scenarios" / "reference"
 
@@ -40,3 +43,11 @@ def test_versions_in_the_release_notes_are_those_of_the_release() -> None:
             assert first == release(name), f"{api} {version}"
             checked += 1
     assert checked >= 15
+
+
+def test_all_arguments_and_options_of_commands_are_documented() -> None:
+    for name, command in COMMANDS.items():
+        _, *names = inspect.signature(command.method).parameters
+        assert list(entries(command.method, "Args")) == names, name
+    for struct in STRUCTS:
+        assert list(entries(struct, "Attributes")) == list(struct.__struct_fields__)

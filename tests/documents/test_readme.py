@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from fakebroker import FakeCluster
-from tests.documents.markdown import table as markdown_table
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -14,10 +13,6 @@ DOCUMENTS = [
     *ROOT.glob("*.md"),
     *(path for folder in ("scenarios", "fakebroker") for path in sorted((ROOT / folder).rglob("*.md"))),
 ]
-
-
-def table(header: tuple[str, ...], *rows: tuple[object, ...]) -> str:
-    return markdown_table(header, rows)
 
 
 def _links(document: Path) -> list[str]:

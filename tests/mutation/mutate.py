@@ -38,7 +38,7 @@ NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "runs", "bench-results"
 TEST_TIMEOUT_S = 240.0  # Without any output, which does not take as long even on a slow machine.
 MYPY_TIMEOUT_S = 900.0
 NO_TESTS_RAN = 5  # An exit code of pytest.
-MORE_TESTS = {"cluster": ["tests/server"], "coordinator": ["tests/transcripts", "tests/test_scenarios.py"]}
+MORE_TESTS = {"cluster": ["tests/server"], "coordinator": ["tests/transcripts"]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whether the cluster answered: each check on events written by hand, at and beyond its bound, and simulated faults."""
+"""The availability checks, on events written by hand at and beyond their bounds, and on simulated faults."""
 
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -19,26 +19,24 @@ from tests.support.replay.recorded_events import (
     beat,
     beats,
     event,
+    event_of,
     found,
     frame,
     join,
     lost,
     member,
+    script_of,
     scripts,
 )
 from tests.support.replay.simulated_replays import play_in_memory, script, two_broker_settings
 
-pytestmark = pytest.mark.slow
-
-END_S = 100
-SILENT_FROM_S = 30
-"""The members of `HEALTHY` get their last answer then. Their session timeout is 10 s, their heartbeat interval 1 s."""
+END_S = 100  # The members of `HEALTHY` get their last response at second 30; their session timeout is 10 s.
 
 
-def act(deed: str, at_s: float, **more: Any) -> Event:
-    """Something that g-0 does by its script."""
+def act(action: str, at_s: float, **more: Any) -> Event:
+    """Return an event for an action in the script of g-0."""
     fields: dict[str, Any] = {"kind": "act", "error": None, "latency_us": None, "version": -1, "broker": -1}
-    return event(deed, at_s, **(fields | more))
+    return event(action, at_s, **(fields | more))
 
 
 def both_leave(at_s: float) -> list[Event]:
@@ -53,8 +51,15 @@ def start(at_s: float, node_id: int = 2) -> dict[str, Any]:
     return stop(at_s, node_id) | {"do": "start_broker"}
 
 
-class Case(NamedTuple):
-    """What g-0 does after `HEALTHY`, g-1 having left; and whether it is found to be without an answer for too long."""
+class Silence(NamedTuple):
+    """A case: a group in which g-1 leaves after `HEALTHY`, and g-0 may get no responses.
+
+    Attributes:
+        events: The events of g-0 after `HEALTHY`.
+        is_found: Whether the check `members-answered` fails for the group.
+        timeline: The events of the workload.
+        script: The script of g-0.
+    """
 
     events: Sequence[Event]
     is_found: bool = False
@@ -67,130 +72,133 @@ PATIENT = member("g-0", session_timeout_ms=60_000)
 PAUSED = member("g-0", acts=(Act(0.0, "start"), Act(31_000.0, "pause", 20_000.0)))
 ZOMBIE = member("g-0", acts=(Act(0.0, "start"), Act(31_000.0, "zombie", 9_000.0)))
 
-CASES: dict[str, Case] = {
-    # The session timeout and 5 s, from when the next heartbeat was due
-    "an answer just in time": Case([beat(45.9), beats(46, 99), LEAVE]),
-    "an answer too late": Case([beat(46.1), beats(47, 99), LEAVE], True),
-    "an answer in less than the longest bound": Case([beat(60.9), beats(61, 99), LEAVE], script=PATIENT),
-    "an answer after the longest bound": Case([beat(61.1), beats(62, 99), LEAVE], True, script=PATIENT),
-    "no answer until it leaves in time": Case([act("leave", 45.9)]),
-    "no answer until it leaves": Case([act("leave", 46.1)], True),
-    "no answer until the end": Case([], True),
-    "an error is an answer": Case([*(beat(30 + n, error=16) for n in range(70)), LEAVE]),
-    "FindCoordinator is answered, and the coordinator is not there": Case(
+CASES: dict[str, Silence] = {
+    # The bound: session timeout + 5 s, from when the next heartbeat was due, at most 30 s
+    "a response just in time": Silence([beat(45.9), beats(46, 99), LEAVE]),
+    "a response too late": Silence([beat(46.1), beats(47, 99), LEAVE], True),
+    "a response in time with a long session timeout": Silence([beat(60.9), beats(61, 99), LEAVE], script=PATIENT),
+    "a response too late with a long session timeout": Silence(
+        [beat(61.1), beats(62, 99), LEAVE], True, script=PATIENT
+    ),
+    "no response until the member leaves in time": Silence([act("leave", 45.9)]),
+    "no response until the member leaves too late": Silence([act("leave", 46.1)], True),
+    "no response until the end": Silence([], True),
+    "responses with errors": Silence([*(beat(30 + n, error=16) for n in range(70)), LEAVE]),
+    "responses to FindCoordinator only": Silence(
         [*(each for n in range(60) for each in (found(31 + n), lost("Heartbeat", 31.2 + n, version=-1))), LEAVE], True
     ),
-    # Waiting for nothing
-    "a member that crashes": Case([act("crash", 31)]),
-    "a member that crashes and is back": Case([act("crash", 31), act("start", 60), beats(61, 99), LEAVE]),
-    "a member that crashes and is not answered when it is back": Case([act("crash", 31), act("start", 60)], True),
-    "a member that stands still": Case([act("pause", 31), beat(52), beats(53, 99), LEAVE], script=PAUSED),
-    "a member that stood still and is not answered": Case([act("pause", 31)], True, script=PAUSED),
-    "a member that is silent as a zombie": Case([act("zombie", 31), beats(52, 99), LEAVE], script=ZOMBIE),
-    "a zombie that is never answered again": Case([act("zombie", 31)], True, script=ZOMBIE),
-    "a member that is fenced": Case([beat(31, error=82)]),
-    "a member that its group has no room for": Case([event("JoinGroup", 31, error=81)]),
-    "a fenced member that starts again and is not answered": Case([beat(31, error=82), act("start", 60)], True),
-    "a group that may not be used": Case([event("FindCoordinator", 31, error=30, found=[("g", -1, 30, True)])]),
-    "a JoinGroup that is parked": Case([join(31, 3, done_s=90), beats(91, 99, 3), LEAVE]),
-    "a parked JoinGroup that is never answered": Case(
+    # Members that do not wait for a response
+    "a member crashes": Silence([act("crash", 31)]),
+    "a member crashes and starts again": Silence([act("crash", 31), act("start", 60), beats(61, 99), LEAVE]),
+    "a member crashes, starts again and gets no response": Silence([act("crash", 31), act("start", 60)], True),
+    "a member is paused": Silence([act("pause", 31), beat(52), beats(53, 99), LEAVE], script=PAUSED),
+    "a member is paused and gets no response afterwards": Silence([act("pause", 31)], True, script=PAUSED),
+    "a zombie gets a response": Silence([act("zombie", 31), beats(52, 99), LEAVE], script=ZOMBIE),
+    "a zombie gets no response": Silence([act("zombie", 31)], True, script=ZOMBIE),
+    "a member is fenced": Silence([beat(31, error=82)]),
+    "a group is full": Silence([event("JoinGroup", 31, error=81)]),
+    "a fenced member starts again and gets no response": Silence([beat(31, error=82), act("start", 60)], True),
+    "a group is not authorized": Silence([event("FindCoordinator", 31, error=30, found=[("g", -1, 30, True)])]),
+    "a JoinGroup is parked": Silence([join(31, 3, done_s=90), beats(91, 99, 3), LEAVE]),
+    "a JoinGroup is parked until the member leaves in time": Silence(
         [lost("JoinGroup", 31, lost=False), act("leave", 31 + 24 + 15.9)], script=MEMBERS[0]
     ),
-    "a parked JoinGroup that is not answered after it should be": Case([lost("JoinGroup", 31, lost=False)], True),
-    "a JoinGroup whose connection was lost": Case([lost("JoinGroup", 31, until_s=32)], True),
-    "a JoinGroup that could not be sent": Case([lost("JoinGroup", 31, until_s=80, version=-1)], True),
+    "a JoinGroup is parked for too long": Silence([lost("JoinGroup", 31, lost=False)], True),
+    "the connection of a JoinGroup is lost": Silence([lost("JoinGroup", 31, until_s=32)], True),
+    "a JoinGroup is never sent": Silence([lost("JoinGroup", 31, until_s=80, version=-1)], True),
     # Planned outages
-    "a broker that is stopped and started": Case([beat(81), beats(82, 99), LEAVE], timeline=[stop(31), start(80)]),
-    "a broker that is started and does not answer": Case([LEAVE], True, [stop(31), start(80)]),
-    "a broker that is stopped for good": Case([LEAVE], True, [stop(31)]),
-    "a broker that does not answer before it is stopped": Case([LEAVE], True, [stop(60), start(95)]),
-    "another broker that is stopped and started": Case([LEAVE], True, [stop(31, 3), start(80, 3)]),
-    "a group that another broker has taken over": Case([beats(31, 40, broker=3), LEAVE], True, [stop(30.5), start(95)]),
+    "the broker is stopped and started": Silence([beat(81), beats(82, 99), LEAVE], timeline=[stop(31), start(80)]),
+    "the broker is stopped and started and does not respond": Silence([LEAVE], True, [stop(31), start(80)]),
+    "the broker is stopped and not started": Silence([LEAVE], True, [stop(31)]),
+    "the broker does not respond before it is stopped": Silence([LEAVE], True, [stop(60), start(95)]),
+    "another broker is stopped and started": Silence([LEAVE], True, [stop(31, 3), start(80, 3)]),
+    "another broker has taken over the group": Silence([beats(31, 40, broker=3), LEAVE], True, [stop(30.5), start(95)]),
 }
 
 
-def of_case(number: int, each: Event) -> Event:
-    """The event with the case for its group, at brokers of its own."""
-    if each.found:
-        each = each._replace(found=[(f"c{number}", 10 * number + node, *rest) for _, node, *rest in each.found])  # type: ignore[misc]  # of that length
-    broker = 10 * number + each.broker if each.broker >= 0 else each.broker
-    return each._replace(group=f"c{number}", member=each.member and f"c{number}/{each.member}", broker=broker)
-
-
 def others(until_s: float = END_S) -> list[Event]:
-    """Members of another group, which are answered all the time."""
+    """Return events of another group, whose member gets responses all the time."""
     return [
         each._replace(group="other", member="other-0", broker=9)
         for each in (act("start", 0), *(beat(n / 2) for n in range(round(until_s) * 2 + 1)), act("leave", until_s))
     ]
 
 
-@pytest.fixture(scope="module")
-def found_in(spark: SparkSession) -> set[str]:
-    """The groups whose members were without an answer for too long; all cases at once."""
+def test_members_without_a_response(spark: SparkSession, subtests: pytest.Subtests) -> None:
+    """Each case is a group of its own, so that all are checked by one run of the queries."""
     events, members, timeline = others(), [member("other-0", group="other")], []
     for number, case in enumerate(CASES.values()):
-        events += [of_case(number, each) for each in (*HEALTHY, act("leave", 30.5, **OF_1), *case.events)]
-        members += [
-            each._replace(group=f"c{number}", member=f"c{number}/{each.member}") for each in (case.script, MEMBERS[1])
-        ]
+        case_events = (*HEALTHY, act("leave", 30.5, **OF_1), *case.events)
+        events += [event_of(f"c{number}", each, 10 * number) for each in case_events]
+        members += [script_of(f"c{number}", each) for each in (case.script, MEMBERS[1])]
         timeline += [{**each, "node_id": 10 * number + each["node_id"]} for each in case.timeline]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.availability.MOST_LISTED", 1_000)
         checks = by_name(check_availability(spark, frame(spark, events), scripts(spark, members), timeline=timeline))
     assert checks["cluster-answers"].passed
-    return {str(violation.group) for violation in checks["members-answered"].violations}
+    found_groups = {violation.group for violation in checks["members-answered"].violations}
+    for number, (name, case) in enumerate(CASES.items()):
+        with subtests.test(case=name):
+            assert (f"c{number}" in found_groups) == case.is_found
 
 
 def by_name(checks: Sequence[AvailabilityCheck]) -> dict[str, AvailabilityCheck]:
     return {check.name: check for check in checks}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_member_without_an_answer_for_too_long(found_in: set[str], name: str) -> None:
-    assert (f"c{list(CASES).index(name)}" in found_in) == CASES[name].is_found
-
-
 def checked(spark: SparkSession, more: Sequence[Event], **how: Any) -> dict[str, AvailabilityCheck]:
+    """Return the checks for `HEALTHY` and more events; with a session timeout of 60 s, members may wait for 30 s."""
     patient = [member(f"g-{number}", session_timeout_ms=60_000) for number in range(2)]
     return by_name(check_availability(spark, frame(spark, [*HEALTHY, *more]), scripts(spark, patient), **how))
 
 
-@pytest.mark.parametrize(
-    ("more", "how", "passed"),
-    [
-        ([beat(40.9), beat(40.9, **OF_1), *both_leave(41)], {}, True),
-        ([beat(41.1), beat(41.1, **OF_1), *both_leave(42)], {}, False),
-        (both_leave(40.9), {}, True),
-        (both_leave(41.1), {"speed": 2.0}, True),
-        (both_leave(51.1), {"speed": 2.0}, False),
-        (both_leave(41.1), {"speed": 2.0, "is_simulated": True}, False),
-        ([event("ListGroups", 36, group=None, member=None, member_id=None), *both_leave(42)], {}, True),
-        ([act("crash", 31), act("crash", 31, **OF_1), event("ListGroups", 60, member=None)], {}, True),
-        ([beat(60), beat(60, **OF_1), *both_leave(61)], {"timeline": [stop(30.5), start(59)]}, True),
-        ([lost("Heartbeat", 50, lost=False)], {}, False),
-    ],
-)
-def test_a_cluster_that_answers_nobody(
-    spark: SparkSession, more: Sequence[Event], how: dict[str, Any], passed: bool
-) -> None:
-    check = checked(spark, more, **how)["cluster-answers"]
-    assert (check.passed, check.failures, len(check.violations)) == (passed, not passed, not passed)
+def test_a_cluster_without_responses(spark: SparkSession, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, list[Event], dict[str, Any], bool]] = [
+        ("responses again in time", [beat(40.9), beat(40.9, **OF_1), *both_leave(41)], {}, True),
+        ("responses again too late", [beat(41.1), beat(41.1, **OF_1), *both_leave(42)], {}, False),
+        ("the members leave in time", both_leave(40.9), {}, True),
+        ("twice the speed: in time for 10 s of real time", both_leave(41.1), {"speed": 2.0}, True),
+        ("twice the speed: too late", both_leave(51.1), {"speed": 2.0}, False),
+        ("in memory the speed does not matter", both_leave(41.1), {"speed": 2.0, "is_simulated": True}, False),
+        (
+            "a tool gets a response",
+            [event("ListGroups", 36, group=None, member=None, member_id=None), *both_leave(42)],
+            {},
+            True,
+        ),
+        (
+            "no member waits",
+            [act("crash", 31), act("crash", 31, **OF_1), event("ListGroups", 60, member=None)],
+            {},
+            True,
+        ),
+        (
+            "the only broker is stopped and started",
+            [beat(60), beat(60, **OF_1), *both_leave(61)],
+            {"timeline": [stop(30.5), start(59)]},
+            True,
+        ),
+        ("no response until the end", [lost("Heartbeat", 50, lost=False)], {}, False),
+    ]
+    for name, more, how, passed in cases:
+        with subtests.test(case=name):
+            check = checked(spark, more, **how)["cluster-answers"]
+            assert (check.passed, check.failures, len(check.violations)) == (passed, not passed, not passed)
 
 
-def test_an_outage_is_told_with_its_time_and_the_members(spark: SparkSession) -> None:
+def test_failures_are_described_with_their_time_and_the_members(spark: SparkSession) -> None:
     checks = checked(spark, both_leave(65))
     assert [violation.what for violation in checks["cluster-answers"].violations] == [
-        "no request was answered for 35.0 s, from second 30.0 on, with 2 members of 1 group waiting"
+        "no request was answered for 35.0 s, starting at second 30.0, with 2 members of 1 group waiting"
     ]
     (violation,) = checks["members-answered"].violations
     assert (violation.group, violation.members) == ("g", ["g-0", "g-1"])
     assert violation.what == (
-        "2 members of g without an answer for up to 35.0 s, from second 30.0 on; last answer from broker 2"
+        "2 members of g got no response for up to 35.0 s, starting at second 30.0; last response from broker 2"
     )
 
 
-def test_a_cluster_that_is_gone_at_the_end(spark: SparkSession) -> None:
+def test_a_cluster_that_is_unreachable_at_the_end(spark: SparkSession) -> None:
     assert checked(spark, both_leave(31))["reachable"].passed
     check = checked(spark, both_leave(31), is_reachable=False)["reachable"]
     assert (check.passed, check.failures) == (False, 1)
@@ -200,32 +208,59 @@ SENT = sum(each.count for each in HEALTHY if each.kind == "request")
 LOST = [lost("Heartbeat", 6 + n, until_s=6.5 + n) for n in range(5)]
 
 
-@pytest.mark.parametrize(
-    ("more", "timeline", "passed"),
-    [
-        (LOST[:3], (), True),
-        (LOST, (), False),
-        ([each._replace(version=-1) for each in LOST], (), True),
-        ([*LOST, *(act("crash", 6.4 + n) for n in range(5))], (), True),
-        ([*LOST, *(act("leave", 6.4 + n) for n in range(5))], (), False),
-        ([each._replace(api="JoinGroup") for each in LOST] + [act("leave", 6.4 + n) for n in range(5)], (), True),
-        (LOST, [stop(5.8)], True),
-        (LOST, [stop(0), start(0.5)], False),
-        (LOST, [stop(0), start(5)], True),
-        (LOST, [{"do": "fail", "api": "Heartbeat", "drop": True, "at_s": 1, "done": True}], True),
-        (LOST, [{"do": "fail", "api": "Heartbeat", "drop": True, "at_s": 1, "done": False}], False),
-        ([lost("Heartbeat", 31, lost=False, member=f"g-{n}") for n in range(9)] + [beat(35)], (), True),
-        ([lost("Heartbeat", 31, lost=False, member=f"g-{n}") for n in range(9)] + [beat(37)], (), False),
-        ([lost("JoinGroup", 31, lost=False, member=f"g-{n % 2}") for n in range(9)] + [beat(37)], (), True),
-    ],
-)
-def test_requests_that_were_lost(
-    spark: SparkSession, more: Sequence[Event], timeline: Sequence[Mapping[str, Any]], passed: bool
-) -> None:
-    assert checked(spark, more, timeline=timeline)["requests-answered"].passed is passed
+def test_the_share_of_lost_requests(spark: SparkSession, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[str, list[Event], Sequence[Mapping[str, Any]], bool]] = [
+        ("4 % are lost", LOST[:3], (), True),
+        ("7 % are lost", LOST, (), False),
+        ("requests that were never sent", [each._replace(version=-1) for each in LOST], (), True),
+        ("the member crashes before the response", [*LOST, *(act("crash", 6.4 + n) for n in range(5))], (), True),
+        ("the member leaves before the response", [*LOST, *(act("leave", 6.4 + n) for n in range(5))], (), False),
+        (
+            "JoinGroups of a member that leaves",
+            [each._replace(api="JoinGroup") for each in LOST] + [act("leave", 6.4 + n) for n in range(5)],
+            (),
+            True,
+        ),
+        ("shortly after an event", LOST, [stop(5.8)], True),
+        ("long after the end of an outage", LOST, [stop(0), start(0.5)], False),
+        ("shortly after the end of an outage", LOST, [stop(0), start(5)], True),
+        (
+            "while a fault suppresses responses",
+            LOST,
+            [{"do": "fail", "api": "Heartbeat", "drop": True, "at_s": 1, "done": True}],
+            True,
+        ),
+        (
+            "a fault that was not added",
+            LOST,
+            [{"do": "fail", "api": "Heartbeat", "drop": True, "at_s": 1, "done": False}],
+            False,
+        ),
+        (
+            "pending for less than 5 s at the end",
+            [lost("Heartbeat", 31, lost=False, member=f"g-{n}") for n in range(9)] + [beat(35)],
+            (),
+            True,
+        ),
+        (
+            "pending for more than 5 s at the end",
+            [lost("Heartbeat", 31, lost=False, member=f"g-{n}") for n in range(9)] + [beat(37)],
+            (),
+            False,
+        ),
+        (
+            "parked JoinGroups at the end",
+            [lost("JoinGroup", 31, lost=False, member=f"g-{n % 2}") for n in range(9)] + [beat(37)],
+            (),
+            True,
+        ),
+    ]
+    for name, more, timeline, passed in cases:
+        with subtests.test(case=name):
+            assert checked(spark, more, timeline=timeline)["requests-answered"].passed is passed
 
 
-def test_what_was_lost_is_told(spark: SparkSession) -> None:
+def test_lost_requests_are_described_with_their_apis(spark: SparkSession) -> None:
     check = checked(spark, LOST)["requests-answered"]
     assert check.failures == 5
     assert [violation.what for violation in check.violations] == [
@@ -237,9 +272,8 @@ def done(do: str, at_s: float, **more: Any) -> dict[str, Any]:
     return {"do": do, "at_s": at_s, "done": True, "why": None, **more}
 
 
-@pytest.mark.parametrize(
-    ("timeline", "outages"),
-    [
+def test_outages_that_a_workload_plans(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[list[dict[str, Any]], list[Outage]]] = [
         ([], []),
         ([done("force_rebalance", 1, group_id="g"), done("restart_broker", 2, node_id=1)], []),
         ([stop(1), start(2, 3), start(4)], [Outage(2, 1, 4)]),
@@ -260,14 +294,14 @@ def done(do: str, at_s: float, **more: Any) -> dict[str, Any]:
             [done("move_coordinator", 1, group_id="g", to="none"), done("move_coordinator", 3, group_id="g", to=1)],
             [Outage(None, 1, 3)],
         ),
-    ],
-)
-def test_outages_that_a_workload_plans(timeline: list[dict[str, Any]], outages: list[Outage]) -> None:
-    assert planned_outages(timeline) == outages
+    ]
+    for timeline, outages in cases:
+        with subtests.test(timeline=timeline):
+            assert planned_outages(timeline) == outages
 
 
 def simulated(spark: SparkSession, *events: dict[str, Any]) -> dict[str, AvailabilityCheck]:
-    """Twelve members of four groups for a minute, at two brokers."""
+    """Check a simulated minute of four groups with three members each, on two brokers."""
     life = (Act(0.0, "start"), Act(58_000.0, "leave"))
     members = [script(f"g{group}", number, *life) for group in range(4) for number in range(3)]
     _, rows = play_in_memory(members, two_broker_settings(60.0, events=events))
@@ -279,21 +313,20 @@ def simulated(spark: SparkSession, *events: dict[str, Any]) -> dict[str, Availab
 FAULT: dict[str, Any] = {"at_s": 20, "do": "fail", "api": None}
 
 
-def test_a_simulated_cluster_that_falls_silent_is_found_out(spark: SparkSession) -> None:
+def test_a_simulated_cluster_that_stops_responding_fails_the_checks(spark: SparkSession) -> None:
     checks = simulated(spark, {**FAULT, "silent": True})
     assert [name for name, check in checks.items() if not check.passed] == ["cluster-answers", "members-answered"]
     assert checks["members-answered"].failures == 12
 
 
-def test_a_simulated_broker_that_falls_silent_is_found_out(spark: SparkSession) -> None:
+def test_a_simulated_broker_that_stops_responding_fails_the_check_of_members(spark: SparkSession) -> None:
     checks = simulated(spark, {**FAULT, "silent": True, "broker": 1})
     assert checks["cluster-answers"].passed
     assert not checks["members-answered"].passed
 
 
-@pytest.mark.parametrize(
-    "events",
-    [
+def test_simulated_outages_that_a_workload_plans_pass(spark: SparkSession, subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], ...]] = [
         (),
         ({"at_s": 20, "do": "stop_broker", "node_id": 1}, {"at_s": 40, "do": "start_broker", "node_id": 1}),
         (
@@ -307,7 +340,7 @@ def test_a_simulated_broker_that_falls_silent_is_found_out(spark: SparkSession) 
         ({**FAULT, "silent": True, "for_s": 10},),
         ({**FAULT, "drop": True}, {"at_s": 45, "do": "clear_faults"}),
         ({**FAULT, "drop": True, "probability": 0.3},),
-    ],
-)
-def test_what_a_workload_plans_does_not_count(spark: SparkSession, events: tuple[dict[str, Any], ...]) -> None:
-    assert [name for name, check in simulated(spark, *events).items() if not check.passed] == []
+    ]
+    for events in cases:
+        with subtests.test(events=events):
+            assert [name for name, check in simulated(spark, *events).items() if not check.passed] == []

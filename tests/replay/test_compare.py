@@ -1,4 +1,4 @@
-"""Two runs side by side: what really differs is marked, and noise is not."""
+"""Comparisons of two runs: real differences are marked, noise is not."""
 
 import io
 import json
@@ -11,16 +11,15 @@ import pytest
 from rich.console import Console
 
 from fakebroker.replay import commands, options
-from fakebroker.replay.compare import Difference, _beyond_repeats, compare, other_workload
-from fakebroker.replay.report.compare_report import comparison_page, print_comparison
+from fakebroker.replay.compare import Difference, compare, differing_settings, noise_of_repeats
+from fakebroker.replay.report.compare_report import print_comparison
 from fakebroker.replay.run_summary import summary_of
-from tests.support.replay.summaries import made_up_summary
+from tests.support.replay.summaries import summary_document
 
 SEEDS = range(1, 9)
 
 
 def compared(before: dict[str, Any], after: dict[str, Any], repeats: Sequence[dict[str, Any]] = ()) -> list[Difference]:
-    """The differences between the summaries that documents contain."""
     return compare(summary_of(before), summary_of(after), list(map(summary_of, repeats)))
 
 
@@ -28,49 +27,51 @@ def marked(differences: list[Difference]) -> list[str]:
     return [difference.name for difference in differences if difference.marked]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_noise_is_not_marked(seed: int) -> None:
-    assert marked(compared(made_up_summary(seed), made_up_summary(seed + 100))) == []
+def test_runs_that_differ_by_noise_have_no_marks(subtests: pytest.Subtests) -> None:
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            assert marked(compared(summary_document(seed), summary_document(seed + 100))) == []
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_real_difference_is_marked(seed: int) -> None:
-    differences = compared(made_up_summary(seed), made_up_summary(seed + 100, slower=1.4))
-    assert marked(differences) == ["Heartbeat p50_ms", "Heartbeat p99_ms"]
-    heartbeats = next(each for each in differences if each.name == "Heartbeat p50_ms")
-    assert heartbeats.change is not None
-    assert heartbeats.noise is not None
-    assert heartbeats.noise < 0.2 < heartbeats.change < 0.6
+def test_a_difference_larger_than_noise_is_marked(subtests: pytest.Subtests) -> None:
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            differences = compared(summary_document(seed), summary_document(seed + 100, heartbeat_latency=1.4))
+            assert marked(differences) == ["Heartbeat p50_ms", "Heartbeat p99_ms"]
+            heartbeats = next(each for each in differences if each.name == "Heartbeat p50_ms")
+            assert heartbeats.change is not None
+            assert heartbeats.noise is not None
+            assert heartbeats.noise < 0.2 < heartbeats.change < 0.6
 
 
-def repeated(*numbers: float) -> list[dict[str, Any]]:
-    """Runs that differ in one number."""
-    summaries = [made_up_summary(1) for _ in numbers]
-    for summary, number in zip(summaries, numbers, strict=True):
-        summary["metrics"]["unassigned_member_s"] = number
-    return summaries
+def with_unassigned_member_s(*values: float) -> list[dict[str, Any]]:
+    documents = [summary_document(1) for _ in values]
+    for document, value in zip(documents, values, strict=True):
+        document["metrics"]["unassigned_member_s"] = value
+    return documents
 
 
-def test_with_repeats_noise_is_how_far_another_one_might_be() -> None:
-    before, second, third, near, far = repeated(100, 110, 105, 160, 164)
+def test_noise_is_estimated_from_repeats_of_the_first_run() -> None:
+    before, second, third, near, far = with_unassigned_member_s(100, 110, 105, 160, 164)
     assert marked(compared(before, near, [second, third])) == []
     assert marked(compared(before, far, [second, third])) == ["unassigned_member_s"]
-    assert marked(compared(before, far, [second])) == []  # Two runs tell little.
-    assert marked(compared(before, near, [before])) == ["unassigned_member_s"]  # Without any noise all is told.
+    assert marked(compared(before, far, [second])) == []  # with one repeat, the prediction interval is very wide
+    assert marked(compared(before, near, [before])) == ["unassigned_member_s"]  # equal repeats: no noise
 
 
-@pytest.mark.parametrize("repeats", [1, 2, 4])
-def test_of_runs_that_repeat_each_other_hardly_a_number_is_marked(repeats: int) -> None:
-    draw, times = Random(repeats), 2_000
-    found = 0
-    for _ in range(times):
-        numbers = [draw.gauss(100, 10) for _ in range(repeats + 2)]
-        found += _beyond_repeats(numbers[0], numbers[1], numbers[2:])[1]
-    assert 0 < found < times * 0.02
+def test_at_most_two_percent_of_normally_distributed_repeats_are_marked(subtests: pytest.Subtests) -> None:
+    draws = 2_000
+    for repeats in (1, 2, 4):
+        with subtests.test(repeats=repeats):
+            random, count = Random(repeats), 0
+            for _ in range(draws):
+                values = [random.gauss(100, 10) for _ in range(repeats + 2)]
+                count += noise_of_repeats(values[0], values[1], values[2:])[1]
+            assert 0 < count < draws * 0.02
 
 
-def test_counts_differ_by_more_than_chance() -> None:
-    before, near, far = (made_up_summary(1) for _ in range(3))
+def test_counts_are_marked_from_three_standard_deviations() -> None:
+    before, near, far = (summary_document(1) for _ in range(3))
     for summary, count in ((before, 100), (near, 140), (far, 150)):
         summary["metrics"]["errors.NOT_COORDINATOR"] = count
     assert marked(compared(before, near)) == []
@@ -79,48 +80,51 @@ def test_counts_differ_by_more_than_chance() -> None:
     assert marked(compared(before, near)) == ["errors.NOT_COORDINATOR"]
 
 
-def test_requests_of_an_api_are_counted_too() -> None:
-    before, after = made_up_summary(1), made_up_summary(1)
+def test_numbers_of_requests_of_an_api_are_compared_as_counts() -> None:
+    before, after = summary_document(1), summary_document(1)
     next(row for row in after["apis"] if row["api"] == "Heartbeat")["requests"] //= 2
     assert marked(compared(before, after)) == ["Heartbeat requests"]
 
 
-def test_small_differences_are_none_however_sure() -> None:
-    before, after = made_up_summary(1), made_up_summary(1)
+def test_differences_below_five_percent_are_not_marked() -> None:
+    before, after = summary_document(1), summary_document(1)
     after["metrics"]["generations"] = before["metrics"]["generations"] = 10_000_000
     after["metrics"]["generations"] += 400_000
     assert marked(compared(before, after)) == []
 
 
-def test_other_workloads_are_told() -> None:
-    before, after = made_up_summary(1), made_up_summary(2)
-    assert other_workload(summary_of(before), summary_of(after)) == []
-    after["workload"] |= {"duration_s": 90, "file": "other.toml"}
-    assert other_workload(summary_of(before), summary_of(after)) == ["duration_s"]
-    after |= {"complete": False, "record": "changes", "lanes": 2, "spark": {**after["spark"], "tasks": 99}}
-    assert other_workload(summary_of(before), summary_of(after)) == [
-        "duration_s",
-        "record",
-        "lanes",
-        "tasks",
-        "a run that was broken off",
-    ]
-    assert ", broken off" in comparison_page(summary_of(before), summary_of(after), [])
+OTHER_SETTINGS = "duration_s, record, lanes, spark.tasks, complete"
+
+
+def with_other_settings(document: dict[str, Any]) -> dict[str, Any]:
+    document["workload"] |= {"duration_s": 90, "file": "other.toml"}
+    document |= {"complete": False, "record": "changes", "lanes": 2, "spark": {**document["spark"], "tasks": 99}}
+    return document
+
+
+def test_settings_that_differ_are_listed() -> None:
+    before, after = summary_document(1), summary_document(2)
+    assert differing_settings(summary_of(before), summary_of(after)) == []
+    after = with_other_settings(after)
+    assert ", ".join(differing_settings(summary_of(before), summary_of(after))) == OTHER_SETTINGS
     text = io.StringIO()
-    print_comparison(Console(file=text, width=80), summary_of(before), summary_of(after), compared(before, after))
-    for told in (text.getvalue().replace("\n", " "), comparison_page(summary_of(before), summary_of(after), [])):
-        assert "The runs are not alike: duration_s, record, lanes, tasks, a run that was broken off differ" in told
+    print_comparison(Console(file=text, width=80), summary_of(before), summary_of(after), [])
+    assert "verdict failed, interrupted" in text.getvalue()
+    assert f"which may explain differences: {OTHER_SETTINGS}." in text.getvalue()
 
 
-def written(directory: Path, summary: dict[str, Any]) -> Path:
+def write_run(directory: Path, summary: dict[str, Any]) -> Path:
     directory.mkdir()
     (directory / "summary.json").write_text(json.dumps(summary))
     return directory
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = written(tmp_path / "before", made_up_summary(1))
-    after = written(tmp_path / "after", made_up_summary(2, slower=2.0))
+@pytest.mark.slow  # draws eight charts
+def test_the_command_prints_the_comparison_and_writes_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = write_run(tmp_path / "before", summary_document(1))
+    after = write_run(tmp_path / "after", with_other_settings(summary_document(2, heartbeat_latency=2.0)))
     assert commands.compare(before, after, [], tmp_path / "page.html") == options.PASSED
     printed = capsys.readouterr().out
     assert [line.split()[0:2] for line in printed.splitlines() if line.rstrip().endswith("differs")] == [
@@ -129,24 +133,30 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ]
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") == 8
-    assert page.count("differs") == 2
+    assert page.count(">differs<") == 2
+    assert "verdict failed, interrupted" in page
+    assert f"which may explain differences: {OTHER_SETTINGS}." in page
 
 
-def test_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = written(tmp_path / "good", made_up_summary(1))
-    old = written(tmp_path / "old", made_up_summary(1) | {"version": 0})
-    half = written(tmp_path / "half", {"version": 1, "workload": {}})
-    broken = written(tmp_path / "broken", {})
-    (broken / "summary.json").write_text("{")
-    for bad, sentence in (
+def test_errors_of_the_command(
+    subtests: pytest.Subtests, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = write_run(tmp_path / "good", summary_document(1))
+    old_version = write_run(tmp_path / "old", summary_document(1) | {"version": 0})
+    incomplete = write_run(tmp_path / "half", {"version": 1, "workload": {}})
+    no_json = write_run(tmp_path / "broken", {})
+    (no_json / "summary.json").write_text("{")
+    for run, error in (
         (tmp_path / "none", "expected the directory of a run: summary.json: No such file or directory"),
-        (old, "version = 0: expected 1; `fakebroker report"),
-        (half, "seed is missing: expected an integer; `fakebroker report"),
-        (broken, "expected JSON: "),
+        (old_version, "version = 0: expected 1; `fakebroker report"),
+        (incomplete, "seed is missing: expected an integer; `fakebroker report"),
+        (no_json, "expected JSON: "),
     ):
-        assert commands.compare(good, bad, [], None) == options.BAD_INPUT
-        told = capsys.readouterr().err
-        assert told.startswith(f"fakebroker: {bad}")
-        assert sentence in told
+        with subtests.test(run=run.name):
+            assert commands.compare(good, run, [], None) == options.BAD_INPUT
+            message = capsys.readouterr().err
+            assert message.startswith(f"fakebroker: {run}")
+            assert error in message
+    monkeypatch.setattr("fakebroker.replay.report.compare_report.comparison_page", lambda *_: "")
     assert commands.compare(good, good, [], tmp_path / "no" / "page.html") == options.COULD_NOT_RUN
     assert capsys.readouterr().err.endswith("page.html: cannot be written: No such file or directory\n")

@@ -49,8 +49,8 @@ def test_events_are_kept_when_the_disk_is_nearly_full(
     monkeypatch.setattr(shutil, "disk_usage", filling_up)
     assert replay(ReplayOptions(file=file, out=out)) == COULD_NOT_RUN
     assert re.fullmatch(
-        f"fakebroker: {out}: 1 MiB left on its disk, expected at least [0-9,]+ MiB; "
-        "it has what was recorded until then\n",
+        f"fakebroker: {out}: 1 MiB of free disk space: expected at least [0-9,]+ MiB; "
+        "the report covers the time until then\n",
         capsys.readouterr().err,
     )
     summary = json.loads((out / "summary.json").read_text())
@@ -75,7 +75,7 @@ def test_low_disk_space_is_reported_once(tmp_path: Path, monkeypatch: pytest.Mon
     with watch_disk_space(tmp_path, 2, report):
         assert is_reported.wait(60)
     assert len(reports) == 1
-    with pytest.raises(FakebrokerError, match="MiB left on its disk, expected at least 1,125,899,906,842,640 MiB"):
+    with pytest.raises(FakebrokerError, match="MiB of free disk space: expected at least 1,125,899,906,842,640 MiB"):
         check_disk_space(tmp_path)
 
 

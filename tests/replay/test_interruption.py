@@ -71,7 +71,7 @@ def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     ("line", "process", "is_kept"),
     [
         ("Starting Spark\n", "fakebroker serve", False),
-        ("Playing 20 members for 120 s\n", "pyspark.daemon", True),
+        ("Running 20 members for 120 s\n", "pyspark.daemon", True),
     ],
     ids=["while Spark starts", "while members play"],
 )
@@ -99,4 +99,4 @@ def test_ctrl_c_ends_all_processes(
         summary = json.loads((out / "summary.json").read_text())
         assert not summary["complete"]
         assert summary["span_s"] < 100
-        assert "broken off" in (out / "report.html").read_text()
+        assert "interrupted" in (out / "report.html").read_text()

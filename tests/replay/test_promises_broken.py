@@ -1,6 +1,6 @@
-"""The promises on what real members saw: a healthy coordinator keeps all, a broken one breaks its one and no other.
+"""The promises on the events of scripted members: a correct coordinator keeps all, each broken one breaks one of them.
 
-Each run is a group of its own among the same events, so that they are all checked at once.
+Each run is a group of its own, so that all are checked by one run of the queries.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,16 @@ from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.run_summary import PromiseCheck
 from fakebroker.replay.script.script import Act, Action, Script
-from fakebroker.replay.verify.promises import check_promises
+from fakebroker.replay.verify.promises import PROMISES, check_promises
 from tests.support.replay import broken_coordinators as broken
-from tests.support.replay.recorded_events import frame, scripts
+from tests.support.replay.recorded_events import event_of, frame, script_of, scripts
 from tests.support.replay.scripted_group import PARTITIONS, ScriptedGroup, script
-
-pytestmark = pytest.mark.slow
+from tests.support.soak import cases, soak
 
 Run = tuple[list[Script], list[Event]]
 
-SEEDS = range(24)
-DEEDS: tuple[Action, ...] = ("crash", "leave", "pause", "slow", "zombie")
+SEEDS = cases(12, soak=200)
+ACTIONS: tuple[Action, ...] = ("crash", "leave", "pause", "slow", "zombie")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 TWO = (script("a"), script("b", (4, "start")))
 THREE = (*TWO, script("c", (18, "start")))
@@ -40,21 +39,23 @@ def played(
     return list(members), group.events
 
 
-def name_another(group: ScriptedGroup) -> None:
-    """From the tenth second look-ups name the broker that does not serve the group."""
+def name_wrong_coordinator(group: ScriptedGroup) -> None:
+    """From second 10, let FindCoordinator name the broker that does not serve the group."""
     group.call_in(10_000, lambda: setattr(group, "find_coordinator", lambda: 2))
 
 
-def serve_at_both(group: ScriptedGroup) -> None:
-    """Look-ups name the two brokers by turns, and both serve the group."""
+def serve_on_both_brokers(group: ScriptedGroup) -> None:
+    """Let FindCoordinator name the two brokers alternately, and both serve the group."""
     group.share_coordinator()
     group.find_coordinator = cycle((1, 2)).__next__
 
 
-def wildly_played(seed: int) -> Run:
-    """Members that do what their seed says, static ones among them, under a coordinator that moves; links break."""
+def random_run(seed: int) -> Run:
+    """Run members with random actions, some of them static, while the coordinator moves and connections are lost."""
     random = Random(seed)
-    members = tuple(_wild(index, random, ASSIGNORS[seed % len(ASSIGNORS)]) for index in range(random.randint(1, 5)))
+    members = tuple(
+        _random_script(index, random, ASSIGNORS[seed % len(ASSIGNORS)]) for index in range(random.randint(1, 5))
+    )
     group = ScriptedGroup(members, seed=seed)
     for _ in range(random.choice([0, 1, 4])):
         group.call_in(random.uniform(0, 80_000), group.move_coordinator)
@@ -65,22 +66,22 @@ def wildly_played(seed: int) -> Run:
     return list(members), group.events
 
 
-def _wild(index: int, random: Random, assignor: str) -> Script:
+def _random_script(index: int, random: Random, assignor: str) -> Script:
     acts = [Act(random.choice([0.0, 200.0, 15_000.0]), "start")]
     for _ in range(random.randint(0, 3)):
-        deed = random.choice(DEEDS)
+        action = random.choice(ACTIONS)
         at_ms = acts[-1].at_ms + acts[-1].for_ms + random.uniform(500, 25_000)
-        if deed in ("crash", "leave"):
-            acts += [Act(at_ms, deed), Act(at_ms + random.choice([100.0, 3_000.0, 20_000.0]), "start")]
+        if action in ("crash", "leave"):
+            acts += [Act(at_ms, action), Act(at_ms + random.choice([100.0, 3_000.0, 20_000.0]), "start")]
         else:
-            acts.append(Act(at_ms, deed, random.uniform(1_000, 15_000)))
+            acts.append(Act(at_ms, action, random.uniform(1_000, 15_000)))
     instance_id = f"i{index}" if random.random() < 0.4 else None
     return script(f"m{index}", assignor=assignor, instance_id=instance_id)._replace(acts=tuple(acts))
 
 
 BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
-    "assigns twice": ("one-owner", lambda: played(TWO, broken.AssignsTwice)),
-    "leaves a partition out": ("covered", lambda: played(TWO, broken.LeavesOut)),
+    "assigns partitions twice": ("one-owner", lambda: played(TWO, broken.AssignsPartitionsTwice)),
+    "loses an assigned partition": ("covered", lambda: played(TWO, broken.LosesAssignedPartition)),
     "loses commits": (
         "commits-kept",
         lambda: played(
@@ -89,10 +90,13 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
     ),
     "reuses generations": ("generations-rise", lambda: played(THREE, broken.ReusesGenerations)),
     "skips generations": ("generations-rise", lambda: played(THREE, broken.SkipsGenerations)),
-    "forgets a join": ("answered", lambda: played(TWO, broken.ForgetsJoin)),
-    "forgets a sync": ("answered", lambda: played(TWO, broken.ForgetsSync)),
-    "keeps the dead": ("silent-out", lambda: played((*TWO, script("c", (30, "crash"))), broken.KeepsTheDead)),
-    "puts out the living": ("beating-stays", lambda: played(TWO, broken.PutsOutTheLiving)),
+    "never answers a JoinGroup": ("answered", lambda: played(TWO, broken.ForgetsJoin)),
+    "never answers a SyncGroup": ("answered", lambda: played(TWO, broken.ForgetsSync)),
+    "never expires sessions": (
+        "silent-out",
+        lambda: played((*TWO, script("c", (30, "crash"))), broken.NeverExpiresSessions),
+    ),
+    "expires a live session": ("beating-stays", lambda: played(TWO, broken.ExpiresLiveSession)),
     "accepts old generations": (
         "stale-refused",
         lambda: played(
@@ -100,52 +104,50 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
             broken.AcceptsOldGenerations,
         ),
     ),
-    "serves the fenced": (
+    "accepts fenced members": (
         "fenced-refused",
         lambda: played(
-            (script("a", instance_id="s"), script("b", (20, "start"), instance_id="s")), broken.ServesTheFenced
+            (script("a", instance_id="s"), script("b", (20, "start"), instance_id="s")), broken.AcceptsFencedMembers
         ),
     ),
-    "serves the unknown": (
+    "accepts unknown members": (
         "unknown-refused",
-        lambda: played((script("a", (20, "zombie", 6), commit_interval_ms=0),), broken.ServesTheUnknown),
+        lambda: played((script("a", (20, "zombie", 6), commit_interval_ms=0),), broken.AcceptsUnknownMembers),
     ),
-    "has two leaders": ("one-leader", lambda: played(TWO, broken.HasTwoLeaders)),
-    "names another broker": ("coordinator-found", lambda: played(THREE, Coordinator, name_another)),
-    "is served by two brokers": ("one-coordinator", lambda: played(TWO, Coordinator, serve_at_both)),
+    "names every member as leader": ("one-leader", lambda: played(TWO, broken.NamesEveryMemberAsLeader)),
+    "wrong coordinator is named": ("coordinator-found", lambda: played(THREE, Coordinator, name_wrong_coordinator)),
+    "two brokers serve the group": ("one-coordinator", lambda: played(TWO, Coordinator, serve_on_both_brokers)),
 }
 
 
 @pytest.fixture(scope="module")
 def checked(spark: SparkSession) -> list[PromiseCheck]:
-    """What becomes of the promises in all runs, those with broken coordinators and those with healthy ones."""
-    runs = {name: play() for name, (_, play) in BROKEN.items()} | {
-        f"seed-{seed}": wildly_played(seed) for seed in SEEDS
-    }
-    members = [
-        each._replace(group=name, member=f"{name}/{each.member}") for name, run in runs.items() for each in run[0]
-    ]
-    events = [_of_run(name, event) for name, run in runs.items() for event in run[1]]
+    """Return the promises checked on all runs, with broken and with correct coordinators."""
+    runs = {name: play() for name, (_, play) in BROKEN.items()} | {f"seed-{seed}": random_run(seed) for seed in SEEDS}
+    members = [script_of(name, each) for name, run in runs.items() for each in run[0]]
+    events = [event_of(name, event) for name, run in runs.items() for event in run[1]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
         return check_promises(spark, frame(spark, events), scripts(spark, members), PARTITIONS)
 
 
-def _of_run(name: str, event: Event) -> Event:
-    """The event with the run for its group."""
-    found = [(name, *place[1:]) for place in event.found] if event.found else event.found
-    return event._replace(group=name, member=event.member and f"{name}/{event.member}", found=found)
+def test_a_broken_coordinator_breaks_its_promise_and_no_other(
+    checked: list[PromiseCheck], subtests: pytest.Subtests
+) -> None:
+    for name, (promise, _) in BROKEN.items():
+        with subtests.test(coordinator=name):
+            broken_promises = {
+                check.name for check in checked for violation in check.violations if violation.group == name
+            }
+            assert broken_promises == {promise}
 
 
-def test_a_broken_coordinator_breaks_its_promise_and_no_other(checked: list[PromiseCheck]) -> None:
-    broke: dict[str, set[str]] = {name: set() for name in BROKEN}
-    for check in checked:
-        for violation in check.violations:
-            if violation.group in broke:
-                broke[violation.group].add(check.name)
-    assert broke == {name: {promise} for name, (promise, _) in BROKEN.items()}
+@soak
+def test_a_correct_coordinator_keeps_all_promises(checked: list[PromiseCheck]) -> None:
+    violations = [violation for check in checked for violation in check.violations if violation.group not in BROKEN]
+    assert not violations, [(violation.group, violation.what) for violation in violations]
 
 
-def test_a_healthy_coordinator_keeps_its_promises_whatever_happens(checked: list[PromiseCheck]) -> None:
-    found = [violation for check in checked for violation in check.violations if violation.group not in BROKEN]
-    assert not found, [(violation.group, violation.what) for violation in found]
+def test_every_promise_is_broken_by_a_coordinator() -> None:
+    with_coordinator = {promise for promise, _ in BROKEN.values()}
+    assert [name for name in PROMISES if name not in with_coordinator] == [], "expected an entry in BROKEN"

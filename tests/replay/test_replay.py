@@ -1,4 +1,4 @@
-"""Whole replays, small ones: real Spark, real sockets, a fake cluster at the other end."""
+"""Small replays from the workload to the report, with Spark and an embedded cluster; and errors of the commands."""
 
 import io
 import json
@@ -30,7 +30,7 @@ from fakebroker.replay.workload.expectations import Expectation
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Workload
 from tests.support.replay.listener import answer_api_versions, listener
-from tests.support.replay.summaries import made_up_summary
+from tests.support.replay.summaries import summary_document
 
 SMALL = Workload(
     duration_s=3,
@@ -103,7 +103,7 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     print_report(Console(file=text, width=80), played)
     assert max(map(len, text.getvalue().splitlines())) <= 80 + len(str(tmp_path))
     assert "not done: node_id=7" in text.getvalue()
-    assert "MISSED  events_done == 2 (is 1)" in text.getvalue()
+    assert "MISSED  events_done == 2 (actual: 1)" in text.getvalue()
     assert "not done: node_id=7" in (tmp_path / "report.html").read_text()
     head = json.loads((tmp_path / "head.json").read_text())
     assert head == {key: json.loads(json.dumps(summary))[key] for key in Head.__struct_fields__}
@@ -112,11 +112,11 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
 @pytest.mark.slow
 def test_a_replay_in_memory(spark: SparkSession, tmp_path: Path) -> None:
     run = small_run("", tmp_path, transport="memory", record="changes")
-    happenings = (
-        {"at_s": 1.5, "do": "force_rebalance", "group_id": "nobody's"},
+    cluster_events = (
+        {"at_s": 1.5, "do": "force_rebalance", "group_id": "unknown"},
         {"at_s": 1, "do": "stop_broker", "node_id": 1},
     )
-    workload = msgspec.structs.replace(SMALL, event=happenings)
+    workload = msgspec.structs.replace(SMALL, event=cluster_events)
     summary = document_of(play_on(spark, replace(run, workload=workload), Console(file=io.StringIO())))
     assert [check for check in summary["verdict"]["promises"] if not check["kept"]] == []
     assert [check["expectation"] for check in summary["verdict"]["expectations"] if not check["met"]] == [
@@ -133,18 +133,18 @@ def test_a_replay_in_memory(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_task_that_cannot_play_says_why(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failed_task_is_reported_with_its_error(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(FakebrokerError) as caught:
         play_on(spark, small_run("127.0.0.1:1", tmp_path, lanes=3), Console(file=io.StringIO()))
-    told = str(caught.value)
-    assert told.startswith(f"the replay failed (see {tmp_path / 'spark.log'}): ")
-    assert "broker 127.0.0.1:1 cannot be reached: " in told
+    message = str(caught.value)
+    assert message.startswith(f"the replay failed (see {tmp_path / 'spark.log'}): ")
+    assert "broker 127.0.0.1:1 cannot be reached: " in message
     head = json.loads((tmp_path / "head.json").read_text())
     assert (head["complete"], head["seed"], head["lanes"]) == (False, 11, 3)
 
 
 @pytest.mark.slow
-def test_a_spark_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_a_failed_start_of_spark_is_reported_with_its_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fakebroker", "replay", "scenarios/workloads/steady-state.toml"]
     command += ["--master", "nonsense", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -156,44 +156,51 @@ def test_a_spark_that_does_not_start_says_why(tmp_path: Path) -> None:
     )
 
 
-def test_a_cluster_that_cannot_be_reached_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_cluster_is_an_error_of_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = workload_file(tmp_path)
     assert replay(ReplayOptions(file=file, bootstrap="127.0.0.1:1", out=tmp_path)) == COULD_NOT_RUN
-    sentence = capsys.readouterr().err
-    assert sentence.startswith("fakebroker: broker 127.0.0.1:1 cannot be reached: ")
-    assert sentence.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith("fakebroker: broker 127.0.0.1:1 cannot be reached: ")
+    assert message.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("serve", "sentence"),
+    ("serve", "error"),
     [
         (answer_api_versions, "no response after ApiVersions (a listener that requires SASL authentication?): "),
         (lambda peer: peer.recv(4096), "no valid response to ApiVersions (a TLS listener, or not Kafka?): "),
     ],
 )
-def test_a_cluster_that_does_not_talk_in_the_clear_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], serve: Callable[[socket.socket], None], sentence: str
+def test_a_cluster_with_tls_or_authentication_is_an_error_of_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], serve: Callable[[socket.socket], None], error: str
 ) -> None:
     file = workload_file(tmp_path)
     with listener(serve) as bootstrap:
         assert replay(ReplayOptions(file=file, bootstrap=bootstrap, out=tmp_path)) == COULD_NOT_RUN
-    told = capsys.readouterr().err
-    assert f"fakebroker: broker {bootstrap} cannot be reached: " in told
-    assert sentence in told
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert f"fakebroker: broker {bootstrap} cannot be reached: " in message
+    assert error in message
+    assert message.count("\n") == 1
 
 
-def test_a_cluster_that_is_gone_in_the_end_is_found_out(tmp_path: Path) -> None:
+def test_the_final_state_of_an_unreachable_cluster_and_of_a_simulated_one(tmp_path: Path) -> None:
     assert final_state(small_run("127.0.0.1:1", tmp_path)) == (50, False)
     assert final_state(small_run("", tmp_path, transport="memory")) == (50, True)
+
+
+def test_an_embedded_cluster_returns_outcomes_of_events_and_is_reachable_until_it_stops(tmp_path: Path) -> None:
     with embedded_cluster(Cluster(brokers=1), 1, tmp_path) as cluster:
+        assert cluster.outcomes() == []
+        cluster.perform({"do": "clear_faults"})
+        cluster.perform({"do": "stop_broker", "node_id": 7})
+        assert cluster.outcomes() == [None, "node_id=7: expected one of 1"]
         run = small_run(cluster.bootstrap, tmp_path)
         assert final_state(run)[1]
         assert final_state(replace(run, cluster=cluster))[1]
     assert not final_state(replace(run, cluster=cluster))[1]
 
 
-def test_memory_has_the_settings_that_a_served_cluster_has(tmp_path: Path) -> None:
+def test_a_simulated_cluster_has_the_default_settings_of_kafka(tmp_path: Path) -> None:
     delay = "group.initial.rebalance.delay.ms"
     others: dict[str, str | int | float | bool] = {"group.max.size": 9}
     run = small_run("", tmp_path, transport="memory")
@@ -202,7 +209,9 @@ def test_memory_has_the_settings_that_a_served_cluster_has(tmp_path: Path) -> No
     assert plan_for(replace(run, workload=workload), ("", 0)).cluster.config == {delay: 3_000} | others
 
 
-def test_a_bootstrap_that_is_none_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_bootstrap_address_is_an_error_of_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = workload_file(tmp_path)
     assert replay(ReplayOptions(file=file, bootstrap="localhost", out=tmp_path)) == BAD_INPUT
     assert capsys.readouterr().err == (
@@ -213,31 +222,30 @@ def test_a_bootstrap_that_is_none_is_one_sentence(tmp_path: Path, capsys: pytest
 STOP_77 = '[[event]]\nat_s = 0\ndo = "stop_broker"\nnode_id = 77\n'
 
 
-@pytest.mark.parametrize(
-    ("more", "options", "sentence"),
-    [
-        ("[pacing]\nspeed = 2\n", {"bootstrap": "h:1"}, "[pacing] speed is for an embedded cluster"),
-        ('[[event]]\nat_s = 0\ndo = "reset"\n', {"bootstrap": "h:1"}, "[[event]] is for an embedded cluster"),
-        ("", {"bootstrap": "h:1", "transport": "memory"}, "--transport memory is for an embedded cluster"),
-        ("", {"lanes": 3, "transport": "memory"}, "--lanes=3: expected --transport tcp with it"),
+def test_options_that_contradict_the_workload_are_errors_of_one_line(
+    subtests: pytest.Subtests, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("[pacing]\nspeed = 2\n", {"bootstrap": "h:1"}, "none with [pacing] speed, which requires the embedded"),
+        ('[[event]]\nat_s = 0\ndo = "reset"\n', {"bootstrap": "h:1"}, "none with [[event]], which requires the"),
+        ("", {"bootstrap": "h:1", "transport": "memory"}, "none with --transport memory, which requires the embedded"),
+        ("", {"lanes": 3, "transport": "memory"}, "--lanes=3: expected --transport tcp; in memory"),
         (STOP_77, {}, "small.toml: event[0].node_id=77: expected one of 1, 2, 3"),
         (STOP_77, {"transport": "memory"}, "small.toml: event[0].node_id=77: expected one of 1, 2, 3"),
         ('[promises]\ncheck = ["all-well"]\n', {}, "promises.check[0]='all-well': expected one of "),
         ("nonsense = 1\n", {}, "small.toml: nonsense=1: unknown field; expected one of "),
-    ],
-)
-def test_what_does_not_go_together_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, options: dict[str, Any], sentence: str
-) -> None:
-    file = workload_file(tmp_path, more)
-    assert replay(ReplayOptions(file=file, out=tmp_path / "out", **options)) == BAD_INPUT
-    told = capsys.readouterr().err
-    assert sentence in told
-    assert told.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+    ]
+    for more, options, error in cases:
+        with subtests.test(workload=more, options=options):
+            file = workload_file(tmp_path, more)
+            assert replay(ReplayOptions(file=file, out=tmp_path / "out", **options)) == BAD_INPUT
+            message = capsys.readouterr().err
+            assert error in message
+            assert message.count("\n") == 1
+            assert not (tmp_path / "out").exists()
 
 
-def test_files_that_are_not_what_they_should_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_missing_files_and_of_existing_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = workload_file(tmp_path)
     assert replay(ReplayOptions(file=tmp_path / "none.toml")) == BAD_INPUT
     expected = "expected a file that can be read: No such file or directory"
@@ -248,25 +256,27 @@ def test_files_that_are_not_what_they_should_be(tmp_path: Path, capsys: pytest.C
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "summary.json").write_text("{}")
     assert replay(ReplayOptions(file=file, out=tmp_path / "run")) == BAD_INPUT
-    expected = "expected a directory without a run, it has summary.json"
+    expected = "expected a directory without a run; this one contains summary.json"
     assert capsys.readouterr().err == f"fakebroker: --out={str(tmp_path / 'run')!r}: {expected}\n"
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["summary.json"]
     assert report(tmp_path, "local[1]") == BAD_INPUT
-    expected = "expected the directory of a run, which has events.parquet"
+    expected = "expected the directory of a run, which contains events.parquet"
     assert capsys.readouterr().err == f"fakebroker: directory={str(tmp_path)!r}: {expected}\n"
 
 
-def test_a_report_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C is for the main thread, so Spark is talked to in another."""
-    summary = made_up_summary(1)
+def test_a_report_is_recomputed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = summary_document(1)
     threads = []
 
-    def summarized(*_: object) -> Summary:
+    def summarize(*_: object) -> Summary:
         threads.append(threading.current_thread())
         return summary_of(summary)
 
-    monkeypatch.setattr("fakebroker.replay.rebuild.summarized", summarized)
+    monkeypatch.setattr("fakebroker.replay.rebuild.summarize", summarize)
     monkeypatch.setattr("fakebroker.replay.rebuild.spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr("fakebroker.replay.run_directory.page", lambda _: "the page")  # test_report.py renders one
     for name in ("events.parquet", "members.parquet"):
         (tmp_path / name).mkdir()
     path = tmp_path / "head.json"
@@ -275,42 +285,42 @@ def test_a_report_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
     assert report(tmp_path, "local") == FAILED
     assert json.loads((tmp_path / "summary.json").read_text())["verdict"] == summary["verdict"]
     assert "Verdict: FAILED" in capsys.readouterr().out
-    assert (tmp_path / "report.html").exists()
-    assert threads != [threading.main_thread()]
+    assert (tmp_path / "report.html").read_text() == "the page"
+    assert threads != [threading.main_thread()]  # Ctrl-C interrupts the main thread, which must not call Spark
     del head["cluster"]["reachable"]
-    for text, sentence in (
-        ("[1]", "expected what the events of a run do not tell: "),
+    for text, error in (
+        ("[1]", "expected the settings of a run as a JSON object: "),
         ("{}", "9 errors\n  workload is missing: expected a table\n"),
         (json.dumps(head), "cluster.reachable is missing: expected true or false\n"),
     ):
         path.write_text(text)
         assert report(tmp_path, "local") == BAD_INPUT
-        assert f"fakebroker: {path}: {sentence}" in capsys.readouterr().err
+        assert f"fakebroker: {path}: {error}" in capsys.readouterr().err
 
 
-def test_an_embedded_cluster_that_does_not_start_says_why(
+def test_a_failed_start_of_the_embedded_cluster_is_an_error_of_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = workload_file(tmp_path)
     monkeypatch.setattr("fakebroker.replay.embedded_cluster.sys.executable", "/bin/false")
     assert replay(ReplayOptions(file=file, out=tmp_path)) == COULD_NOT_RUN
     log = tmp_path / "cluster.log"
-    expected = f"fakebroker: the embedded cluster did not start (see {log}): no word from it\n"
+    expected = f"fakebroker: the embedded cluster did not start (see {log}): no output\n"
     assert capsys.readouterr().err == expected
 
 
-def test_without_the_extra_the_sentence_names_it(
+def test_a_missing_extra_is_an_error_that_names_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fakebroker.replay.commands.find_spec", lambda name: None if name == "pyspark" else object())
     assert replay(ReplayOptions(file=tmp_path / "any.toml")) == COULD_NOT_RUN
     assert capsys.readouterr().err == (
-        "fakebroker: Replaying needs the extra 'spark': pip install 'fakebroker[spark]'\n"
+        "fakebroker: this command requires the extra 'spark': pip install 'fakebroker[spark]'\n"
     )
 
 
 def workload_file(directory: Path, more: str = "") -> Path:
-    """A small one."""
+    """Write a workload with one member; `more` is a top-level key or further tables."""
     file = directory / "small.toml"
     groups = '[[groups]]\nname = "g"\ncount = 1\nmembers = 1\n'
     top, tables = (more, "") if not more.startswith("[") else ("", more)

@@ -1,4 +1,4 @@
-"""The report: complete, one file, well-formed, and no wider than a terminal."""
+"""Reports of a run: the HTML page is complete, self-contained and well-formed; the terminal report is narrow enough."""
 
 import io
 import re
@@ -15,15 +15,15 @@ import fakebroker.replay.report
 from fakebroker.replay.report import charts
 from fakebroker.replay.report.charts import lines
 from fakebroker.replay.report.html import page
-from fakebroker.replay.report.terminal import bars, print_report
+from fakebroker.replay.report.terminal import print_report, sparkline
 from fakebroker.replay.report.wording import number
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.workload.expectations import Expectation
-from tests.support.replay.summaries import made_up_summary
+from tests.support.replay.summaries import summary_document
 
 SECTIONS = [
     "Verdict",
-    "What happened to the cluster",
+    "Events",
     "Requests per second",
     "Latency",
     "Groups",
@@ -33,23 +33,29 @@ SECTIONS = [
     "Brokers",
     "Offsets partitions",
     "Slowest groups",
-    "Look-ups",
+    "Groups per request",
     "Files",
 ]
 
 
 @pytest.fixture(scope="module")
-def made() -> str:
-    return page(summary_of(made_up_summary(1)))
+def html() -> str:
+    return page(summary_of(summary_document(1)))
 
 
-class Wellformed(HTMLParser):
-    """Every tag that is opened is closed, in its turn."""
+def terminal_report(summary: dict[str, Any]) -> str:
+    text = io.StringIO()
+    print_report(Console(file=text, width=80), summary_of(summary))
+    return text.getvalue()
+
+
+class TagChecker(HTMLParser):
+    """Checks that every opened tag is closed in order, and collects the headings of sections."""
 
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
-        self.titles: list[str] = []
+        self.headings: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.open.append(tag)
@@ -62,51 +68,53 @@ class Wellformed(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] == "h2":
-            self.titles.append(data)
+            self.headings.append(data)
 
 
-def test_each_section_is_there(made: str) -> None:
-    parser = Wellformed()
-    parser.feed(made)
-    assert (parser.open, parser.titles) == ([], SECTIONS)
+def test_the_page_has_all_sections(html: str) -> None:
+    checker = TagChecker()
+    checker.feed(html)
+    assert (checker.open, checker.headings) == ([], SECTIONS)
 
 
-def test_it_is_well_formed_and_its_ids_are_its_own(made: str) -> None:
-    root = ET.fromstring(made.removeprefix("<!DOCTYPE html>\n"))
+def test_the_page_is_well_formed_and_its_ids_are_unique(html: str) -> None:
+    root = ET.fromstring(html.removeprefix("<!DOCTYPE html>\n"))
     ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
-    clips = set(re.findall(r"url\(#(\w+)\)", made)) | set(re.findall(r'href="#(\w+)"', made))
-    assert clips <= set(ids)
-    assert not {name for name in clips if ids.count(name) > 1}
+    used = set(re.findall(r"url\(#(\w+)\)", html)) | set(re.findall(r'href="#(\w+)"', html))
+    assert used <= set(ids)
+    assert not {name for name in used if ids.count(name) > 1}
 
 
-def test_it_loads_nothing_and_runs_nothing(made: str) -> None:
-    assert not re.findall(r"(?:src|href|action|data)\s*=\s*[\"'](?!#)|url\((?!#)|@import|<script|<link|<img", made)
-    assert {url for url in re.findall(r"https?://[^\"'<\s]+", made) if "www.w3.org" not in url} == set()
+def test_the_page_loads_no_files_and_has_no_scripts(html: str) -> None:
+    assert not re.findall(r"(?:src|href|action|data)\s*=\s*[\"'](?!#)|url\((?!#)|@import|<script|<link|<img", html)
+    assert {url for url in re.findall(r"https?://[^\"'<\s]+", html) if "www.w3.org" not in url} == set()
 
 
-def test_what_is_text_stays_text(made: str) -> None:
-    assert "steady &lt;&amp;&gt; state.toml" in made
-    assert "generation 3 came after 5 &lt;script&gt;" in made
+def test_text_on_the_page_is_escaped(html: str) -> None:
+    assert "steady &lt;&amp;&gt; state.toml" in html
+    assert "generation 3 came after 5 &lt;script&gt;" in html
 
 
-def test_its_colors_are_the_page_s(made: str) -> None:
-    """So that the same picture reads in light and in dark."""
-    pictures = re.findall(r"<svg.*?</svg>", made, re.DOTALL)
-    assert len(pictures) == 8
-    assert not {color for picture in pictures for color in re.findall(r"#[0-9a-f]{6}\b", picture)}
-    assert set(re.findall(r"var\(--(\w+)\)", made)) <= set(re.findall(r"--(\w+):", made))
+def test_charts_use_the_colors_of_the_page(html: str) -> None:
+    """As CSS variables, which have other values in the dark scheme."""
+    drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert len(drawings) == 8
+    assert not {color for drawing in drawings for color in re.findall(r"#[0-9a-f]{6}\b", drawing)}
+    assert set(re.findall(r"var\(--(\w+)\)", html)) <= set(re.findall(r"--(\w+):", html))
 
 
 STYLE = (Path(fakebroker.replay.report.__file__).parent / "templates" / "style.css").read_text()
 
 
-@pytest.mark.parametrize("scheme", STYLE.split("@media (prefers-color-scheme: dark)"), ids=["light", "dark"])
-def test_colors_have_contrast(scheme: str) -> None:
-    """As WCAG 2.1 asks it of text."""
-    colors = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", scheme))
-    series = [color for name, color in colors.items() if re.fullmatch(r"c\d+", name)]
-    assert len(series) == len(charts.COLORS)
-    assert [color for color in series if contrast(color, colors["back"]) < 4.3] == []
+def test_colors_of_charts_have_enough_contrast(subtests: pytest.Subtests) -> None:
+    """By the formula of WCAG 2.1."""
+    schemes = STYLE.split("@media (prefers-color-scheme: dark)")
+    for name, scheme in zip(("light", "dark"), schemes, strict=True):
+        with subtests.test(scheme=name):
+            colors = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", scheme))
+            series = [color for name, color in colors.items() if re.fullmatch(r"c\d+", name)]
+            assert len(series) == len(charts.COLORS)
+            assert [color for color in series if contrast(color, colors["back"]) < 4.3] == []
 
 
 def contrast(one: str, other: str) -> float:
@@ -120,26 +128,34 @@ def luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_a_run_in_which_nothing_happened_has_a_report() -> None:
-    summary = made_up_summary(1)
+def test_an_interrupted_run_without_requests_on_an_unreachable_cluster_has_reports() -> None:
+    summary = summary_document(1) | {"complete": False}
+    summary["cluster"] |= {"reachable": False}
     summary["total"] |= {"requests": 0, "p50_ms": None, "p99_ms": None, "p99_9_ms": None, "max_ms": None}
     for name in ("apis", "errors", "brokers", "lookups", "slowest_groups", "timeline"):
         summary[name] = []
     summary["over_time"] |= {"apis": {}, "errors": []}
     summary["rebalances"] |= {"count": 0, "distribution": [], "p50_ms": None, "p99_ms": None, "max_ms": None}
     summary["offsets_partitions"] |= {"partitions": [], "groups_skew": None, "requests_skew": None}
-    assert ET.fromstring(page(summary_of(summary)).removeprefix("<!DOCTYPE html>\n")).tag == "html"
-    assert "none" in printed(summary)
+    html, text = page(summary_of(summary)), terminal_report(summary).replace("\n", " ")
+    assert ET.fromstring(html.removeprefix("<!DOCTYPE html>\n")).tag == "html"
+    assert "none" in text
+    for note in (
+        "The replay was interrupted: the numbers cover the time until then.",
+        "The cluster was unreachable at the end.",
+    ):
+        assert note in html
+        assert note in text
 
 
-def test_the_terminal_s_report_fits() -> None:
-    text = printed(made_up_summary(1))
-    assert max(map(len, text.splitlines())) <= 80
-    for told in ("Verdict: FAILED", "stop_broker node_id=1", "not done: node_id=7", "UNKNOWN_MEMBER_ID", "group-4"):
-        assert told in text
+def test_the_terminal_report_fits_into_80_columns() -> None:
+    report = terminal_report(summary_document(1))
+    assert max(map(len, report.splitlines())) <= 80
+    for text in ("Verdict: FAILED", "stop_broker node_id=1", "not done: node_id=7", "UNKNOWN_MEMBER_ID", "group-4"):
+        assert text in report
 
 
-def test_what_stands_alone_between_gaps_is_drawn_as_a_point() -> None:
+def test_values_between_two_gaps_are_drawn_as_points() -> None:
     figure = Figure()
     axes = figure.subplots()
     times_s, numbers = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [7.0, None, 2.0, 3.0, None, 4.0]
@@ -148,46 +164,30 @@ def test_what_stands_alone_between_gaps_is_drawn_as_a_point() -> None:
     assert (line.get_marker(), line.get_markevery()) == (".", [0, 5])
 
 
-def test_a_run_that_was_interrupted_says_so() -> None:
-    summary = made_up_summary(1) | {"complete": False}
-    assert "broken off" in printed(summary)
-    assert "broken off" in page(summary_of(summary))
+def test_sparklines(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[list[float], int, str]] = [
+        ([0, 1, 2, 4], 4, " ▂▄█"),
+        ([0, 4, 4, 4], 2, "▄█"),
+        ([0, 0], 4, "  "),
+        ([], 2, ""),
+    ]
+    for numbers, width, expected in cases:
+        with subtests.test(numbers=numbers):
+            assert sparkline(numbers, width) == expected
 
 
-def test_a_cluster_that_is_gone_in_the_end_is_told() -> None:
-    summary = made_up_summary(1)
-    summary["cluster"] |= {"reachable": False}
-    assert "gone in the end" in printed(summary)
-    assert "gone in the end" in page(summary_of(summary))
-
-
-def printed(summary: dict[str, Any]) -> str:
-    text = io.StringIO()
-    print_report(Console(file=text, width=80), summary_of(summary))
-    return text.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("numbers", "expected"), [([0, 1, 2, 4], " ▂▄█"), ([0, 4, 4, 4], "▄█"), ([0.0, 0.0], "  "), ([], "")]
-)
-def test_bars(numbers: list[float], expected: str) -> None:
-    assert bars(numbers, 4 if expected[:1] == " " else 2) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_numbers_have_thousands_separators_and_six_digits(subtests: pytest.Subtests) -> None:
+    for value, expected in (
         (None, "-"),
         (1234567, "1,234,567"),
         (1234.5678, "1,234.57"),
         (7183460.4, "7,183,460"),
         (0.00012345678, "0.000123457"),
-    ],
-)
-def test_numbers_are_written_out(value: float | None, expected: str) -> None:
-    assert number(value) == expected
+    ):
+        with subtests.test(value=value):
+            assert number(value) == expected
 
 
-def test_what_is_expected_is_written_out() -> None:
+def test_values_of_expectations_are_written_without_exponents() -> None:
     wanted = {1e6: "requests == 1000000", 0.25: "requests == 0.25", 7: "requests == 7"}
     assert [str(Expectation(metric="requests", comparison="==", value=value)) for value in wanted] == [*wanted.values()]

@@ -16,7 +16,7 @@ from fakebroker.replay import run_directory
 from fakebroker.replay.run_directory import write_results
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.spark.session import address_for, cause_of, is_local, spark_errors
-from tests.support.replay.summaries import made_up_summary
+from tests.support.replay.summaries import summary_document
 
 WORKLOAD = """\
 duration_s = 2
@@ -69,7 +69,7 @@ def test_a_full_disk_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(run_directory, "page", lambda summary: "")  # it takes seconds to draw
     (tmp_path / "summary.json").symlink_to("/dev/full")
     with pytest.raises(FakebrokerError) as caught:
-        write_results(tmp_path, summary_of(made_up_summary(1)))
+        write_results(tmp_path, summary_of(summary_document(1)))
     assert str(caught.value) == f"{tmp_path / 'summary.json'}: cannot be written: No space left on device"
 
 

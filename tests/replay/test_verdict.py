@@ -1,4 +1,4 @@
-"""The verdict: promises and expectations together, and what becomes of expectations."""
+"""The verdict: expectations, and their combination with availability checks and promises."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.replay.run_summary import ExpectationCheck, RequestNumbers, summary_of
-from fakebroker.replay.verify.verdict import SOMEBODY, events_done, expectations, judge, with_somebody
+from fakebroker.replay.verify.verdict import MEMBERS_JOIN, events_done, expectations, judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Expectation
 from tests.support.replay.recorded_events import HEALTHY, PARTITIONS, beat, frame, lost, scripts
-from tests.support.replay.summaries import made_up_summary
+from tests.support.replay.summaries import summary_document
 
 NUMBERS = msgspec.structs.replace(
-    summary_of(made_up_summary(1)).numbers,
+    summary_of(summary_document(1)).numbers,
     apis=[RequestNumbers("Heartbeat", 800, 80.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0)],
     metrics={
         "requests_per_s": 100.0,
@@ -28,36 +28,34 @@ NUMBERS = msgspec.structs.replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("expectation", "actual", "met"),
-    [
+def test_expectations_are_compared_with_numbers(subtests: pytest.Subtests) -> None:
+    for expectation, actual, met in (
         (Expectation(metric="p99_ms", comparison="<=", value=5), 5.0, True),
         (Expectation(metric="p99_ms", comparison="<", value=5), 5.0, False),
         (Expectation(metric="p99_ms", comparison="<", value=5, api="Heartbeat"), 2.0, True),
         (Expectation(metric="p99_ms", comparison="<", value=5, api="SyncGroup"), None, False),
         (Expectation(metric="requests_per_s", comparison=">=", value=90), 100.0, True),
+        (Expectation(metric="requests_per_s", comparison=">=", value=100), 100.0, True),
         (Expectation(metric="unexpected_errors", comparison="==", value=0), 1, False),
         (Expectation(metric="rebalances", comparison=">", value=3), 3, False),
         (Expectation(metric="rebalance_p99_ms", comparison="<", value=1000), None, False),
         (Expectation(metric="generations", comparison="==", value=4, groups="web"), 4, True),
         (Expectation(metric="errors.NOT_COORDINATOR", comparison=">", value=0), 2, True),
         (Expectation(metric="errors.UNKNOWN_MEMBER_ID", comparison="==", value=0), 0, True),
-    ],
-    ids=str,
-)
-def test_expectations(expectation: Expectation, actual: float | None, met: bool) -> None:
-    assert expectations([expectation], NUMBERS) == [ExpectationCheck(str(expectation), met, actual)]
+    ):
+        with subtests.test(expectation=str(expectation)):
+            assert expectations([expectation], NUMBERS) == [ExpectationCheck(str(expectation), met, actual)]
 
 
-def test_somebody_is_expected_to_get_in_unless_the_workload_says_otherwise() -> None:
+def test_members_are_expected_to_join_unless_the_workload_overrides_it() -> None:
     rebalances = Expectation(metric="rebalances", comparison=">", value=3)
-    nobody = Expectation(metric="members_joined", comparison="==", value=0)
-    assert with_somebody([rebalances]) == [rebalances, SOMEBODY]
-    assert with_somebody([nobody]) == [nobody]
-    assert not expectations([SOMEBODY], msgspec.structs.replace(NUMBERS, metrics={"members_joined": 0}))[0].met
+    none_joined = Expectation(metric="members_joined", comparison="==", value=0)
+    assert with_default_expectation([rebalances]) == [rebalances, MEMBERS_JOIN]
+    assert with_default_expectation([none_joined]) == [none_joined]
+    assert not expectations([MEMBERS_JOIN], msgspec.structs.replace(NUMBERS, metrics={"members_joined": 0}))[0].met
 
 
-def test_events_are_expected_to_be_done() -> None:
+def test_all_events_are_expected_to_be_done() -> None:
     done, refused = {"do": "reset", "done": True, "why": None}, {"do": "reset", "done": False, "why": "the end"}
     assert events_done([]) == []
     assert events_done([done, done]) == [ExpectationCheck("events_done == 2", True, 2)]
@@ -65,10 +63,10 @@ def test_events_are_expected_to_be_done() -> None:
 
 
 @pytest.mark.slow
-def test_it_passes_if_all_promises_are_kept_and_all_expectations_met(spark: SparkSession) -> None:
+def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(spark: SparkSession) -> None:
     met = Expectation(metric="rebalances", comparison="==", value=3)
     missed = Expectation(metric="rebalances", comparison=">", value=3)
-    owed = [lost("Heartbeat", 31, generation=2, lost=False), beat(62)]
+    unanswered = [lost("Heartbeat", 31, generation=2, lost=False), beat(62)]
 
     def passed(more: list[Any], expected: Expectation, *timeline: dict[str, Any]) -> bool:
         events = frame(spark, [*HEALTHY, *more])
@@ -76,12 +74,12 @@ def test_it_passes_if_all_promises_are_kept_and_all_expectations_met(spark: Spar
         assert [check.name for check in verdict.promises] == ["answered"]
         return verdict.passed
 
-    assert (passed([], met), passed([], missed), passed(owed, met)) == (True, False, False)
+    assert (passed([], met), passed([], missed), passed(unanswered, met)) == (True, False, False)
     assert not passed([], met, {"do": "reset", "done": False})
 
 
 @pytest.mark.slow
-def test_it_never_passes_with_a_cluster_that_did_not_answer(spark: SparkSession) -> None:
+def test_the_verdict_fails_if_the_cluster_was_not_available(spark: SparkSession) -> None:
     def passed(more: list[Any], **how: Any) -> bool:
         events = frame(spark, [*HEALTHY, *more])
         verdict = judge(spark, events, scripts(spark), PARTITIONS, [], NUMBERS, ["one-owner"], **how)

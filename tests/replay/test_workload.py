@@ -1,4 +1,4 @@
-"""Reading workload files: what is taken, and what each mistake is told."""
+"""Reading workload files: the values of valid ones, the errors of invalid ones."""
 
 import json
 from pathlib import Path
@@ -13,32 +13,33 @@ from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Resta
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Pacing, load_workload
-from tests.support.replay.invalid_workloads import LEAST, WRONG
-
-WORKLOADS = sorted(Path("scenarios/workloads").glob("*.toml"))
+from tests.support.replay.workload_files import ALL_KEYS, INVALID, MINIMAL
 
 
-def written(directory: Path, text: str) -> Path:
+def workload_file(directory: Path, text: str) -> Path:
     (file := directory / "workload.toml").write_text(text + "\n")
     return file
 
 
-@pytest.mark.parametrize("text", WRONG)
-def test_a_mistake_names_the_file_the_key_the_value_and_the_expectation(tmp_path: Path, text: str) -> None:
-    file = written(tmp_path, text)
-    with pytest.raises(ConfigError) as caught:
-        load_workload(file)
-    told = str(caught.value).removeprefix(f"{file}: ")
-    if WRONG[text].endswith(" "):  # a list of choices follows
-        assert told.startswith(WRONG[text])
-        told = WRONG[text]
-    assert told == WRONG[text]
+@pytest.mark.parametrize("part", INVALID)
+def test_an_error_has_the_file_the_key_the_value_and_the_expectation(
+    subtests: pytest.Subtests, tmp_path: Path, part: str
+) -> None:
+    for text, expected in INVALID[part].items():
+        with subtests.test(workload=text):
+            file = workload_file(tmp_path, text)
+            with pytest.raises(ConfigError) as caught:
+                load_workload(file)
+            message = str(caught.value).removeprefix(f"{file}: ")
+            if expected.endswith(" "):  # a long list of choices follows
+                message = message[: len(expected)]
+            assert message == expected
 
 
-def test_all_mistakes_of_a_file_at_once(tmp_path: Path) -> None:
-    """Those of events with those of types; those across tables once the types are valid."""
+def test_mistakes_of_types_and_of_events_are_reported_together(tmp_path: Path) -> None:
     event = '[[event]]\nat_s = 300\ndo = "rest"\n'
-    file = written(tmp_path, f'{LEAST}count = "x"\njitter = 2\n[pacing]\nspeed = 0\n[cluster]\nload_ms = nan\n{event}')
+    invalid = f'{MINIMAL}count = "x"\njitter = 2\n[pacing]\nspeed = 0\n[cluster]\nload_ms = nan\n{event}'
+    file = workload_file(tmp_path, invalid)
     with pytest.raises(ConfigError) as caught:
         load_workload(file)
     assert [mistake.field for mistake in caught.value.mistakes][:5] == [
@@ -49,11 +50,14 @@ def test_all_mistakes_of_a_file_at_once(tmp_path: Path) -> None:
         "event[0].at_s",
     ]
     assert str(caught.value).startswith(f"{file}: 6 errors\n  groups[0].count='x': expected an integer from 1 to ")
-    cross = "topics = ['a', 'orders', 'b']\nhot_partitions = [70]\ncrash = { share = 1, at_s = 95 }\n"
+
+
+def test_mistakes_across_tables_and_of_events_are_reported_together(tmp_path: Path) -> None:
+    keys = "topics = ['a', 'orders', 'b']\nhot_partitions = [70]\ncrash = { share = 1, at_s = 95 }\n"
+    event = '[[event]]\nat_s = 300\ndo = "rest"\n'
     expect = '[[expect]]\nmetric = "generations"\ncomparison = "<"\nvalue = 5\ngroups = "goup"\n'
-    file = written(tmp_path, f"{LEAST}{cross}{event}{expect}[pacing]\nrate_per_s = 200\n")
     with pytest.raises(ConfigError) as caught:
-        load_workload(file)
+        load_workload(workload_file(tmp_path, f"{MINIMAL}{keys}{event}{expect}[pacing]\nrate_per_s = 200\n"))
     assert [mistake.field for mistake in caught.value.mistakes][:7] == [
         "pacing.rate_per_s",
         "groups[0].topics[0]",
@@ -65,19 +69,19 @@ def test_all_mistakes_of_a_file_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_no_more_than_ten_mistakes(tmp_path: Path) -> None:
+def test_at_most_ten_mistakes_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="10 errors") as caught:
-        load_workload(written(tmp_path, LEAST + '[[event]]\nat_s = -1\ndo = "reset"\n' * 12))
+        load_workload(workload_file(tmp_path, MINIMAL + '[[event]]\nat_s = -1\ndo = "reset"\n' * 12))
     assert [mistake.value for mistake in caught.value.mistakes] == [-1] * MAX_MISTAKES
 
 
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml': expected a file that can be read: No such file or directory$"):
         load_workload(tmp_path / "none.toml")
 
 
-def test_the_least_workload_has_the_documented_defaults(tmp_path: Path) -> None:
-    workload = load_workload(written(tmp_path, LEAST))
+def test_a_minimal_workload_has_the_documented_defaults(tmp_path: Path) -> None:
+    workload = load_workload(workload_file(tmp_path, MINIMAL))
     (population,) = workload.groups
     assert population == Groups(name="group", members=1, arrival=Arrival(at_s=0))
     assert (population.name_pattern, population.group_count, population.arrived_s) == ("group-{}", 1, 0)
@@ -86,87 +90,8 @@ def test_the_least_workload_has_the_documented_defaults(tmp_path: Path) -> None:
     assert (workload.offsets_partitions, workload.events, workload.load) == (50, (), ())
 
 
-EVERYTHING = """
-duration_s = 200
-seed = 3
-[topics]
-orders = 12
-payments = 6
-[cluster]
-brokers = 5
-proposals = ["batch-join"]
-config = { "offsets.topic.num.partitions" = 10, "group.initial.rebalance.delay.ms" = 0 }
-load_ms = 200
-[[groups]]
-name = "shops"
-pattern = "shop-{}-eu"
-count = 20
-hot_partitions = [9]
-hot_share = 0.5
-members = { zipf = 1.2, max = 50 }
-topics = ["orders"]
-assignor = "sticky"
-session_timeout_ms = 10_000
-rebalance_timeout_ms = 60_000
-timeout_jitter = 0.05
-heartbeat_interval_ms = 1_000
-commit_interval_ms = 0
-jitter = 0.2
-consume_per_s = 2.5
-static = 0.5
-arrival = { at_s = 1, bursts = 3, every_s = 2, by = "group" }
-leave = { share = 0.1, at_s = [10, 20], return_after_s = 3 }
-crash = { share = 0.1, at_s = 10 }
-pause = { share = 0.1, at_s = 10, for_s = [1, 12] }
-slow = { share = 0.1, at_s = 10, for_s = 70 }
-zombie = { share = 0.1, at_s = 10, for_s = 2 }
-restart = { at_s = 90, every_s = 0.5, return_after_s = 2 }
-grow = { instances = 4, at_s = 100, every_s = 0.1, how = "static" }
-[[groups]]
-name = "tills"
-members = { histogram = { "1" = 3, "5" = 1 } }
-[[load]]
-kind = "add-members"
-groups = "shops"
-instances = 4
-at_s = 90
-[[load]]
-kind = "fetch-offsets"
-batch = 100
-rate_per_s = 50
-at_s = 5
-for_s = 20
-[[event]]
-at_s = 30
-do = "stop_broker"
-node_id = 1
-[[event]]
-at_s = 40
-do = "start_broker"
-node_id = 1
-load_ms = 5
-[[event]]
-at_s = 50
-do = "clear_faults"
-[pacing]
-rate_per_s = 100
-speed = 10
-[[expect]]
-metric = "generations"
-groups = "shops"
-comparison = "<="
-value = 500
-[[expect]]
-metric = "errors.UNKNOWN_MEMBER_ID"
-comparison = ">"
-value = 0
-[promises]
-check = ["answered", "one-owner"]
-"""
-
-
-def test_everything_that_can_be_said(tmp_path: Path) -> None:
-    workload = load_workload(written(tmp_path, EVERYTHING))
+def test_all_keys_are_read(tmp_path: Path) -> None:
+    workload = load_workload(workload_file(tmp_path, ALL_KEYS))
     shops, tills = workload.groups
     assert shops.members == Sizes(zipf=1.2, max=50)
     assert shops.arrival == Arrival(at_s=1, bursts=3, every_s=2, by="group")
@@ -197,76 +122,72 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     assert msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(workload))), type(workload)) == workload
 
 
-@pytest.mark.parametrize("file", WORKLOADS, ids=lambda file: file.stem)
-def test_the_workloads_that_come_along_are_right(file: Path) -> None:
-    assert load_workload(file).duration_s > 0
-    assert file.read_text().startswith("# ")
+def test_the_workloads_in_the_repository_are_valid(subtests: pytest.Subtests) -> None:
+    for file in sorted(Path("scenarios/workloads").glob("*.toml")):
+        with subtests.test(workload=file.stem):
+            assert load_workload(file).duration_s > 0
+            assert file.read_text().startswith("# ")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_names_of_groups_come_from_files(tmp_path: Path, suffix: str) -> None:
+def test_names_of_groups_are_read_from_a_file(tmp_path: Path, suffix: str) -> None:
     names = ["b", "a", "ü"]
     (tmp_path / "g.csv").write_text("id,n\n" + "".join(f"{name},1\n" for name in names))
     parquet.write_table(pa.table({"id": names, "n": [1, 1, 1]}), tmp_path / "g.parquet")
-    text = f'{LEAST}from_file = "g.{suffix}"\nfrom_column = "id"\n'
-    (population,) = load_workload(written(tmp_path, text)).groups
+    text = f'{MINIMAL}from_file = "g.{suffix}"\nfrom_column = "id"\n'
+    (population,) = load_workload(workload_file(tmp_path, text)).groups
     assert (population.group_count, population.from_file) == (3, str(tmp_path / f"g.{suffix}"))
-    (population,) = load_workload(written(tmp_path, f"{text}count = 2")).groups
-    assert population.group_count == 2
-    (population,) = load_workload(written(tmp_path, f"{text}count = 7")).groups
-    assert population.group_count == 3
+    for count, groups in ((2, 2), (7, 3)):
+        (population,) = load_workload(workload_file(tmp_path, f"{text}count = {count}")).groups
+        assert population.group_count == groups
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "sentence"),
-    [
+def test_errors_of_files_with_names_of_groups(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for name, text, expected in (
         ("none.csv", None, "expected a file that can be read: No such file or directory"),
-        ("g.csv", "", "expected a file in CSV: Empty CSV file"),
-        ("g.csv", "group\na,b\n", "expected a file in CSV: CSV parse error: Expected 1 columns, got 2: a,b"),
+        ("g.csv", "", "expected a CSV file: Empty CSV file"),
+        ("g.csv", "group\na,b\n", "expected a CSV file: CSV parse error: Expected 1 columns, got 2: a,b"),
         ("g.csv", "id,n\na,1\n", "from_column='group': expected a column of "),
-        ("g.csv", "group\n", "expected one row at least"),
-        ("g.csv", "group,n\na,1\n,2\n", "expected a name in each row, row 2 has none"),
-        ("g.csv", "group\na\nb\na\n", "expected each group once, 'a' is there again"),
-        ("g.parquet", "no parquet", "expected a file in Parquet: Parquet magic bytes not found in footer"),
-    ],
-)
-def test_a_file_with_names_that_cannot_be_read(tmp_path: Path, name: str, text: str | None, sentence: str) -> None:
-    if text is not None:
-        (tmp_path / name).write_text(text)
-    file = written(tmp_path, f'{LEAST}from_file = "{name}"')
-    with pytest.raises(ConfigError) as caught:
-        load_workload(file)
-    told = str(caught.value)
-    assert told.startswith(f"{file}: groups[0].from_")
-    assert repr(str(tmp_path / name)) in told
-    assert sentence in told
+        ("g.csv", "group\n", "expected at least one row"),
+        ("g.csv", "group,n\na,1\n,2\n", "expected a name in each row; row 2 has none"),
+        ("g.csv", "group\na\nb\na\n", "expected unique names; 'a' is repeated"),
+        ("g.parquet", "no parquet", "expected a Parquet file: Parquet magic bytes not found in footer"),
+    ):
+        with subtests.test(file=name, text=text):
+            if text is not None:
+                (tmp_path / name).write_text(text)
+            file = workload_file(tmp_path, f'{MINIMAL}from_file = "{name}"')
+            with pytest.raises(ConfigError) as caught:
+                load_workload(file)
+            message = str(caught.value)
+            assert message.startswith(f"{file}: groups[0].from_")
+            assert repr(str(tmp_path / name)) in message
+            assert expected in message
 
 
-def test_more_names_than_the_rest_allows(tmp_path: Path) -> None:
+def test_the_number_of_names_in_a_file_is_checked_against_the_workload(tmp_path: Path) -> None:
     (tmp_path / "g.csv").write_text("group\n" + "\n".join(map(str, range(200))))
-    text = f'{LEAST}from_file = "g.csv"\narrival.poisson_per_s = 1'
+    text = f'{MINIMAL}from_file = "g.csv"\narrival.poisson_per_s = 1'
     with pytest.raises(ConfigError, match=r"groups\[0\]\.arrival ends at 200 s: expected an end before"):
-        load_workload(written(tmp_path, text))
+        load_workload(workload_file(tmp_path, text))
 
 
-@pytest.mark.parametrize(
-    ("other", "sentence"),
-    [
-        ('pattern = "g-{}"\ncount = 2', r"'g-70' may be one of groups\[1\]"),
-        ('pattern = "g-{}"\ncount = 2\nhot_partitions = [1]', r"'g-7-1' may be one of groups\[1\]"),
-        ('pattern = "alone"', r"'alone' may be one of groups\[1\]"),
-        ('from_file = "h.csv"', None),
-        ('from_file = "h.csv"\ncount = 1', ""),
-        ('pattern = "g{}"\ncount = 2', ""),
-    ],
-)
-def test_names_from_files_are_nobody_elses(tmp_path: Path, other: str, sentence: str | None) -> None:
+def test_names_from_a_file_must_not_be_names_of_another_population(subtests: pytest.Subtests, tmp_path: Path) -> None:
     (tmp_path / "g.csv").write_text("group\ng-7-1\ng-70\nalone\ng-a\n")
     (tmp_path / "h.csv").write_text("group\nb\nalone\n")
-    file = written(tmp_path, f'{LEAST}from_file = "g.csv"\n[[groups]]\nname = "others"\n{other}\n')
-    if sentence == "":
-        assert len(load_workload(file).groups) == 2
-        return
-    told = sentence or r"groups\[1\].from_file=.*: expected .*, 'alone' may be one of groups\[0\]"
-    with pytest.raises(ConfigError, match=told):
-        load_workload(file)
+    for other, error in (
+        ('pattern = "g-{}"\ncount = 2', r"groups\[1\] may also have 'g-70'"),
+        ('pattern = "g-{}"\ncount = 2\nhot_partitions = [1]', r"groups\[1\] may also have 'g-7-1'"),
+        ('pattern = "alone"', r"groups\[1\] may also have 'alone'"),
+        ('from_file = "h.csv"', r"groups\[1\].from_file=.*: expected .*; groups\[0\] may also have 'alone'"),
+        ('from_file = "h.csv"\ncount = 1', None),
+        ('pattern = "g{}"\ncount = 2', None),
+    ):
+        with subtests.test(other=other):
+            text = f'{MINIMAL}from_file = "g.csv"\n[[groups]]\nname = "others"\n{other}\n'
+            file = workload_file(tmp_path, text)
+            if error is None:
+                assert len(load_workload(file).groups) == 2
+                continue
+            with pytest.raises(ConfigError, match=error):
+                load_workload(file)

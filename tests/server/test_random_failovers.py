@@ -37,7 +37,7 @@ GROUP_IDS = ["c", "a", "b"]
 MAX_BROKERS = 5
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-_ZOMBIES = re.compile(r"Brokers? ([0-9, ]+) answers? for it as well: (?:it is a zombie|they are zombies)\.")
+_ZOMBIES = re.compile(r"Brokers? ([0-9, ]+) also acts? as its coordinator: (?:it is a zombie|they are zombies)\.")
 
 Options = dict[str, Any]
 Call = tuple[str, tuple[Any, ...], Options]

@@ -1,18 +1,18 @@
-"""Writes what transcripts expect anew, from what the core really does: `make rewrite`, then read the diff."""
+"""Regenerate the expected results in transcripts, by running them on the core: part of `make rewrite`."""
 
 from pathlib import Path
 
-from tests.transcripts.files import FOLDER, example, readme, replay, transcript_files
-from tests.transcripts.grounds import Core
+from tests.support.transcripts.files import FOLDER, example, readme, run_transcript, transcript_files
+from tests.support.transcripts.targets import CoreTarget
 
 
 def rewrite(folder: Path) -> None:
-    """Rewrite every transcript of a folder, and the example in the page that explains them."""
+    """Regenerate every transcript of a folder, and the example in its README."""
     for path in transcript_files(folder):
-        path.write_text(replay(path.read_text(), path.name, Core))
+        path.write_text(run_transcript(path.read_text(), path.name, CoreTarget))
     page = readme(folder)
     shown = example(page.read_text())
-    page.write_text(page.read_text().replace(shown, replay(shown, page.name, Core)))
+    page.write_text(page.read_text().replace(shown, run_transcript(shown, page.name, CoreTarget)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What goes into a group coordinator and what comes out: requests and results as plain data.
+"""Requests and results of a group coordinator, as plain data.
 
-Does not depend on wire formats and API versions: what a version changes is a flag here, or `None`.
+Does not depend on wire formats or API versions: differences between versions are flags, or fields that may be `None`.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ class JoinGroup:
     """One JoinGroup request.
 
     Attributes:
-        member_id: "" from a member that has none yet.
+        member_id: "" if the member has no id yet.
         instance_id: `group.instance.id` of a static member (KIP-345).
         client_host: In Kafka's form, such as "/127.0.0.1".
-        protocols: Names with metadata, the member's favorite first.
-        requires_member_id: A dynamic member without an id first gets one with MEMBER_ID_REQUIRED (KIP-394; versions 4
-            and up).
-        supports_skip_assignment: A static leader that is replaced in a stable group may learn that it is the leader and
-            need not assign (KIP-814; versions 9 and up).
+        protocols: Pairs of name and metadata, in order of the member's preference.
+        requires_member_id: Whether a dynamic member without an id first gets one with MEMBER_ID_REQUIRED (KIP-394;
+            versions 4 and up).
+        supports_skip_assignment: Whether a static leader that is replaced in a stable group is returned as the leader,
+            with `skip_assignment` set (KIP-814; versions 9 and up).
     """
 
     member_id: str
@@ -37,7 +37,7 @@ class JoinGroup:
 
 @dataclass(slots=True)
 class JoinedMember:
-    """A member as its leader sees it; `metadata` is the one for the chosen protocol."""
+    """A member in the leader's JoinGroup response; `metadata` is its metadata for the chosen protocol."""
 
     member_id: str
     instance_id: str | None
@@ -46,7 +46,7 @@ class JoinedMember:
 
 @dataclass(slots=True)
 class JoinResult:
-    """The answer to a JoinGroup. Only the leader gets the members."""
+    """The result of a JoinGroup. `members` is empty except for the leader."""
 
     error: ErrorCode
     generation_id: int = -1
@@ -60,7 +60,11 @@ class JoinResult:
 
 @dataclass(slots=True, kw_only=True)
 class SyncGroup:
-    """One SyncGroup request. `None` for a protocol type or name means that the version does not carry it."""
+    """One SyncGroup request. The protocol type and name are `None` in versions that do not have them.
+
+    Attributes:
+        assignments: Pairs of member id and assignment; empty except from the leader.
+    """
 
     generation_id: int
     member_id: str
@@ -72,7 +76,7 @@ class SyncGroup:
 
 @dataclass(slots=True)
 class SyncResult:
-    """The answer to a SyncGroup."""
+    """The result of a SyncGroup."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -81,13 +85,13 @@ class SyncResult:
 
 
 ItemResults = tuple[ErrorCode, list[ErrorCode]]
-"""The answer to a LeaveGroup or an OffsetDelete: an error of the whole request and no codes, or NONE and one code for
-each member or partition, in order."""
+"""The result of a LeaveGroup or OffsetDelete: an error of the whole request and an empty list, or NONE and one error
+code for each member or partition, in order of the request."""
 
 Answer = tuple[object, object]
-"""The token of a JoinGroup or SyncGroup, as the caller handed it in, and its result.
+"""The token of a JoinGroup or SyncGroup, as passed by the caller, and the result of the request.
 
-The result is a `JoinResult` or `SyncResult`, or for a request that is an extension's, what the extension documents.
+The result is a `JoinResult` or `SyncResult`. Requests of a protocol extension have results of their own types.
 """
 
 
@@ -96,10 +100,10 @@ class OffsetToCommit:
     """One partition of an OffsetCommit.
 
     Attributes:
-        leader_epoch: -1 if none was given.
+        leader_epoch: -1 if unknown.
         metadata: `None` is stored as "".
         commit_timestamp_ms: Set by version 1 only; `None` means now.
-        expire_timestamp_ms: When this offset expires, regardless of the retention of the broker; versions 2 to 4 only.
+        expire_timestamp_ms: When the offset expires, instead of after the broker's retention; versions 2 to 4 only.
     """
 
     topic: str

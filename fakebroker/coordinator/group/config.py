@@ -9,18 +9,19 @@ from fakebroker.coordinator.group.classic.extension import GroupExtension, no_ex
 
 @dataclass(slots=True, kw_only=True)
 class CoordinatorConfig:
-    """The broker settings that a group coordinator obeys, under Kafka's names and with Kafka's defaults.
+    """The broker settings that a group coordinator uses, under Kafka's names and with Kafka's defaults.
 
-    Kafka gives the retention of offsets in minutes (`offsets.retention.minutes`).
+    The retention of offsets is in milliseconds here, and in minutes in Kafka (`offsets.retention.minutes`).
 
     Attributes:
         group_min_session_timeout_ms, group_max_session_timeout_ms: Session timeouts outside these bounds are rejected.
-        group_initial_rebalance_delay_ms: How long the first rebalance of an empty group waits for more members; with 0
-            the first member is a generation of its own at once.
-        offset_metadata_max_bytes: Counts UTF-16 units.
-        is_before_kip_848: Decide as the coordinator of Kafka before 4.0 does (`kafka.coordinator.group`).
-        is_before_kip_211: Every commit expires this long after it was made, even if the group has members; before 2.1.
-        extension: Makes the protocol extension of a new group, given the group; by default there is none.
+        group_initial_rebalance_delay_ms: How long the first rebalance of an empty group waits for more members. With 0
+            the first member gets a generation at once, alone.
+        offset_metadata_max_bytes: As in Kafka this is compared with the number of UTF-16 units.
+        is_before_kip_848: Behave as the coordinator of Kafka before 4.0 (`kafka.coordinator.group`).
+        is_before_kip_211: Behave as Kafka before 2.1: offsets expire `offsets_retention_ms` after their commit, even
+            those of members.
+        extension: Creates the protocol extension of a new group, given the group. The default changes nothing.
     """
 
     group_min_session_timeout_ms: int = 6_000

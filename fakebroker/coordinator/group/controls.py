@@ -1,7 +1,7 @@
 """Manual control of rebalances: hold and release a group, force a rebalance, remove members, choose the leader.
 
-All of it goes through the procedures of requests and timers, so that the log, the answers and the invariants are as
-they would be in Kafka. Finding the coordinator of a group is the caller's.
+Everything is done by the procedures of requests and timers, so that records, answers and invariants are as in Kafka.
+The caller finds the coordinator of a group.
 """
 
 from fakebroker.coordinator.group.api import JoinGroup
@@ -28,7 +28,7 @@ def holdable_state(name: str) -> GroupState:
     """Return a state that a group can be held in, by Kafka's name.
 
     Raises:
-        ConfigError: There is no such state, or a group cannot be held in it.
+        ConfigError: A group cannot be held in this state, or there is no such state.
     """
     found = next((state for state in HOLDABLE_STATES if state.value == name), None)
     if found is None:
@@ -70,14 +70,14 @@ def member_of(group: Group, name: str) -> Member:
 
 
 def hold(coordinator: Coordinator | None, group_id: str, controls: GroupControls, state: GroupState) -> None:
-    """Keep a group in a state, from when it gets there on.
+    """Hold a group in a state, now or as soon as it has reached the state.
 
     Args:
-        coordinator: That of the group, which need not exist; None if the group has none now.
-        group_id: The group.
-        controls: What is wanted of the group; every coordinator that it ever has obeys them.
-        state: PreparingRebalance: the join phase does not end. CompletingRebalance: the leader's sync waits. All else
-            continues, so that a member that is lost or new still starts the next rebalance.
+        coordinator: The coordinator of the group, or None if there is none now.
+        group_id: The group, which need not exist.
+        controls: The manual settings of the group, which are changed. Every coordinator of the group uses them.
+        state: PreparingRebalance: the join phase does not end. CompletingRebalance: the leader's sync waits. Everything
+            else continues, so a new or lost member still starts the next rebalance.
     """
     controls.held_states[state] = None
     group = coordinator.group(group_id) if coordinator else None
@@ -86,16 +86,16 @@ def hold(coordinator: Coordinator | None, group_id: str, controls: GroupControls
 
 
 def release(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-    """Do what a hold has delayed in a group, after it was removed from the group's controls."""
-    coordinator.apply(group, _continue, now_ms)
+    """Complete the phase that a hold has delayed. The caller has removed the state from `GroupControls.held_states`."""
+    coordinator.apply(group, _complete_held_phase, now_ms)
 
 
-def _continue(group: Group, now_ms: float) -> Procedure[None]:
+def _complete_held_phase(group: Group, now_ms: float) -> Procedure[None]:
     if group.controls is None or group.is_held:
         return
     group.change.cause = f"released from {group.state.value}"
     if group.state is PREPARING_REBALANCE:
-        if group.is_overdue or (group.has_everyone_joined and not group.is_initial_rebalance):
+        if group.is_overdue or (group.have_all_joined and not group.is_initial_rebalance):
             yield from complete_join_phase(group, now_ms)
     elif group.state is COMPLETING_REBALANCE:
         is_overdue, group.is_overdue = group.is_overdue, False
@@ -107,7 +107,7 @@ def _continue(group: Group, now_ms: float) -> Procedure[None]:
 
 
 def force_rebalance(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-    """Start a rebalance, as the end of a member's session would.
+    """Start a rebalance without a change of the members.
 
     Raises:
         ConfigError: There are no members, or the members are already joining.
@@ -119,7 +119,7 @@ def force_rebalance(coordinator: Coordinator, group: Group, now_ms: float) -> No
 
 
 def _force_rebalance(group: Group, now_ms: float) -> Procedure[None]:
-    if group.state not in (EMPTY, PREPARING_REBALANCE):  # It may have changed while an append was pending.
+    if group.state not in (EMPTY, PREPARING_REBALANCE):  # The state may have changed while an append was pending.
         group.change.cause = "a rebalance was forced"
         yield from start_rebalance(group, now_ms)
 
@@ -134,7 +134,7 @@ def evict(coordinator: Coordinator, group: Group, name: str, now_ms: float) -> N
 
 
 def expire(coordinator: Coordinator, group: Group, name: str, now_ms: float) -> None:
-    """Expire a member's session. As always, that removes no member while an answer to it is pending.
+    """Expire a member's session. As with a real expiry, a member that waits for an answer is not removed.
 
     Raises:
         ConfigError: There is no such member.
@@ -144,12 +144,12 @@ def expire(coordinator: Coordinator, group: Group, name: str, now_ms: float) -> 
 
 
 def _expire_session(group: Group, member: Member, now_ms: float) -> Procedure[None]:
-    if group.members.get(member.member_id) is member:  # It may have left while an append was pending.
+    if group.members.get(member.member_id) is member:  # The member may have left while an append was pending.
         yield from expire_session(group, member, now_ms)
 
 
 def choose_leader(group: Group, controls: GroupControls, name: str) -> None:
-    """Let a member lead the next generation, if it is in it.
+    """Choose the leader of the next generation; ignored if that member does not join the generation.
 
     Raises:
         ConfigError: There is no such member.
@@ -160,9 +160,10 @@ def choose_leader(group: Group, controls: GroupControls, name: str) -> None:
 
 
 def fence(coordinator: Coordinator, group: Group, instance_id: str, now_ms: float) -> None:
-    """Replace a static member, as another process with its instance id does: it gets FENCED_INSTANCE_ID (KIP-345).
+    """Replace a static member, as if another process had joined with its instance id (KIP-345).
 
-    The other process sends nothing more, so its session expires in the end.
+    The requests of the member then get FENCED_INSTANCE_ID. The session of its replacement expires, as no process sends
+    heartbeats for it.
 
     Raises:
         ConfigError: There is no static member with this instance id.
@@ -192,6 +193,6 @@ def _join_of(member: Member, group: Group, member_id: str = "") -> JoinGroup:
 
 
 def rejoin_all(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-    """Let every member join again as it did the last time; the answers are dropped."""
+    """Send a JoinGroup for every member, with the fields of its last one; the answers are dropped."""
     for member in list(group.members.values()):
         coordinator.join_group(group.group_id, _join_of(member, group, member.member_id), None, now_ms)

@@ -1,7 +1,7 @@
-"""The group coordinator of one broker: all groups of the offsets partitions that it leads.
+"""The group coordinator of one broker: the requests and timers of all groups in the offsets partitions that it leads.
 
-Finds the group, rejects requests for groups that it does not serve, and runs the procedures of the group. Requests and
-the time go in, answers and records come out: no wire formats, versions, sockets, clocks or random numbers.
+It finds the group, rejects requests for groups of other coordinators, and runs the procedures in `classic`. Does not
+depend on wire formats, API versions, sockets, clocks or random numbers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from fakebroker.coordinator.group.classic import join
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.leave import leave
 from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.classic.rebalance import expire_next_timer, refuse_all, start_rebalance
+from fakebroker.coordinator.group.classic.rebalance import expire_next_timer, reject_waiting, start_rebalance
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.classic.sync import sync
 from fakebroker.coordinator.group.config import CoordinatorConfig
@@ -38,40 +38,43 @@ from fakebroker.errors import ErrorCode
 
 T = TypeVar("T")
 
-# The heartbeat's answers and its one state, as globals: cheaper than attributes of their enumerations.
+# Globals are faster than attributes of enumerations, which matters in `heartbeat`.
 _NONE = ErrorCode.NONE
 _REBALANCE_IN_PROGRESS = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def append_nowhere(partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
-    """The log of a coordinator that keeps nothing."""
+    """Drop the records: the log of a coordinator whose groups need not survive."""
     done(_NONE)
 
 
 class Coordinator:
     """All groups of the offsets partitions that one broker leads. It starts without any partition.
 
-    Joins and syncs are answered through `answers`, including those that are answered at once, so that there is one
-    order: the caller drains the list. Requests that may append call back with their result (`done`), before the method
-    returns unless an append is pending. Heartbeats and offset fetches return their result: they never wait.
+    Results are returned in three ways. The results of joins and syncs are added to the list `answers`, which the caller
+    empties; even those that are known at once, so that all answers are in one order. Requests that may append records
+    call `done` with their result, before the method returns unless an append is pending. Heartbeats and offset fetches
+    never wait, and return their result.
 
     While an append is pending, other requests and timers that may change groups of the same offsets partition wait, and
-    run in order when it completes. A request that waits is handled as of its own `now_ms`.
+    run in order when it completes. A waiting request is handled with the `now_ms` of its call.
 
-    Time only enters through `now_ms`. Timers expire in `tick` alone: a caller for which a request has to see what is
-    due before it, calls `tick` first. A timer that expires late takes effect, and starts further timers, at the time of
-    that `tick`, as on a broker that was busy.
+    `now_ms` is the only source of the time. Timers expire only in `tick`: to expire the timers that are due before a
+    request, the caller calls `tick` first. A timer that expires late takes effect at the time of that `tick`, and
+    further timers start then, as on a busy broker.
 
     Args:
-        config: The settings; may be replaced later, for new groups and requests.
+        config: The settings. Can be replaced later: the new settings apply to new groups and to checks of requests
+            (session timeouts, sizes of metadata), while existing groups keep theirs.
         new_uuid: Returns the last part of a new member id; unique.
         append: Appends a batch to the log of an offsets partition.
-        controls: By group id what a test wants of its rebalances.
-        on_change: Called with a group after each request or timer that may have changed it; takes over its `change`.
+        controls: The manual settings of rebalances, by group id.
+        on_change: Called with a group after each request or timer that may have changed it. It has to clear
+            `Group.change`.
 
     Attributes:
-        answers: The answers that the caller has not taken yet: tokens, as the caller handed them in, and results.
-            Requests whose token is None are not answered.
+        answers: Answers that the caller has not taken yet, as pairs of token and result. Requests whose token is None
+            are not answered.
     """
 
     def __init__(
@@ -95,27 +98,34 @@ class Coordinator:
     # Partitions
 
     def lead(self, partition: int, now_ms: float) -> None:
-        """Become the coordinator of the groups of an offsets partition, which starts out without any."""
+        """Lead an offsets partition without groups."""
         self._runtime.lead(partition, now_ms)
 
     def start_loading(self, partition: int) -> None:
-        """Announce that an offsets partition is being loaded: until then COORDINATOR_LOAD_IN_PROGRESS."""
+        """Mark an offsets partition as being loaded: its requests get COORDINATOR_LOAD_IN_PROGRESS.
+
+        Raises:
+            RuntimeError: The partition is led.
+        """
         self._runtime.start_loading(partition)
 
     def finish_loading(self, partition: int, records: Iterable[Record], now_ms: float) -> None:
-        """Lead the partition with the groups that its log holds. All sessions start over.
+        """Lead a partition that was being loaded, with the groups in its log. All sessions start over.
 
-        A group that has too many members rebalances at once.
+        A group with more members than `group.max.size` rebalances at once.
 
         Args:
-            records: The log, oldest record first. If reading it raises, nothing has changed.
+            records: The log, oldest record first. If iterating over it raises, nothing has changed.
+
+        Raises:
+            RuntimeError: The partition is not being loaded.
         """
         loaded = replay(records)
         self._runtime.finish_loading(partition, now_ms)
         self.add_groups(loaded, now_ms)
 
     def add_groups(self, groups: LoadedGroups, now_ms: float) -> None:
-        """Add groups that the log of a partition led here holds."""
+        """Add groups that were read from the log of a partition which is led here."""
         for group_id, (value, offsets) in groups.items():
             self.submit(group_id, partial(self._add_group, group_id, value, offsets, now_ms))
 
@@ -125,49 +135,54 @@ class Coordinator:
         self.run(group, _rebalance_if_too_large(group, now_ms), now_ms)
 
     def fail_loading(self, partition: int) -> None:
-        """Give up loading: NOT_COORDINATOR until the partition is loaded again or led."""
+        """Stop loading a partition: its requests get NOT_COORDINATOR until it is loaded again or led.
+
+        Raises:
+            RuntimeError: The partition is not being loaded.
+        """
         self._runtime.fail_loading(partition)
 
     def resign(self, partition: int, now_ms: float) -> None:
-        """Stop leading an offsets partition: its groups are dropped, and requests that wait get NOT_COORDINATOR."""
+        """Stop leading or loading a partition: drop its groups, and answer waiting requests with NOT_COORDINATOR."""
         self._runtime.resign(partition, partial(self._unload, partition, now_ms))
 
     def _unload(self, partition: int, now_ms: float) -> None:
         for group in self._groups_of(partition):
             self.drop_group(group, "its coordinator resigned", now_ms)
-            refuse_all(group, ErrorCode.NOT_COORDINATOR)
+            reject_waiting(group, ErrorCode.NOT_COORDINATOR)
 
     def error_for(self, group_id: str) -> ErrorCode:
-        """NONE if the group's partition is led here; else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        """Return NONE if the partition of a group is led here, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         return self._runtime.error_for(group_id)
 
     @property
     def is_loading(self) -> bool:
-        """Whether an offsets partition is being loaded, whose groups are not known yet."""
+        """Whether an offsets partition is being loaded, so that not all groups are known."""
         return self._runtime.is_loading
 
     def leads(self, partition: int) -> bool:
-        """Whether the groups of an offsets partition are served here."""
+        """Whether an offsets partition is led here."""
         return self._runtime.led_partition(partition) is not None
 
     def led_partitions(self) -> Collection[LedPartition]:
-        """The offsets partitions whose groups are served here."""
+        """Return the offsets partitions that are led here."""
         return self._runtime.led_partitions()
 
     # Groups
 
     def group(self, group_id: str) -> Group | None:
+        """Return a group, or None if it does not exist here."""
         return self._groups.get(group_id)
 
     def groups(self) -> Collection[Group]:
-        """All groups, in the order they were created."""
+        """Return all groups, in the order of their creation."""
         return self._groups.values()
 
     def _groups_of(self, partition: int) -> list[Group]:
         return [group for group in self._groups.values() if group.partition == partition]
 
     def create_group(self, group_id: str, now_ms: float, *, has_members: bool = False) -> Group:
-        """Add a group without contents."""
+        """Add a group without contents; the caller adds them and calls `Group.record_creation`."""
         partition = self._runtime.partition_for(group_id)
         group = Group(group_id, partition, self.config, self.answer, now_ms, STABLE if has_members else EMPTY)
         group.extension = self.config.extension(group)
@@ -179,7 +194,7 @@ class Coordinator:
         return group
 
     def drop_group(self, group: Group, cause: str, now_ms: float) -> None:
-        """Remove a group."""
+        """Remove a group; its state becomes Dead."""
         del self._groups[group.group_id]
         group.change.cause = cause
         group.transition_to(DEAD, now_ms)
@@ -187,14 +202,14 @@ class Coordinator:
         group.deadline_ms = group.scheduled_ms = inf
 
     def answer(self, token: object, result: object) -> None:
-        """Answer a JoinGroup or SyncGroup."""
+        """Add the answer to a JoinGroup or SyncGroup to `answers`."""
         if token is not None:
             self.answers.append((token, result))
 
     # Changes
 
     def submit(self, group_id: str, operation: Callable[[], None]) -> None:
-        """Run an operation on a group: now, or after those of its partition that wait for a pending append."""
+        """Run an operation on a group: now, or after the operations on its partition that wait for an append."""
         self._runtime.submit(group_id, operation)
 
     def run(
@@ -217,11 +232,11 @@ class Coordinator:
             self._schedule(group)
 
     def apply(self, group: Group, procedure: Callable[[Group, float], Procedure[object]], now_ms: float) -> None:
-        """Run a procedure that changes a group without a request for it."""
+        """Run a procedure that was not caused by a request. Ignored if the group is Dead when its turn comes."""
 
         def operation() -> None:
             if group.state is not DEAD:
-                self.run(group, _and_update_deadline(group, procedure(group, now_ms)), now_ms)
+                self.run(group, _then_update_deadline(group, procedure(group, now_ms)), now_ms)
 
         self._runtime.submit_to(group.partition, operation)
 
@@ -234,8 +249,8 @@ class Coordinator:
     def _join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
         group = self._groups.get(group_id)
         error = self.error_for(group_id) if group is None else _NONE
-        if refusal := join.refuse(group_id, request, self.config, error, exists=group is not None):
-            self.answer(token, refusal)
+        if rejection := join.reject_request(group_id, request, self.config, error, exists=group is not None):
+            self.answer(token, rejection)
         elif group is not None:
             procedure = group.extension.join(request, token, now_ms, self.new_uuid)
             self.run(group, procedure or join.join(group, request, token, now_ms, self.new_uuid), now_ms)
@@ -243,12 +258,13 @@ class Coordinator:
             group = self.create_group(group_id, now_ms)
             group.record_creation("first JoinGroup", now_ms)
             procedure = join.join(group, request, token, now_ms, self.new_uuid)
-            self.run(group, self.and_store_new(group, procedure, now_ms), now_ms)
+            self.run(group, self.run_first_join(group, procedure, now_ms), now_ms)
 
-    def and_store_new(self, group: Group, procedure: Procedure[None], now_ms: float) -> Procedure[None]:
-        """Run the first join of a group, then store that the group exists; the result of the join does not matter.
+    def run_first_join(self, group: Group, procedure: Procedure[None], now_ms: float) -> Procedure[None]:
+        """Run the first join of a group, then store the new group, even if the join was rejected.
 
-        Only a join that is parked waits for that, as in Kafka; if it fails, the group is dropped.
+        A join that was answered before does not wait for the append, as in Kafka. If the append fails, parked joins get
+        its error and the group is dropped.
         """
         yield from procedure
         if self.config.is_before_kip_848 or group.stored is not None:
@@ -267,7 +283,7 @@ class Coordinator:
         if group is None:
             error = self._error_without_group(group_id)
             if self.config.is_before_kip_848 and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                error = _REBALANCE_IN_PROGRESS  # which clients of that time can handle
+                error = _REBALANCE_IN_PROGRESS  # Clients of that time handle this error.
             self.answer(token, SyncResult(error))
         else:
             self.run(group, sync(group, request, token, now_ms), now_ms)
@@ -275,7 +291,10 @@ class Coordinator:
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
-        """Keep a member's session alive: two look-ups and one number stored. Faults are distinguished afterwards."""
+        """Extend a member's session and return NONE or REBALANCE_IN_PROGRESS, or the error of a faulty request.
+
+        The most frequent request, so the common path is short; `Group.heartbeat_fault` distinguishes the errors.
+        """
         group = self._groups.get(group_id)
         if group is None:
             error = self._error_without_group(group_id)
@@ -288,7 +307,7 @@ class Coordinator:
         ):
             return group.heartbeat_fault(member_id, instance_id)
         deadline_ms = member.deadline_ms = now_ms + member.session_timeout_ms
-        if deadline_ms < group.scheduled_ms:  # A session timeout that a join has shortened.
+        if deadline_ms < group.scheduled_ms:  # A join has shortened the session timeout.
             group.deadline_ms = deadline_ms
             self._schedule(group)
         return _REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else _NONE
@@ -300,11 +319,13 @@ class Coordinator:
         now_ms: float,
         done: Callable[[ItemResults], None],
     ) -> None:
-        """Remove members, given as (member id or "", instance id).
+        """Remove members from a group.
 
         Args:
-            done: Called with an error of the whole request and no codes; or with NONE and one code for each member, in
-                order.
+            group_id: The group.
+            members: Pairs of member id, or "", and instance id.
+            now_ms: The time.
+            done: Called with the result, see `ItemResults`.
         """
         self.submit(group_id, partial(self._leave_group, group_id, members, now_ms, done))
 
@@ -316,7 +337,7 @@ class Coordinator:
         done: Callable[[ItemResults], None],
     ) -> None:
         group = self._groups.get(group_id)
-        if error := self._refuse(group_id):
+        if error := self._group_error(group_id):
             done((error, []))
         elif group is None:
             done((_NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
@@ -338,8 +359,14 @@ class Coordinator:
         """Commit offsets, except those whose metadata is too long.
 
         Args:
-            done: Called with one code for each offset, in order; an error of the whole request is repeated for each.
-                GROUP_ID_NOT_FOUND stands for a missing group that a member of a generation commits to.
+            group_id: The group.
+            generation_id: The generation of the member; negative if a client that is not a member commits.
+            member_id: The member, or "".
+            instance_id: The instance id of a static member.
+            offsets: The offsets, by partition.
+            now_ms: The time.
+            done: Called with one error code for each offset, in order. An error of the whole request is repeated for
+                each. The error is GROUP_ID_NOT_FOUND if the group does not exist and a generation is given.
         """
         if self._runtime.is_busy:
             arguments = group_id, generation_id, member_id, instance_id, offsets, now_ms, done
@@ -392,9 +419,16 @@ class Coordinator:
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]] | None, now_ms: float
     ) -> tuple[ErrorCode, list[tuple[str, int, CommittedOffset | None]]]:
-        """Return the committed offsets of `partitions` in the order given, or of all that have one, topic by topic.
+        """Return the committed offsets of a group; a group that does not exist has none.
 
-        Topics need not exist, and neither need the group: it then has no offsets.
+        Args:
+            group_id: The group.
+            partitions: Topics, which need not exist, and partitions. None for all that have a committed offset.
+            now_ms: The time.
+
+        Returns:
+            NONE and (topic, partition, offset or None), in the order of `partitions` or topic by topic; or an error of
+            the whole request and an empty list.
         """
         group = self._groups.get(group_id)
         if group is None and (error := self.error_for(group_id)):
@@ -404,11 +438,12 @@ class Coordinator:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]], done: Callable[[ItemResults], None]
     ) -> None:
-        """Delete committed offsets of topics the group is not subscribed to (OffsetDelete).
+        """Delete committed offsets of topics that the group is not subscribed to (OffsetDelete).
 
         Args:
-            done: Called with an error of the whole request and no codes; or with NONE and one code for each partition,
-                in order.
+            group_id: The group.
+            partitions: Topics and partitions.
+            done: Called with the result, see `ItemResults`.
         """
         self.submit(group_id, partial(self._delete_offsets, group_id, partitions, done))
 
@@ -417,7 +452,7 @@ class Coordinator:
     ) -> None:
         group = self._groups.get(group_id) if group_id else None
         if group is None:
-            done((self._refuse(group_id) or ErrorCode.GROUP_ID_NOT_FOUND, []))
+            done((self._group_error(group_id) or ErrorCode.GROUP_ID_NOT_FOUND, []))
             return
         if group.state is not EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             done((ErrorCode.NON_EMPTY_GROUP, []))
@@ -426,7 +461,7 @@ class Coordinator:
         self._append_offsets(group.partition, records, lambda error: done((error, [] if error else errors)))
 
     def delete_topic_offsets(self, topic: str) -> None:
-        """Delete what any group committed to a topic that is being deleted; one batch for each offsets partition."""
+        """Delete the committed offsets of a topic that is being deleted, in one batch for each offsets partition."""
         for partition in dict.fromkeys(group.partition for group in self._groups.values()):
             self._runtime.submit_to(partition, partial(self._delete_topic_offsets, partition, topic))
 
@@ -456,9 +491,11 @@ class Coordinator:
     # Deleting groups
 
     def delete_group(self, group_id: str, now_ms: float, done: Callable[[ErrorCode], None]) -> None:
-        """Delete a group without members, and its offsets; a join that an extension keeps counts as a member.
+        """Delete a group and its offsets. It must have no members, and no joins that its extension holds back.
 
         Args:
+            group_id: The group.
+            now_ms: The time.
             done: Called with NONE or the error.
         """
         self.submit(group_id, partial(self._delete_group, group_id, now_ms, done))
@@ -481,34 +518,34 @@ class Coordinator:
 
     # Errors of requests for groups that do not exist
 
-    def _refuse(self, group_id: str) -> ErrorCode:
+    def _group_error(self, group_id: str) -> ErrorCode:
         return self.error_for(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
 
     def _error_without_group(self, group_id: str) -> ErrorCode:
-        return self._refuse(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+        return self._group_error(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
 
     # Time
 
     def tick(self, now_ms: float) -> None:
-        """Expire all timers that are due, in order of their deadlines across all groups and partitions.
+        """Expire all timers that are due, in order of their deadlines, across all groups and partitions.
 
-        Of those with the same deadline, the one that has had timers for longest comes first; inside a group see
-        `expire_next_timer`.
+        Groups and partitions with the same deadline expire in the order in which they first had a timer. For timers of
+        one group, see `expire_next_timer`.
         """
         self._runtime.tick(now_ms)
 
     def next_deadline(self) -> float | None:
-        """When to call `tick` next, or None without timers. Never late; early if a session was extended."""
+        """Return when to call `tick` next, or None without timers. Never late; early if a session was extended."""
         return self._runtime.next_deadline()
 
     def resume_session(self, group: Group, member: Member, deadline_ms: float) -> None:
-        """End the suspension of a member's session (`Member.keeper`), which now expires at this time."""
+        """End the suspension of a member's session (`Member.keeper`): it expires at `deadline_ms`."""
         member.keeper, member.deadline_ms = None, deadline_ms
         group.deadline_ms = min(group.deadline_ms, deadline_ms)
         self._schedule(group)
 
     def _schedule(self, group: Group) -> None:
-        """Schedule the next look at the group's timers, unless an earlier one is scheduled."""
+        """Schedule the group at its next deadline, unless it is scheduled earlier."""
         self._runtime.schedule(group, group.deadline_ms)
 
     def _expire(self, entry: Group | LedPartition, deadline_ms: float, now_ms: float) -> None:
@@ -517,10 +554,10 @@ class Coordinator:
         else:
             is_due = entry.earliest_deadline() == deadline_ms
             procedure = expire_next_timer(entry, now_ms) if is_due else _nothing()
-            self.run(entry, _and_update_deadline(entry, procedure), now_ms)
+            self.run(entry, _then_update_deadline(entry, procedure), now_ms)
 
     def _expire_offsets(self, partition: LedPartition, now_ms: float) -> None:
-        """Delete offsets and groups that have expired, in one batch; if that fails, the next look retries."""
+        """Delete the expired offsets and groups of a partition, in one batch; if that fails, the next check retries."""
         groups = self._groups_of(partition.partition)
         records = tuple(record for group in groups for record in offset_requests.expired_records(group, now_ms))
 
@@ -539,7 +576,7 @@ class Coordinator:
             complete(_NONE)
 
     def _schedule_offset_expiry(self, partition: LedPartition, now_ms: float) -> None:
-        """Schedule the next look for expired offsets, unless one is scheduled."""
+        """Schedule the next check for expired offsets, unless one is scheduled."""
         if partition.scheduled_ms == inf:
             interval_ms = self.config.offsets_retention_check_interval_ms
             self._runtime.schedule(partition, partition.interval_end_ms(interval_ms, now_ms))
@@ -549,7 +586,7 @@ def _nothing() -> Procedure[None]:
     yield from ()
 
 
-def _and_update_deadline(group: Group, procedure: Procedure[object]) -> Procedure[None]:
+def _then_update_deadline(group: Group, procedure: Procedure[object]) -> Procedure[None]:
     yield from procedure
     group.deadline_ms = group.earliest_deadline()
 

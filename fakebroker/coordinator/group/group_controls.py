@@ -1,4 +1,4 @@
-"""What a test wants of the rebalances of one group, as plain data. `controls` sets it, and the procedures obey it."""
+"""Manual settings for the rebalances of one group, as plain data: set in `controls`, applied by the procedures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ from fakebroker.coordinator.group.classic.states import GroupState
 
 @dataclass(slots=True)
 class GroupControls:
-    """What is wanted of one group, whichever broker coordinates it; may be set before there is such a group.
+    """Manual settings for the rebalances of one group. They stay valid when the group moves to another coordinator.
 
     Attributes:
-        held_states: The states that the group does not leave by completing them.
+        held_states: In PreparingRebalance the join phase does not end, in CompletingRebalance the leader's sync waits.
         next_leader: Instance id or member id of the member that leads the next generation; "" for Kafka's choice.
     """
 
@@ -21,4 +21,4 @@ class GroupControls:
 
 
 NO_CONTROLS: Mapping[str, GroupControls] = MappingProxyType({})
-"""No group is controlled."""
+"""No group has manual settings."""

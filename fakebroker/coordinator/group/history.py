@@ -1,7 +1,7 @@
-"""The history of groups: each change of state and of members, with its cause. Bounded, and plain data.
+"""The history of groups: each change of state or members, with its cause. Bounded in size.
 
-A group collects what a request or a timer changes in its `Change`; the coordinator hands that over when it is done. The
-history of a group outlives it: a group that was deleted or has moved keeps its history.
+A group collects the changes by a request or timer in its `Change`. When the request or timer is complete, the
+coordinator passes the group to `History.record`. Groups that were deleted or have moved keep their history.
 """
 
 from collections import deque
@@ -19,12 +19,12 @@ MAX_MOMENTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A timer that runs.
+    """A running timer.
 
     Attributes:
-        what: "join", "sync", "expected" of instances that are expected (KAFKA-8397); or "session of" or "pending" with
-            a member id.
-        left_ms: How long until it expires.
+        what: "join", "sync", "expected" (of expected instances, KAFKA-8397), "session of ID" or "pending ID" with a
+            member id.
+        left_ms: The time until it expires.
     """
 
     what: str
@@ -36,20 +36,23 @@ class Moment:
     """One change of a group: of its state, or of its members alone.
 
     Attributes:
-        at_ms: When, by the brokers' clock.
+        at_ms: The time of the change, by the brokers' clock.
         coordinator_id: The node id of the broker that coordinated the group.
-        cause: What caused it, in words.
-        state_from: Kafka's name of the state before; Dead for a group that has just been created.
-        state_to: Of the state after; the same, if only members were added or removed.
-        members: The member ids after it, in the order in which they were added.
-        joined: Of those, the ones that are new.
+        cause: Human-readable cause.
+        state_from: Kafka's name of the state before; Dead if the group has just been created.
+        state_to: Kafka's name of the state afterwards; equals `state_from` if only members were added or removed.
+        generation_id: The generation afterwards.
+        leader_id: The leader afterwards.
+        members: The member ids afterwards, in the order in which they were added.
+        joined: The ids in `members` that are new.
         rejoined: Members whose JoinGroup was parked since the last moment.
         left: Ids that are no longer members.
-        parked_joins: Members whose JoinGroup was waiting for its answer, in order of arrival; those of the state that
-            was left are answered with it.
-        parked_syncs: The same of SyncGroup.
-        timers: The timers that ran afterwards, the next to expire first. Of sessions, and of pending ids, only the next
-            one, and only where the state changed. Empty where a request or timer changed the group further at once.
+        parked_joins: Members whose JoinGroup was parked at the time of the change, in order of arrival. If the change
+            ended the state in which they waited, they are answered with it.
+        parked_syncs: The same for SyncGroup.
+        timers: The running timers afterwards, the next to expire first. Of all sessions only the next one to expire, of
+            all pending ids as well, and both only if the state changed. Empty if the same request or timer caused
+            another moment after this one.
     """
 
     at_ms: float
@@ -74,12 +77,12 @@ class Moment:
 
 @dataclass(slots=True)
 class Change:
-    """What one request or timer has changed in a group so far.
+    """The changes of a group by the request or timer in progress.
 
     Attributes:
-        cause: Is set before the first change.
+        cause: Set before the first change.
         joined: Members added since the last moment; `rejoined` and `left` likewise.
-        moments: The moments that are complete, oldest first: of each `Moment` the fields that are known by then.
+        moments: The fields of each complete `Moment`, oldest first, without `coordinator_id` and `timers`.
     """
 
     cause: str = ""
@@ -105,20 +108,20 @@ class Change:
 
 
 class ChangedGroup(Protocol):
-    """What a history reads of a group."""
+    """The part of a group that a history uses."""
 
     group_id: str
     change: Change
 
     def end_moment(self, now_ms: float) -> None:
-        """Add a moment to the change: members were added or removed."""
+        """Add a moment to `change` for members that were added, parked or removed."""
 
     def timers(self, now_ms: float, *, with_members: bool) -> tuple[Timer, ...]:
-        """The timers that run, the next to expire first."""
+        """Return the running timers, the next to expire first."""
 
 
 def discard_change(group: ChangedGroup, now_ms: float) -> None:
-    """Drop the change of a group: for a coordinator whose groups have no history."""
+    """Drop the change of a group, for a coordinator without a history."""
     group.change.clear()
 
 
@@ -126,11 +129,12 @@ class History:
     """The newest moments of all groups.
 
     Args:
-        max_moments_of_a_group: How many are kept of one group.
-        max_moments: How many are kept in all. Above it, the group without changes for longest loses its oldest moment.
+        max_moments_of_a_group: The number of moments that are kept of one group.
+        max_moments: The number of moments that are kept in all. Above it, the oldest moment of the group that has not
+            changed for longest is dropped.
 
     Attributes:
-        listeners: Are called with a group's id and its new moments, oldest first.
+        listeners: Called with the id of a group and its new moments, oldest first.
     """
 
     def __init__(self, max_moments_of_a_group: int = MAX_MOMENTS_OF_A_GROUP, max_moments: int = MAX_MOMENTS) -> None:
@@ -141,7 +145,7 @@ class History:
         self._moments: dict[str, deque[Moment]] = {}  # The group without changes for longest comes first.
 
     def record(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
-        """Take over the change of a group after a request or timer, and clear it."""
+        """Record the change of a group after a request or timer, and clear it."""
         change = group.change
         if change.has_members:
             group.end_moment(now_ms)
@@ -172,11 +176,11 @@ class History:
             del self._moments[group_id]
 
     def of(self, group_id: str) -> tuple[Moment, ...]:
-        """The moments that are kept of a group, oldest first; none of an unknown group."""
+        """Return the moments that are kept of a group, oldest first; none of an unknown group."""
         return tuple(self._moments.get(group_id, ()))
 
     def group_ids(self, count: int) -> list[str]:
-        """The groups that changed last, at most `count`, the newest first."""
+        """Return the groups that changed last, at most `count`, the newest first."""
         return list(islice(reversed(self._moments), count))
 
     def __len__(self) -> int:

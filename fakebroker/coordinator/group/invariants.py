@@ -1,4 +1,4 @@
-"""Invariants of a group between two calls. For tests; never changes a group."""
+"""Invariants of a group, which hold whenever no procedure of the group is running. Used by tests; read-only."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from fakebroker.coordinator.group.classic.states import (
 
 
 class InvariantError(AssertionError):
-    """A group breaks a rule."""
+    """A group breaks an invariant."""
 
 
 def check(group: Group) -> None:
     """Check the invariants of a group.
 
     Raises:
-        InvariantError: The group breaks a rule; the sentence names both.
+        InvariantError: The group breaks a rule, which the message names.
     """
     rule = group.extension.broken_rule() or next((rule for rule, holds in _RULES if not holds(group)), None)
     if rule is not None:
@@ -31,18 +31,24 @@ def check(group: Group) -> None:
 
 
 class StepChecker:
-    """Checks what a group must not do from one check to the next."""
+    """Checks the rules about changes: what must not differ between two checks of a group."""
 
     def __init__(self) -> None:
         self._seen: dict[Group, tuple[int, str | None]] = {}
 
     def check_step(self, group: Group) -> None:
-        """Compare the group with what it was at the last check, and remember it for the next."""
+        """Compare generation and protocol of a group with those at its last check, and keep them for the next.
+
+        Raises:
+            InvariantError: The generation has decreased, or has changed its protocol.
+        """
         generation_id, protocol_name = self._seen.get(group, (0, None))
         if group.generation_id < generation_id:
-            raise InvariantError(f"group {group.group_id!r} went back from generation {generation_id}")
+            raise InvariantError(
+                f"group {group.group_id!r}: generation_id={group.generation_id}: expected at least {generation_id}"
+            )
         if group.generation_id == generation_id and group.protocol_name != protocol_name:
-            raise InvariantError(f"group {group.group_id!r} changed its protocol within generation {generation_id}")
+            raise InvariantError(f"group {group.group_id!r}: generation {generation_id} has changed its protocol")
         self._seen[group] = (group.generation_id, group.protocol_name)
 
 
@@ -58,7 +64,7 @@ def _is_in_generation(group: Group) -> bool:
 
 
 def _awaited_ids_are_known(group: Group) -> bool:
-    """In a stable group a static member that was replaced before its first sync stays awaited under its former id."""
+    """In a Stable group, the former id of a static member that was replaced before its first sync is still awaited."""
     former_ids = [member_id for member_id in group.awaiting_sync if member_id not in group.members]
     return len(former_ids) <= (len(group.static_members) if group.state is STABLE else 0)
 
@@ -79,15 +85,15 @@ def _is_stored_before(group: Group) -> bool:
 
 
 _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
-    ("a group that can be found is not Dead", lambda g: g.state is not DEAD),
+    ("a group of the coordinator is not Dead", lambda g: g.state is not DEAD),
     (
         "an Empty group has no members and no protocol",
         lambda g: g.state is not EMPTY or not (g.members or g.protocol_name),
     ),
     ("a generation has members", lambda g: not _is_in_generation(g) or bool(g.members)),
-    ("a member is filed under its id", lambda g: all(m.member_id == i for i, m in g.members.items())),
+    ("the key of a member is its id", lambda g: all(m.member_id == i for i, m in g.members.items())),
     ("the leader is a member", lambda g: g.leader_id in g.members if g.members else g.leader_id is None),
-    ("every static member, and nobody else, has its instance id mapped to it", _static_members_match),
+    ("the instance ids of static members, and no others, are mapped to their member ids", _static_members_match),
     ("a pending id is not a member", lambda g: not any(i in g.members for i in g.pending_members)),
     ("members have a protocol type", lambda g: g.protocol_type is not None or not (g.members or g.generation_id)),
     ("the counts of supported protocols are those of the members", _counts_match),
@@ -100,7 +106,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         lambda g: not _is_in_generation(g) or g.protocol_counts.get(g.protocol_name or "") == len(g.members),
     ),
     (
-        "only a consumer group knows the subscriptions of its generation",
+        "only a consumer group has subscribed topics in a generation",
         lambda g: not _is_in_generation(g) or g.subscribed_topics is None or g.protocol_type == CONSUMER_PROTOCOL_TYPE,
     ),
     ("joins are parked while a rebalance is prepared", lambda g: g.state is PREPARING_REBALANCE or not g.parked_joins),
@@ -115,7 +121,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         lambda g: g.state is COMPLETING_REBALANCE or not g.parked_syncs,
     ),
     (
-        "a parked sync is a member's that is not awaited any more",
+        "a parked sync is a member's, and is no longer awaited",
         lambda g: all(i in g.members and i not in g.awaiting_sync for i in g.parked_syncs),
     ),
     (
@@ -137,10 +143,10 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         lambda g: g.sync_deadline_ms == inf or _is_in_generation(g),
     ),
     (
-        "a member's session runs, or an answer is owed to the member",
+        "the session of a member runs, or an answer to the member is pending",
         lambda g: all(_can_expire_or_is_waiting(g, i) for i in g.members),
     ),
-    ("what the log has of a group is not newer than the group", _is_stored_before),
+    ("the stored generation is not newer than the group's", _is_stored_before),
     ("a group with members has a deadline", lambda g: not g.members or g.earliest_deadline() < inf),
-    ("the coordinator wakes up before every deadline", lambda g: g.scheduled_ms <= g.earliest_deadline()),
+    ("the group is scheduled no later than its earliest deadline", lambda g: g.scheduled_ms <= g.earliest_deadline()),
 )

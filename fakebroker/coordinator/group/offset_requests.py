@@ -1,6 +1,7 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete, deleted topics and expired offsets: the answers, and the records to append.
+"""Results and records of OffsetCommit, OffsetFetch, OffsetDelete, deleted topics and expired offsets.
 
-Changes nothing. The group decides which commits are accepted, the coordinator when to look for expired offsets.
+The functions do not change groups: the coordinator appends the records and then applies them. It has checked before
+whether the group accepts the request.
 """
 
 from collections.abc import Sequence
@@ -15,13 +16,14 @@ from fakebroker.coordinator.runtime.placement import java_string_length
 from fakebroker.errors import ErrorCode
 
 Outcome = tuple[list[ErrorCode], tuple[OffsetRecord, ...]]
-"""One code for each partition, and the records to append."""
+"""One error code for each partition, and the records to append."""
 
 
 def commit(group_id: str, offsets: Sequence[OffsetToCommit], config: CoordinatorConfig, now_ms: float) -> Outcome:
-    """Return a record for each offset, except those whose metadata is too long; the length counts UTF-16 units.
+    """Return a record for each offset, except those whose metadata has too many UTF-16 units.
 
-    Before KIP-211 each commit carries when it expires: by the broker's retention, unless it says so itself.
+    Before KIP-211 each offset is stored with the time at which it expires: as given by the client, or after the
+    broker's retention.
     """
     errors: list[ErrorCode] = []
     records: list[OffsetRecord] = []
@@ -49,7 +51,7 @@ def commit(group_id: str, offsets: Sequence[OffsetToCommit], config: Coordinator
 def fetch(
     group: Group | None, partitions: Sequence[tuple[str, int]] | None
 ) -> list[tuple[str, int, CommittedOffset | None]]:
-    """Return what is committed for these partitions, or for all that have an offset; a missing group has none."""
+    """Return the committed offsets of these partitions, or of all that have one; a missing group has none."""
     if partitions is None:
         return list(group.offsets) if group is not None else []
     if group is None:
@@ -79,11 +81,10 @@ def delete_topic(groups: Sequence[Group], topic: str) -> tuple[OffsetRecord, ...
 
 
 def expired_records(group: Group, now_ms: float) -> list[Record]:
-    """Return tombstones for what of a group has expired (KIP-211).
+    """Return tombstones for the expired offsets of a group, and for the group itself if it has expired (KIP-211).
 
-    The tombstone of the group itself comes last, if it is Empty and no offset is left; so a group that never had
-    offsets expires as well. A group for which an extension expects members stays. See Kafka's
-    `GroupCoordinatorShard.cleanupGroupMetadata`.
+    A group has expired if it is Empty and has no offset left, even if it never had any; but not while its extension
+    reserves places for members. See Kafka's `GroupCoordinatorShard.cleanupGroupMetadata`.
     """
     if not _may_expire(group):
         return []
@@ -101,7 +102,7 @@ def expired_records(group: Group, now_ms: float) -> list[Record]:
 
 
 def _may_expire(group: Group) -> bool:
-    """Offsets of members are kept, except in a stable consumer group that is known not to read their topics."""
+    """Whether offsets may expire: always before KIP-211; else if the group is Empty, or Stable with known topics."""
     if group.config.is_before_kip_211:
         return True
     is_known_consumer_group = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None

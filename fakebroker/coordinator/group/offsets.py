@@ -1,4 +1,4 @@
-"""The committed offsets of one group, and when an offset expires. The group decides which commits are accepted."""
+"""The committed offsets of one group, and when an offset expires. Commits are checked by the group before."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, kw_only=True, frozen=True)
 class CommittedOffset:
-    """What Kafka keeps for one partition of a group (`OffsetAndMetadata`).
+    """The committed offset of a group for one partition (Kafka's `OffsetAndMetadata`).
 
     Attributes:
-        offset: As committed; any number, -1 included.
-        leader_epoch: -1 if none was given.
-        commit_timestamp_ms: When it was committed, on the coordinator's clock.
-        expire_timestamp_ms: When it expires regardless of the retention of the broker, or `None`.
+        offset: As committed; any number, including -1.
+        leader_epoch: -1 if unknown.
+        commit_timestamp_ms: When it was committed, by the coordinator's clock.
+        expire_timestamp_ms: When it expires; `None` to apply the retention of the broker.
     """
 
     offset: int
@@ -26,7 +26,8 @@ class CommittedOffset:
 
         Args:
             now_ms: The time.
-            retention_ms: Counts from the commit, or from `empty_since_ms`.
+            retention_ms: How long an offset without `expire_timestamp_ms` is kept, from its commit or from
+                `empty_since_ms`.
             empty_since_ms: When the group became Empty; None if it is not Empty, or never had members.
         """
         if self.expire_timestamp_ms is not None:
@@ -44,7 +45,7 @@ class OffsetStore:
         self._by_topic: dict[str, dict[int, CommittedOffset]] = {}
 
     def __iter__(self) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """All offsets, those of one topic together."""
+        """Yield (topic, partition, committed offset); the partitions of one topic follow each other."""
         for topic, by_partition in self._by_topic.items():
             for partition, committed in by_partition.items():
                 yield topic, partition, committed
@@ -53,7 +54,7 @@ class OffsetStore:
         return self._by_topic.get(topic, {}).get(partition)
 
     def partitions_of(self, topic: str) -> Iterable[int]:
-        """The topic's partitions that have an offset."""
+        """Return the partitions of a topic that have a committed offset."""
         return self._by_topic.get(topic, {})
 
     def apply(self, topic: str, partition: int, committed: CommittedOffset | None) -> None:

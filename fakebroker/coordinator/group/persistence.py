@@ -1,7 +1,7 @@
-"""Storing groups in `__consumer_offsets` and restoring them from it.
+"""Records of groups for `__consumer_offsets`, and groups restored from records.
 
-Only what is stored survives a coordinator: no rebalance in progress, no pending id, no running session, and of each
-member's protocols only the one that was chosen.
+Not stored, and so lost in a failover: a rebalance in progress, pending ids, the time left of sessions, and the
+protocols of members that were not chosen.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,12 +17,15 @@ from fakebroker.errors import ErrorCode
 
 
 def store(group: Group) -> Procedure[ErrorCode]:
-    """Append the group as it is now; returns NONE, or the error that clients get."""
+    """Append the current state of a group. Return NONE, or the error for clients."""
     return _store_value(group, group_value(group))
 
 
 def store_extension(group: Group) -> Procedure[ErrorCode]:
-    """Append the group as it was last stored, or as a new one, with the values of its extension as they are now."""
+    """Append the current values of the extension of a group, with the group as it was last stored.
+
+    A group that was never stored is appended as a new one.
+    """
     return _store_value(group, group.stored or new_group_value(group))
 
 
@@ -44,7 +47,7 @@ def _group_record(group: Group, value: GroupValue) -> GroupRecord:
 
 
 def group_value(group: Group) -> GroupValue:
-    """Return the group as it is now, without the values of its extension."""
+    """Return the record value for the current state of a group, without the values of its extension."""
     members = tuple(_member_value(member, group.protocol_name or "") for member in group.members.values())
     return GroupValue(
         protocol_type=group.protocol_type or "",
@@ -57,7 +60,7 @@ def group_value(group: Group) -> GroupValue:
 
 
 def new_group_value(group: Group) -> GroupValue:
-    """Return a group that was just created (`newEmptyGroupMetadataRecord`)."""
+    """Return the record value of a group that was just created (`newEmptyGroupMetadataRecord`)."""
     return GroupValue("", 0, None, None, int(group.state_since_ms), ())
 
 
@@ -75,7 +78,7 @@ def _member_value(member: Member, protocol_name: str) -> MemberValue:
 
 
 def tombstones(group: Group) -> tuple[Record, ...]:
-    """Return the records that delete the group: a tombstone for each of its offsets, then its own."""
+    """Return the records that delete a group: a tombstone for each offset, then one for the group."""
     offsets = [OffsetRecord(group.group_id, topic, partition, None) for topic, partition, _ in group.offsets]
     return *offsets, GroupRecord(group.group_id, None)
 
@@ -89,9 +92,9 @@ _SIMPLE_GROUP = GroupValue("", 0, None, None, -1, ())
 
 
 def replay(records: Iterable[Record]) -> LoadedGroups:
-    """Return what a partition's records leave: groups and their offsets, in the order they appear.
+    """Return the groups and offsets that remain after all records of a partition, in the order of their first record.
 
-    A group that only has offsets becomes a simple group (Kafka's `OffsetMetadataManager.replay`).
+    A group with offsets and without a group record is a simple group (Kafka's `OffsetMetadataManager.replay`).
     """
     values: dict[str, GroupValue] = {}
     offsets: dict[str, OffsetStore] = {}
@@ -109,10 +112,9 @@ def replay(records: Iterable[Record]) -> LoadedGroups:
 
 
 def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:
-    """Fill a group that was just created: it is Stable if the value has members, else Empty.
+    """Set the contents of a group that was just created, whose state is Stable if the value has members, else Empty.
 
-    No rebalance is in progress, and all sessions start over, in full (Kafka's `GroupMetadataManager.replay` and
-    `onLoaded`).
+    All sessions start over with their full timeout (Kafka's `GroupMetadataManager.replay` and `onLoaded`).
     """
     group.offsets = offsets
     group.state_since_ms = value.state_timestamp_ms

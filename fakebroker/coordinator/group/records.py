@@ -1,6 +1,6 @@
 """The records that a group coordinator appends to `__consumer_offsets`, as plain data.
 
-Does not depend on their bytes. Per key the last record wins, and one without a value is a tombstone.
+Does not depend on their encoding. The last record of a key is valid; a record without a value is a tombstone.
 """
 
 from collections.abc import Generator
@@ -13,7 +13,7 @@ from fakebroker.errors import ErrorCode
 
 @dataclass(slots=True)
 class MemberValue:
-    """One member in the record of its group; `subscription` is its metadata for the group's protocol."""
+    """One member in a group record; `subscription` is its metadata for the protocol of the generation."""
 
     member_id: str
     instance_id: str | None
@@ -27,12 +27,12 @@ class MemberValue:
 
 @dataclass(slots=True)
 class GroupValue:
-    """A classic group (Kafka's `GroupMetadataValue`).
+    """The value of a group record: a classic group (Kafka's `GroupMetadataValue`).
 
     Attributes:
         protocol_type: "" if the group has none.
         state_timestamp_ms: Time of the last transition before the record was written; -1 if unknown.
-        extension_values: What a protocol extension stores with the group, in tagged fields; opaque here.
+        extension_values: Values that a protocol extension stores with the group, in tagged fields; opaque here.
     """
 
     protocol_type: str
@@ -46,7 +46,7 @@ class GroupValue:
 
 @dataclass(slots=True)
 class GroupRecord:
-    """The group as a whole; without a value it is deleted."""
+    """A group with its members; without a value, the group is deleted."""
 
     group_id: str
     value: GroupValue | None
@@ -54,7 +54,7 @@ class GroupRecord:
 
 @dataclass(slots=True)
 class OffsetRecord:
-    """One committed offset; without a value it is deleted."""
+    """One committed offset; without a value, the offset is deleted."""
 
     group_id: str
     topic: str
@@ -69,6 +69,6 @@ T = TypeVar("T")
 Procedure = Generator[tuple[Record, ...], ErrorCode, T]
 """A change of a group that may append records: it yields each batch and is resumed with the error of its append.
 
-Run by `CoordinatorRuntime.run`; a procedure calls another one with `yield from`. What a procedure does after an append
-happens when the append has completed.
+Run by `Coordinator.run`; one procedure calls another with `yield from`. The code after a `yield` runs when the append
+has completed, so the state of the group may have been changed meanwhile by requests that do not wait (heartbeats).
 """

@@ -1,6 +1,5 @@
-"""What coordinators have in common: partitions of an internal topic, appends, and timers (Kafka's
-`CoordinatorRuntime`).
+"""The generic part of a coordinator: partitions of an internal topic, appends and timers (`CoordinatorRuntime`).
 
-Generic over the records that are appended and the entries that have timers; does not know groups, members or offsets.
+Generic over the type of records and of timer entries. Does not depend on groups, members or offsets.
 Depends on `fakebroker.errors` only. Start with `runtime.py`.
 """

@@ -1,4 +1,4 @@
-"""Which partitions of an internal topic a coordinator leads or loads. Does not know what the partitions hold."""
+"""The partitions of an internal topic that a coordinator leads or loads. Does not depend on their contents."""
 
 from collections import deque
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from fakebroker.errors import ErrorCode
 
 @dataclass(slots=True, eq=False)
 class LedPartition:
-    """A partition whose state is served. It is itself an entry of the timer queue, for periodic work.
+    """A partition that the coordinator leads. Also an entry of the timer queue, for periodic work on the partition.
 
     Attributes:
-        partition: Its index in the internal topic.
-        led_since_ms: When the partition was taken over; periodic work is due at full intervals from then on.
-        scheduled_ms, timer_number: See `TimerQueue`.
-        pending: What continues when the append in progress has completed, or None.
-        run_waiting: Runs the waiting operations after the append in progress; None until it is known not to complete at
-            once.
+        partition: The index of the partition in the internal topic.
+        led_since_ms: When the coordinator became the leader; periodic work is due at full intervals from then on.
+        scheduled_ms, timer_number: See `TimerEntry`.
+        pending: The callback of the append in progress; None if there is none.
+        run_waiting: Called after the append in progress to run the operations in `waiting`. None if there is no append
+            in progress, or it may still complete before the call that started it returns.
         waiting: Operations that run after the append in progress, in order of arrival.
     """
 
@@ -31,7 +31,7 @@ class LedPartition:
     waiting: deque[Callable[[], None]] = field(default_factory=deque)
 
     def complete(self, error: ErrorCode) -> None:
-        """Complete the append in progress; ignored if the partition was resigned since."""
+        """Complete the append in progress with NONE or its error. Ignored if the partition was resigned meanwhile."""
         done = self.pending
         if done is None:
             return
@@ -47,19 +47,19 @@ class LedPartition:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether operations have to wait: an append is pending, or operations that came earlier are waiting."""
+        """Whether new operations have to wait: for a pending append, or behind operations that already wait."""
         return self.pending is not None or bool(self.waiting)
 
     def interval_end_ms(self, interval_ms: int, now_ms: float) -> float:
-        """When the interval that contains `now_ms` ends."""
+        """Return the end of the interval that contains `now_ms`; intervals are counted from `led_since_ms`."""
         return self.led_since_ms + ((now_ms - self.led_since_ms) // interval_ms + 1) * interval_ms
 
 
 class Partitions:
-    """All partitions of an internal topic: each is led, is being loaded, or is refused.
+    """All partitions of an internal topic. Each is led, is being loaded, or neither: then requests for it are rejected.
 
     Attributes:
-        led: The partitions that are led, by their index.
+        led: The partitions that are led, by index.
     """
 
     def __init__(self) -> None:
@@ -72,26 +72,37 @@ class Partitions:
         return bool(self._loading)
 
     def error(self, index: int) -> ErrorCode:
-        """NONE if the partition is led, else COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
+        """Return NONE if the partition is led, else COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR."""
         if index in self.led:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if index in self._loading else ErrorCode.NOT_COORDINATOR
 
     def lead(self, index: int, now_ms: float) -> None:
+        """Lead a partition, which may have been loading. Does nothing if it is already led."""
         self._loading.pop(index, None)
         self.led.setdefault(index, LedPartition(index, now_ms))
 
     def start_loading(self, index: int) -> None:
+        """Mark a partition as being loaded.
+
+        Raises:
+            RuntimeError: It is led.
+        """
         if index in self.led:
             raise RuntimeError(f"offsets partition {index} is led; it has to be resigned before it can be loaded")
         self._loading[index] = None
 
     def end_loading(self, index: int) -> None:
+        """Remove the mark of `start_loading`; the caller leads the partition if loading has succeeded.
+
+        Raises:
+            RuntimeError: It is not being loaded.
+        """
         if index not in self._loading:
             raise RuntimeError(f"offsets partition {index} is not being loaded")
         del self._loading[index]
 
     def resign(self, index: int) -> LedPartition | None:
-        """Stop leading or loading a partition; returns it if it was led."""
+        """Stop leading or loading a partition. Return the partition if it was led."""
         self._loading.pop(index, None)
         return self.led.pop(index, None)

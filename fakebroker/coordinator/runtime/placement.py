@@ -1,4 +1,4 @@
-"""The partition of an internal topic that a group id or transactional id belongs to, computed as Java computes it."""
+"""The partition of an internal topic that a group id or transactional id belongs to, by Java's string hash."""
 
 import struct
 
@@ -7,7 +7,7 @@ _INT32_MIN = -(2**31)
 
 
 def _utf16_units(text: str) -> tuple[int, ...]:
-    # A Python string may hold a lone surrogate, as a Java string may; "surrogatepass" keeps it one unit.
+    # As in Java, a string may contain a lone surrogate; "surrogatepass" encodes it as one unit.
     encoded = text.encode("utf-16-le", "surrogatepass")
     return struct.unpack(f"<{len(encoded) // 2}H", encoded)
 
@@ -33,8 +33,8 @@ def partition_for(key: str, partition_count: int) -> int:
     Kafka's `Utils.abs(key.hashCode()) % partitionCount`, where the absolute value of the smallest int is 0.
 
     Args:
-        key: A group id or a transactional id; any string, the empty one too.
-        partition_count: How many partitions the internal topic has.
+        key: A group id or a transactional id; may be empty.
+        partition_count: The number of partitions of the internal topic, at least 1.
     """
     if partition_count < 1:
         raise ValueError(f"partition_count is {partition_count}, expected at least 1")

@@ -1,7 +1,8 @@
 """The runtime of a coordinator: partitions, appends that may complete later, and timers (Kafka's `CoordinatorRuntime`).
 
-State is kept by key, and a key belongs to a partition of an internal topic. Operations on the state of one partition
-run in order: while an append is pending, later operations of the partition wait. Does not depend on sockets or clocks.
+The state of a coordinator is kept by key (such as a group id), and each key belongs to a partition of an internal
+topic. Operations on one partition run in order: while an append is pending, later operations on the partition wait.
+Does not depend on sockets or clocks.
 """
 
 from collections.abc import Callable, Collection, Generator
@@ -28,11 +29,11 @@ E = TypeVar("E", bound=PartitionEntry)
 T = TypeVar("T")
 
 Append = Callable[[int, tuple[R, ...], Callable[[ErrorCode], None]], None]
-"""Appends records, all or none, to a partition of the internal topic, and calls back when that is done, at once or
-later.
+"""Append a batch of records to a partition of the internal topic: all of them, or none.
 
-NONE means that they are in the log; anything else is the error that clients get: COORDINATOR_NOT_AVAILABLE,
-NOT_COORDINATOR or UNKNOWN_SERVER_ERROR.
+Called with the index of the partition, the records and a callback, which may be called before the append returns or
+later: with NONE if the records are in the log, else with the error for clients (COORDINATOR_NOT_AVAILABLE,
+NOT_COORDINATOR or UNKNOWN_SERVER_ERROR).
 """
 
 WriteOperation = Generator[tuple[R, ...], ErrorCode, T]
@@ -42,16 +43,17 @@ WriteOperation = Generator[tuple[R, ...], ErrorCode, T]
 class CoordinatorRuntime(Generic[R, E]):
     """The partitions that one coordinator leads, its pending appends, and its timers.
 
-    Operations that can change the state of a partition are handed to `submit` (by key) or `submit_to` (by partition)
-    and then append with `run` or `append`. What only reads, or changes nothing that is stored, need not be.
+    Operations that append records are passed to `submit` (by key) or `submit_to` (by partition), and call `run` or
+    `append` when they run. Operations that only read, or change no stored state, can run at any time.
 
     Args:
-        partition_count: How many partitions the internal topic has.
+        partition_count: The number of partitions of the internal topic.
         append: Appends to the log of a partition.
         expire: Called with an entry whose deadline has passed, that deadline, and the time.
 
     Attributes:
-        is_busy: Whether operations have to wait in some partition; a quick check before `submit`.
+        is_busy: Whether any partition is blocked (`LedPartition.is_blocked`). While it is False, a caller for which
+            speed matters may run an operation without `submit`.
     """
 
     def __init__(
@@ -71,16 +73,16 @@ class CoordinatorRuntime(Generic[R, E]):
     # Partitions
 
     def partition_for(self, key: str) -> int:
-        """The partition that a key belongs to."""
+        """Return the index of the partition that a key belongs to."""
         return partition_for(key, self.partition_count)
 
     def error_for(self, key: str) -> ErrorCode:
-        """NONE if the partition of a key is led; else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        """Return NONE if the partition of a key is led, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         return self._partitions.error(self.partition_for(key))
 
     @property
     def is_loading(self) -> bool:
-        """Whether a partition is being loaded, whose keys are not known yet."""
+        """Whether a partition is being loaded, so that not all keys are known."""
         return self._partitions.is_loading
 
     def led_partition(self, index: int) -> LedPartition | None:
@@ -90,27 +92,39 @@ class CoordinatorRuntime(Generic[R, E]):
         return self._led.values()
 
     def lead(self, index: int, now_ms: float) -> None:
-        """Serve a partition that starts out empty."""
+        """Lead a partition without state."""
         self._partitions.lead(index, now_ms)
 
     def start_loading(self, index: int) -> None:
-        """Announce that a partition will be served: until then its error is COORDINATOR_LOAD_IN_PROGRESS."""
+        """Mark a partition as being loaded: its error is COORDINATOR_LOAD_IN_PROGRESS.
+
+        Raises:
+            RuntimeError: The partition is led.
+        """
         self._partitions.start_loading(index)
 
     def finish_loading(self, index: int, now_ms: float) -> None:
-        """Serve a partition that was being loaded."""
+        """Lead a partition that was being loaded; the caller then adds its state.
+
+        Raises:
+            RuntimeError: The partition is not being loaded.
+        """
         self._partitions.end_loading(index)
         self._partitions.lead(index, now_ms)
 
     def fail_loading(self, index: int) -> None:
-        """Give up loading a partition: NOT_COORDINATOR until it is loaded again or led."""
+        """Stop loading a partition: its error is NOT_COORDINATOR until it is loaded again or led.
+
+        Raises:
+            RuntimeError: The partition is not being loaded.
+        """
         self._partitions.end_loading(index)
 
     def resign(self, index: int, unload: Callable[[], None]) -> None:
-        """Stop serving a partition.
+        """Stop leading or loading a partition.
 
-        A pending append ends with NOT_COORDINATOR; if it completes later, that is ignored. Operations that wait run
-        last and find that the partition is not led.
+        First the callback of a pending append is called with NOT_COORDINATOR; a later completion of that append is
+        ignored. Then the state is dropped. Then the waiting operations run, which find that the partition is not led.
 
         Args:
             unload: Drops the state of the partition.
@@ -129,14 +143,14 @@ class CoordinatorRuntime(Generic[R, E]):
     # Operations
 
     def submit(self, key: str, operation: Callable[[], None]) -> None:
-        """Run an operation on the state of a key: now, or after the operations of its partition that came earlier."""
+        """Run an operation on the state of a key: now, or after the earlier operations on its partition."""
         if self.is_busy:
             self.submit_to(self.partition_for(key), operation)
         else:
             operation()
 
     def submit_to(self, index: int, operation: Callable[[], None]) -> None:
-        """Run an operation on the state of a partition: now, or after those that came earlier."""
+        """Run an operation on the state of a partition: now, or after the earlier operations on it."""
         partition = self._led.get(index) if self.is_busy else None
         if partition is not None and partition.is_blocked:
             partition.waiting.append(operation)
@@ -200,7 +214,7 @@ class CoordinatorRuntime(Generic[R, E]):
         self._timers.schedule(entry, deadline_ms)
 
     def tick(self, now_ms: float) -> None:
-        """Expire all entries that are due, in order of their deadlines; those of blocked partitions wait."""
+        """Expire all entries that are due, in order of their deadlines; those of a blocked partition wait."""
         for entry, deadline_ms in self._timers.expired(now_ms):
             partition = self._led.get(entry.partition) if self.is_busy else None
             if partition is not None and partition.is_blocked:
@@ -215,12 +229,16 @@ class CoordinatorRuntime(Generic[R, E]):
             self._expire(entry, deadline_ms, now_ms)
 
     def next_deadline(self) -> float | None:
-        """When to call `tick` next, or None without timers. May be early, never late."""
+        """Return when to call `tick` next, or None without timers. May be early, never late."""
         return self._timers.next_deadline()
 
 
 class _OperationStep:
-    """The append that an operation is suspended at: keeps its error, or resumes the operation if it is late."""
+    """The callback of an append by an operation.
+
+    If it is called before the append returns, it keeps the error for `_resume`, which then continues in its loop. Once
+    `is_late` is set, it resumes the operation.
+    """
 
     __slots__ = ("_resume", "error", "is_late")
 

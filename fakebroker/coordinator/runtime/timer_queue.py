@@ -7,11 +7,11 @@ from math import inf
 from typing import Generic, Protocol, TypeVar
 
 _SLACK = 64
-"""Fewer canceled and rescheduled entries than this are never removed early."""
+"""Items of the heap, above twice the scheduled entries, at which outdated items are removed."""
 
 
 class TimerEntry(Protocol):
-    """Something that has deadlines.
+    """An object with a deadline. The queue keeps its state in the entry itself.
 
     Attributes:
         scheduled_ms: The deadline at which the queue returns the entry; infinite if it is not scheduled.
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class TimedValue(Generic[T]):
-    """An entry for a value that has no such attributes itself, or has several deadlines."""
+    """A timer entry around a value that is not a `TimerEntry`, or that needs several deadlines."""
 
     __slots__ = ("scheduled_ms", "timer_number", "value")
 
@@ -46,13 +46,14 @@ class TimerQueue(Generic[E]):
     __slots__ = ("_heap", "_numbers", "_sweep_size")
 
     def __init__(self) -> None:
-        # Items of entries that were canceled or rescheduled remain until they are the first ones, or until a sweep.
+        # An item is outdated if its deadline is not `scheduled_ms` of its entry, which was rescheduled or canceled. It
+        # stays in the heap until it is the first item or until `_sweep`.
         self._heap: list[tuple[float, int, E]] = []
         self._numbers = count(1)
         self._sweep_size = _SLACK
 
     def schedule(self, entry: E, deadline_ms: float) -> None:
-        """Set the deadline of an entry, unless it already has an earlier one. An infinite deadline is none."""
+        """Set the deadline of an entry, unless it already has an earlier one. Ignores an infinite deadline."""
         if deadline_ms < entry.scheduled_ms:
             entry.scheduled_ms = deadline_ms
             entry.timer_number = entry.timer_number or next(self._numbers)
@@ -67,11 +68,11 @@ class TimerQueue(Generic[E]):
     def expired(self, now_ms: float) -> Iterator[tuple[E, float]]:
         """Yield expired entries with their deadlines, earliest first. Entries scheduled while iterating are included.
 
-        An entry that is yielded is not scheduled any more.
+        A yielded entry is no longer scheduled.
         """
         while self._heap and self._heap[0][0] <= now_ms:
             deadline_ms, _, entry = heappop(self._heap)
-            if deadline_ms == entry.scheduled_ms:  # Else it was rescheduled to an earlier time, or canceled.
+            if deadline_ms == entry.scheduled_ms:
                 entry.scheduled_ms = inf
                 yield entry, deadline_ms
 
@@ -86,6 +87,7 @@ class TimerQueue(Generic[E]):
         return None
 
     def _sweep(self) -> None:
+        """Remove outdated items."""
         self._heap = [item for item in self._heap if item[0] == item[2].scheduled_ms]
         heapify(self._heap)
         self._sweep_size = 2 * len(self._heap) + _SLACK

@@ -1,6 +1,6 @@
-"""Numbers, charts and pages about a run, and comparisons of two runs.
+"""The summary of a run, and its reports in the terminal and as HTML pages.
 
-summarizing.py and summary.py compute `summary.json` in Spark; html.py with `templates/` and terminal.py show it,
-compare_report.py shows a comparison. The look of pages is in `templates/style.css`, that of charts in
-fakebroker.mplstyle. Start with summary.py.
+Start with summary.py, which computes `summary.json` with Spark: number_queries.py has the SQL for its numbers. html.py
+with `templates/` and terminal.py show a summary, compare_report.py a comparison of two. Styles are in
+`templates/style.css` for pages and fakebroker.mplstyle for charts.
 """

@@ -1,6 +1,6 @@
-"""Charts of a report, drawn by matplotlib as SVG with the colors of the page around it.
+"""Types of charts, drawn by matplotlib as SVG. Their input is lists of numbers; they do not depend on summaries.
 
-Input is lists of numbers. Their look is in fakebroker.mplstyle; its colors are those of the page's style sheet.
+The style is in fakebroker.mplstyle, with the same colors as the page's style sheet.
 """
 
 import io
@@ -29,15 +29,15 @@ _VARIABLES = {
         r"--(\w+): (#[0-9a-f]{6})", (_FOLDER / "templates" / "style.css").read_text().partition("@media")[0]
     )
 }
-"""The page's CSS variable for each color of its light scheme: charts are drawn in those, and follow the scheme."""
+"""The CSS variable of each color of the light scheme, which replaces it in charts so that they follow the scheme."""
 
 _BAD = next(color for color, name in _VARIABLES.items() if name == "bad")
 
 _DASHES = ("-", "--", "-.", ":")
-"""Line styles, to distinguish lines by more than their colors."""
+"""Line styles, so that lines differ by more than their colors."""
 
-_MANY = 10_000
-_MOST_NAMES = 12
+_ABBREVIATED_FROM = 10_000
+_MAX_LABELS = 12
 """Maximum number of labels below a bar chart."""
 
 
@@ -91,14 +91,14 @@ def lines(
         index = colors[name]
         known = [float("nan") if number is None else number for number in numbers]
         style = _DASHES[index % len(_DASHES)]
-        axes.plot(times_s, known, style, color=_color(index), label=name, marker=".", markevery=_alone(numbers))
+        axes.plot(times_s, known, style, color=_color(index), label=name, marker=".", markevery=_isolated(numbers))
     if log and any(number for numbers in series.values() for number in numbers):
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=6))
-    _dress(axes, times_s, label)
+    _format_axes(axes, times_s, label)
 
 
-def _alone(numbers: Series) -> list[int]:
+def _isolated(numbers: Series) -> list[int]:
     """Return the indexes of values between two gaps, which are drawn as markers because no line reaches them."""
     padded = [None, *numbers, None]
     return [
@@ -108,7 +108,7 @@ def _alone(numbers: Series) -> list[int]:
     ]
 
 
-def stacked(
+def stacked_areas(
     axes: Axes, times_s: Sequence[float], series: Mapping[str, Series], colors: Mapping[str, int], label: str
 ) -> None:
     """Draw stacked areas, for series that add up to a total."""
@@ -120,10 +120,10 @@ def stacked(
         alpha=0.75,
         lw=0,
     )
-    _dress(axes, times_s, label)
+    _format_axes(axes, times_s, label)
 
 
-def piled(
+def stacked_bars(
     axes: Axes, times_s: Sequence[float], series: Mapping[str, Series], colors: Mapping[str, int], label: str
 ) -> None:
     """Draw stacked bars, for counts."""
@@ -133,26 +133,35 @@ def piled(
         known = [float(number or 0) for number in numbers]
         axes.bar(times_s, known, width, below, color=_color(colors[name]), label=name)
         below = [low + number for low, number in zip(below, known, strict=True)]
-    _dress(axes, times_s, label)
+    _format_axes(axes, times_s, label)
 
 
 def bars(
     axes: Axes, names: Sequence[str], numbers: Sequence[float], label: str, color: int = 0, even: float | None = None
 ) -> None:
-    """Draw a bar for each name; `even` is the value that all would have if the load were even."""
+    """Draw a bar for each name.
+
+    Args:
+        axes: The axes.
+        names: Labels of the bars.
+        numbers: Heights of the bars.
+        label: Label of the vertical axis.
+        color: Index of the color.
+        even: Value for a horizontal line: the mean, which all bars would have with even load.
+    """
     axes.bar(range(len(names)), list(numbers), 0.8, color=_color(color), alpha=0.85)
-    step = max(1, -(-len(names) // _MOST_NAMES))
+    step = max(1, -(-len(names) // _MAX_LABELS))
     axes.set_xticks(range(0, len(names), step), names[::step])
     axes.grid(visible=False, axis="x")
     if even is not None:
-        axes.axhline(even, color=_BAD, lw=1, ls="--", label="even share")
+        axes.axhline(even, color=_BAD, lw=1, ls="--", label="mean")
         axes.legend(loc="lower right", bbox_to_anchor=(1, 0.98))
     axes.set_ylabel(label)
     axes.yaxis.set_major_formatter(FuncFormatter(_number))
 
 
-def happenings(axes: Axes, at_s: Sequence[float], numbered: bool) -> None:
-    """Draw a vertical line at the time of each event, with its number above if `numbered`."""
+def event_lines(axes: Axes, at_s: Sequence[float], numbered: bool) -> None:
+    """Draw a vertical line at the time of each event, with its number above it if `numbered`."""
     for number, when_s in enumerate(at_s, 1):
         axes.axvline(when_s, color=_BAD, lw=0.9, ls=(0, (4, 2)), alpha=0.9)
         if numbered:
@@ -170,11 +179,11 @@ def happenings(axes: Axes, at_s: Sequence[float], numbered: bool) -> None:
 
 
 def legend(axes: Axes) -> None:
-    """Draw the legend to the right of the axes, where it covers no data."""
+    """Draw the legend to the right of the axes, so that it covers no data."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.005, 1.02), handlelength=2.6)
 
 
-def _dress(axes: Axes, times_s: Sequence[float], label: str) -> None:
+def _format_axes(axes: Axes, times_s: Sequence[float], label: str) -> None:
     axes.set_ylabel(label)
     axes.set_xlim(0, max(times_s[-1] + times_s[0], 0.001))
     if axes.get_yscale() == "linear":
@@ -189,6 +198,6 @@ def _color(index: int) -> str:
 
 
 def _number(value: float, _: object = None) -> str:
-    if abs(value) >= _MANY:
-        return f"{value / 1000:,.3g}k" if abs(value) < _MANY * 100 else f"{value / 1e6:,.3g}M"
+    if abs(value) >= _ABBREVIATED_FROM:
+        return f"{value / 1000:,.3g}k" if abs(value) < _ABBREVIATED_FROM * 100 else f"{value / 1e6:,.3g}M"
     return f"{value:,.6g}"

@@ -6,7 +6,7 @@ from math import isinf
 from rich.console import Console
 from rich.markup import escape
 
-from fakebroker.replay.compare import RULE, Difference, other_workload
+from fakebroker.replay.compare import RULE, Difference, differing_settings
 from fakebroker.replay.report.html import render
 from fakebroker.replay.report.terminal import table
 from fakebroker.replay.report.wording import number
@@ -18,12 +18,12 @@ _MARK = "differs"
 
 def print_comparison(console: Console, before: Summary, after: Summary, differences: Sequence[Difference]) -> None:
     """Print the numbers of both runs side by side, and the rule by which differences are marked."""
-    for line in _heads(before, after):
+    for line in _headings(before, after):
         console.print(escape(line), highlight=False, soft_wrap=True)
-    made = table(*_COLUMNS)
+    rows = table(*_COLUMNS)
     for difference in differences:
-        made.add_row(*_cells(difference), style="bold yellow" if difference.marked else None)
-    console.print(made)
+        rows.add_row(*_cells(difference), style="bold yellow" if difference.marked else None)
+    console.print(rows)
     console.print(f"\n{RULE}", style="dim", highlight=False)
 
 
@@ -33,27 +33,27 @@ def comparison_page(before: Summary, after: Summary, differences: Sequence[Diffe
         "comparison.html",
         before=before,
         after=after,
-        heads=_heads(before, after),
+        headings=_headings(before, after),
         columns=_COLUMNS,
         rows=[(difference, _cells(difference)) for difference in differences],
         rule=RULE,
     )
 
 
-def _heads(before: Summary, after: Summary) -> list[str]:
+def _headings(before: Summary, after: Summary) -> list[str]:
     lines = [
-        f"{word}: {run.directory}, {run.head.workload['file']}, seed {run.head.seed}, {run.head.started}, verdict "
-        f"{'passed' if run.verdict.passed else 'failed'}{'' if run.head.complete else ', broken off'}"
-        for word, run in (("before", before), ("after", after))
+        f"{name}: {run.directory}, {run.head.workload['file']}, seed {run.head.seed}, {run.head.started}, verdict "
+        f"{'passed' if run.verdict.passed else 'failed'}{'' if run.head.complete else ', interrupted'}"
+        for name, run in (("before", before), ("after", after))
     ]
-    if keys := other_workload(before, after):
-        lines.append(f"The runs are not alike: {', '.join(keys)} differ. Numbers may differ for that reason.")
+    if settings := differing_settings(before, after):
+        lines.append(f"These settings of the runs differ, which may explain differences: {', '.join(settings)}.")
     return lines
 
 
 def _cells(difference: Difference) -> list[str]:
     change = "" if difference.change is None else f"{difference.change:+.1%}"
-    noise = "?" if difference.noise is None or isinf(difference.noise) else f"{difference.noise:.1%}"
+    noise = "unknown" if difference.noise is None or isinf(difference.noise) else f"{difference.noise:.1%}"
     return [
         difference.name,
         number(difference.before),

@@ -1,6 +1,6 @@
-"""The charts of a summary: maps the summary's keys to the functions of charts.py. Independent of the page.
+"""The charts of a summary: each function draws one chart of the report, with the functions in charts.py.
 
-`of` makes the names of charts unique when a page shows several runs.
+`suffix` makes the names of charts unique on a page with several runs. Does not depend on the page.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from fakebroker.replay.report import charts
 from fakebroker.replay.run_summary import BrokerNumbers, OffsetsPartition, Summary
 
-Load = BrokerNumbers | OffsetsPartition
+LoadRow = BrokerNumbers | OffsetsPartition
 Drawer = Callable[[Axes, Sequence[float], Mapping[str, charts.Series], Mapping[str, int], str], None]
 
 _APIS = (
@@ -26,75 +26,87 @@ _APIS = (
     "DescribeGroups",
     "ListGroups",
 )
-_GROUPS = {"stable": 2, "rebalancing": 1, "empty": 7}
-_MEMBERS = {"assigned": 2, "waiting": 1}
+"""The APIs in the order of their colors."""
+
+_GROUP_STATES = {"stable": 2, "rebalancing": 1, "empty": 7}
+_MEMBER_STATES = {"assigned": 2, "waiting": 1}
+"""Color indexes of states."""
 
 
-def rates(summary: Summary, of: str = "") -> Markup:
+def rates(summary: Summary, suffix: str = "") -> Markup:
+    """Draw requests per second by API."""
     series = {api: row.requests_per_s for api, row in summary.numbers.over_time.apis.items()}
     return _over_time(
-        summary, f"rates{of}", "Requests per second by API over time", series, api_colors(series), "requests/s"
+        summary, f"rates{suffix}", "Requests per second by API over time", series, api_colors(series), "requests/s"
     )
 
 
-def latencies(summary: Summary, of: str = "") -> Markup:
+def latencies(summary: Summary, suffix: str = "") -> Markup:
     """Draw the p50 latency above the p99 latency."""
     apis, times_s = summary.numbers.over_time.apis, _times_s(summary)
-    with charts.drawing(f"latencies{of}", "Latency by API over time, p50 and p99", 1.9) as drawn:
+    with charts.drawing(f"latencies{suffix}", "Latency by API over time, p50 and p99", 1.9) as drawn:
         above, below = drawn.figure.subplots(2, 1, sharex=True, sharey=True)
         p50s = {api: row.p50_ms for api, row in apis.items()}
         p99s = {api: row.p99_ms for api, row in apis.items()}
         for axes, name, series in ((above, "p50", p50s), (below, "p99", p99s)):
             charts.lines(axes, times_s, series, api_colors(apis), f"{name} latency, ms", log=True)
-            charts.happenings(axes, _happenings_s(summary), numbered=axes is above)
+            charts.event_lines(axes, _event_times_s(summary), numbered=axes is above)
         charts.legend(above)
         below.set_xlabel("seconds")
     return drawn.svg
 
 
-def groups(summary: Summary, of: str = "") -> Markup:
+def groups(summary: Summary, suffix: str = "") -> Markup:
+    """Draw the number of groups in each state."""
     states = summary.numbers.over_time.groups
     series = {"stable": states.stable, "rebalancing": states.rebalancing, "empty": states.empty}
-    return _over_time(summary, f"groups{of}", "Groups by state over time", series, _GROUPS, "groups", charts.stacked)
+    return _over_time(
+        summary, f"groups{suffix}", "Groups by state over time", series, _GROUP_STATES, "groups", charts.stacked_areas
+    )
 
 
-def members(summary: Summary, of: str = "") -> Markup:
+def members(summary: Summary, suffix: str = "") -> Markup:
+    """Draw the number of members with and without an assignment."""
     states = summary.numbers.over_time.members
     series = {"assigned": states.assigned, "waiting": states.waiting}
     alt = "Members with and without an assignment over time"
-    return _over_time(summary, f"members{of}", alt, series, _MEMBERS, "members", charts.stacked)
+    return _over_time(summary, f"members{suffix}", alt, series, _MEMBER_STATES, "members", charts.stacked_areas)
 
 
 def errors(summary: Summary) -> Markup:
-    """Draw responses with errors; each error and API is a series, limited to the number of colors."""
+    """Draw the numbers of responses with errors: a series per error and API, for the most frequent ones."""
     rows = sorted(summary.numbers.over_time.errors, key=lambda row: -sum(row.answers))[: len(charts.COLORS)]
     series = {f"{row.name}, {row.api}": row.answers for row in rows}
     colors = {name: index for index, name in enumerate(series)}
-    return _over_time(summary, "errors", "Errors by code and API over time", series, colors, "answers", charts.piled)
+    return _over_time(
+        summary, "errors", "Errors by code and API over time", series, colors, "responses", charts.stacked_bars
+    )
 
 
 def rebalances(summary: Summary) -> Markup:
     """Draw the distribution of rebalance durations beside the durations over time."""
     found, over_time = summary.numbers.rebalances.distribution, summary.numbers.over_time.rebalances
-    with charts.drawing("rebalances", "Rebalance durations, and when rebalances began") as drawn:
+    with charts.drawing("rebalances", "Distribution of rebalance durations, and durations over time") as drawn:
         left, right = drawn.figure.subplots(1, 2)
         names = [f"{row.from_ms:,g}" for row in found]
         charts.bars(left, names, [row.count for row in found], "rebalances")
-        left.set_xlabel("duration from, ms")
-        series = {"p50": over_time.p50_ms, "longest": over_time.max_ms}
-        charts.lines(right, _times_s(summary), series, {"p50": 0, "longest": 1}, "duration, ms", log=True)
-        charts.happenings(right, _happenings_s(summary), numbered=True)
+        left.set_xlabel("lower bound of the duration, ms")
+        series = {"p50": over_time.p50_ms, "max": over_time.max_ms}
+        charts.lines(right, _times_s(summary), series, {"p50": 0, "max": 1}, "duration, ms", log=True)
+        charts.event_lines(right, _event_times_s(summary), numbered=True)
         right.set_xlabel("seconds")
         charts.legend(right)
     return drawn.svg
 
 
 def brokers(summary: Summary) -> Markup:
+    """Draw requests and groups per broker."""
     rows = {row.broker: row for row in summary.numbers.brokers if row.broker >= 0}
     return _pair("brokers", "Requests and groups per broker", rows, list(rows), "broker")
 
 
 def offsets_partitions(summary: Summary) -> Markup:
+    """Draw requests and groups per partition of `__consumer_offsets`."""
     found = summary.numbers.offsets_partitions
     rows = {row.partition: row for row in found.partitions}
     alt = "Requests and groups per offsets partition"
@@ -102,7 +114,7 @@ def offsets_partitions(summary: Summary) -> Markup:
 
 
 def api_colors(apis: Iterable[str]) -> dict[str, int]:
-    """Return a color index for each API; an API has the same color in all charts and reports."""
+    """Return a color index for each API, the same in all charts and reports."""
     return {api: _APIS.index(api) if api in _APIS else len(_APIS) - 1 for api in apis}
 
 
@@ -118,22 +130,22 @@ def _over_time(
     with charts.drawing(name, alt) as drawn:
         axes = drawn.figure.subplots()
         draw(axes, _times_s(summary), series, colors, label)
-        charts.happenings(axes, _happenings_s(summary), numbered=True)
+        charts.event_lines(axes, _event_times_s(summary), numbered=True)
         axes.set_xlabel("seconds")
         if series:
             charts.legend(axes)
     return drawn.svg
 
 
-def _pair(name: str, alt: str, rows: Mapping[int, Load], numbers: Sequence[int], what: str) -> Markup:
+def _pair(name: str, alt: str, rows: Mapping[int, LoadRow], numbers: Sequence[int], what: str) -> Markup:
     """Draw requests beside groups.
 
     Args:
         name: Name of the chart.
         alt: Alternative text.
-        rows: The loads by number.
-        numbers: The numbers to draw; those without a row have no load.
-        what: What is numbered.
+        rows: Loads by node id or partition.
+        numbers: Node ids or partitions to draw; those without a row have no load.
+        what: Label of the horizontal axis.
     """
     requests = [rows[number].requests if number in rows else 0 for number in numbers]
     groups = [rows[number].groups if number in rows else 0 for number in numbers]
@@ -151,5 +163,5 @@ def _times_s(summary: Summary) -> list[float]:
     return [(index + 0.5) * over_time.slice_s for index in range(over_time.slices)]
 
 
-def _happenings_s(summary: Summary) -> list[float]:
+def _event_times_s(summary: Summary) -> list[float]:
     return [event["at_s"] for event in summary.head.timeline]

@@ -1,6 +1,6 @@
 """Renders reports as self-contained HTML pages: no network access, no scripts, light and dark color schemes.
 
-The pages are in `templates/`, each with the style sheet `templates/style.css` inside.
+The templates are in `templates/`; each page includes the style sheet `templates/style.css`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,16 +15,16 @@ from fakebroker.replay.run_summary import Summary
 
 
 def page(summary: Summary) -> str:
-    """Return the report of a run as a page."""
+    """Return the report of a run as an HTML page."""
     return render("report.html", summary=summary)
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page.
+    """Return an HTML page.
 
     Args:
-        template: File name of the page.
-        values: What it shows.
+        template: File name of its template.
+        values: Variables of the template.
     """
     return _ENVIRONMENT.get_template(template).render(values)
 
@@ -34,7 +34,7 @@ def _utc(started: str) -> str:
 
 
 def _used_columns(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the columns of events in which at least one of them has a value."""
+    """Return the columns in which at least one of the events has a value."""
     return [name for name in events[0] if any(event[name] is not None for event in events)]
 
 
@@ -49,7 +49,7 @@ _ENVIRONMENT = Environment(
 _ENVIRONMENT.globals["figures"] = figures
 _ENVIRONMENT.filters |= {
     "broker": wording.broker,
-    "happening": wording.happening,
+    "event": wording.event,
     "ms": wording.ms,
     "number": wording.number,
     "share": wording.share,

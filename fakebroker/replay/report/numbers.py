@@ -1,4 +1,4 @@
-"""Converts the rows returned by the queries of summary.py to the summary. Plain Python on few rows, without Spark."""
+"""Converts the rows of the queries in number_queries.py to `Numbers`. Does not depend on Spark."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -38,7 +38,14 @@ _NO_REBALANCES: Row = {"generations": 0, "rebalances": 0} | dict.fromkeys(("p50_
 
 
 def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, offsets_partitions: int) -> Numbers:
-    """Return the numbers of a run, from the rows of each query by its name."""
+    """Return the numbers of a run.
+
+    Args:
+        rows: The rows of each query, by its name in `number_queries`.
+        span_s: Time from when the first request was due until the last response, in seconds.
+        slices: The time slices.
+        offsets_partitions: Number of partitions of `__consumer_offsets`.
+    """
     latencies = rows["latencies"]
     total = _api(next((row for row in latencies if row["api"] is None), _NO_REQUESTS), "all", span_s)
     populations = [PopulationNumbers(**row) for row in rows["populations"]]
@@ -67,13 +74,13 @@ def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, off
 
 
 def skew(loads: Iterable[float], count: int) -> float | None:
-    """Return the maximum load divided by the even share of `count`; None if there is no load."""
+    """Return the maximum load divided by the mean of `count` loads; None if there is no load."""
     listed = list(loads)
     return round(max(listed) * count / sum(listed), 3) if sum(listed) else None
 
 
 def error_name(code: int) -> str:
-    """Return Kafka's name of an error, or the number if Kafka has none."""
+    """Return Kafka's name of an error, or its code if Kafka has no name for it."""
     return _ERRORS.get(code, str(code))
 
 
@@ -94,10 +101,10 @@ def _api(row: Row, api: str, span_s: float) -> RequestNumbers:
 
 def _errors(rows: Iterable[Row]) -> list[ErrorCount]:
     """Return counts by error and API: unexpected errors first, then the most frequent ones."""
-    answers: dict[tuple[int, str], int] = {}
+    counts: dict[tuple[int, str], int] = {}
     for row in rows:
-        answers[row["error"], row["api"]] = answers.get((row["error"], row["api"]), 0) + row["n"]
-    found = [ErrorCount(error_name(code), code, api, n, code in ORDINARY_ERRORS) for (code, api), n in answers.items()]
+        counts[row["error"], row["api"]] = counts.get((row["error"], row["api"]), 0) + row["n"]
+    found = [ErrorCount(error_name(code), code, api, n, code in ORDINARY_ERRORS) for (code, api), n in counts.items()]
     return sorted(found, key=lambda row: (row.ordinary, -row.requests, row.code, row.api))
 
 
@@ -185,7 +192,7 @@ def _metrics(
     partitions: OffsetsPartitions,
     errors: Iterable[ErrorCount],
 ) -> dict[str, Number | None]:
-    """Return the metrics for `[[expect]]` tables by name; None for one that is not available."""
+    """Return the metrics for `[[expect]]` tables, by name; a metric without a value is None."""
     known = [row for row in brokers if row.broker >= 0]
     counts: dict[str, Number | None] = {}
     for row in errors:

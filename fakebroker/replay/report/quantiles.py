@@ -1,15 +1,15 @@
-"""Exact quantiles in Spark SQL, to three significant digits, of rows that each stand for many requests.
+"""SQL for quantiles of latencies, exact to three significant digits, of rows that each represent several requests.
 
-Latencies are rounded to three significant digits, as in HdrHistogram, and counted; the quantiles follow from the
-counts. Spark's own functions are not used for them: `percentile` interpolates between values, and neither
-`percentile_disc` nor `percentile_approx` takes rows with counts.
+Latencies are rounded to three significant digits, as in HdrHistogram, and counted; quantiles are computed from the
+counts. Functions of Spark are not suitable: `percentile` interpolates between values, and `percentile_disc` and
+`percentile_approx` do not support rows with counts.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 QUANTILES = {"p50_ms": 0.5, "p99_ms": 0.99, "p99_9_ms": 0.999}
-"""The quantiles by their names in a summary."""
+"""The quantiles, by their keys in a summary."""
 
 
 def three_digits(column: str) -> str:
@@ -19,19 +19,20 @@ def three_digits(column: str) -> str:
 
 
 def counted(source: str, by: str, sets: str, kinds: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return a query for the quantiles of `key`, as rounded by `three_digits`, in rows with a count `n`.
+    """Return a query for the quantiles of latencies.
 
     Args:
-        source: A table with the columns `key`, `n`, `max_us` and those of `by`.
-        by: The columns to group by, comma-separated.
+        source: Table with the columns `key` (latency in microseconds, rounded by `three_digits`), `n` (how many
+            requests have it), `max_us` (their maximum latency) and those of `by`.
+        by: Columns to group by, comma-separated.
         sets: The `grouping sets`; each set includes the column `key`.
-        kinds: Further counts: SQL conditions by the names of their columns.
+        kinds: SQL conditions for additional counts of requests, by the name of the result column.
 
     Returns:
-        A query for `by`, `requests`, the quantiles, `max_ms` and the further counts.
+        A query with the columns `by`, `requests`, the quantiles, `max_ms` and the additional counts.
     """
     counts = "".join(f", sum(if({condition}, n, 0)) {name}" for name, condition in kinds.items())
-    carried = "".join(f", {name}" for name in kinds)
+    names = "".join(f", {name}" for name in kinds)
     sums = "".join(f", sum({name}) {name}" for name in kinds)
     answered = f"sum(if(key is null, null, n)) over (partition by {by}"
     quantiles = ", ".join(
@@ -41,7 +42,7 @@ def counted(source: str, by: str, sets: str, kinds: Mapping[str, str] = MappingP
         with counts as (
             select {by}, key, sum(n) n, max(max_us) max_us{counts} from {source} group by grouping sets ({sets})
         ), ranked as (
-            select {by}, key, n, max_us{carried}, {answered} order by key) / {answered}) rank from counts
+            select {by}, key, n, max_us{names}, {answered} order by key) / {answered}) rank from counts
         )
         select {by}, sum(n) requests, {quantiles}, round(max(max_us) / 1000, 3) max_ms{sums}
         from ranked group by {by}"""

@@ -1,6 +1,6 @@
-"""Time series of a replay: converts rows by slice to lists short enough to draw.
+"""Time series of a replay: converts rows with a slice number to lists with a value per slice.
 
-Works on rows with a few known columns; does not depend on queries or charts.
+Does not depend on Spark or charts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from fakebroker.replay.run_summary import RequestsOverTime, Section, Series
 
 MOST_SLICES = 120
+"""Maximum number of slices, so that charts are readable."""
+
 _LENGTHS_MS = (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 900_000)
 
 Row = Mapping[str, Any]
@@ -17,7 +19,7 @@ States = TypeVar("States", bound=Section)
 
 
 def slice_length_ms(span_ms: float) -> int:
-    """Return a round slice length with which at most `MOST_SLICES` cover the span, in milliseconds."""
+    """Return the shortest round slice length, in milliseconds, with which `MOST_SLICES` slices cover the span."""
     longest = _LENGTHS_MS[-1]
     more = -(-int(span_ms) // MOST_SLICES // longest) * longest
     return next((length for length in _LENGTHS_MS if length * MOST_SLICES >= span_ms), more)
@@ -25,7 +27,7 @@ def slice_length_ms(span_ms: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """The division of a replay into slices of equal length.
+    """The time slices of a replay, all of equal length.
 
     Attributes:
         begin_us: Start of the first slice, in microseconds since the Unix epoch.
@@ -39,6 +41,7 @@ class Slices:
 
     @classmethod
     def of(cls, begin_us: int, end_us: int) -> "Slices":
+        """Return slices for a replay, given its start and end in microseconds since the Unix epoch."""
         length_us = slice_length_ms((end_us - begin_us) / 1000) * 1000
         return cls(begin_us, length_us, max(1, -(-(end_us - begin_us) // length_us)))
 
@@ -47,7 +50,7 @@ class Slices:
         return self.length_us / 1e6
 
     def column(self, rows: Iterable[Row], name: str) -> Series:
-        """Return a column as a list by slice, from rows that have a `slice` each."""
+        """Return a column as a list with a value per slice, from rows with a `slice` number."""
         found: Series = [None] * self.count
         for row in rows:
             if row["slice"] is not None and 0 <= row["slice"] < self.count:
@@ -55,15 +58,15 @@ class Slices:
         return found
 
     def counts(self, rows: Iterable[Row], name: str) -> list[int]:
-        """Return a column of counts as a list by slice, 0 where there is no row."""
+        """Return a column of counts as a list with a value per slice, 0 for slices without a row."""
         return [int(count or 0) for count in self.column(rows, name)]
 
     def averages(self, changes: Iterable[Row], at_first: float) -> list[float]:
-        """Return the average number present in each slice.
+        """Return the time average of a changing number in each slice.
 
         Args:
-            changes: Rows with a `slice`, the total `change` of the number in it, and `part`: the changes, each weighted
-                with the share of the slice after it.
+            changes: Rows with a `slice`, the total `change` of the number in it, and `part`: the sum of the changes,
+                each weighted with the share of the slice that follows it.
             at_first: The number before all changes.
         """
         change, part, level = [0.0] * self.count, [0.0] * self.count, at_first
@@ -81,26 +84,26 @@ class Slices:
 
 
 def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> dict[str, RequestsOverTime]:
-    """Return rates and latencies by API, from rows with `api`, `slice`, `requests` and quantiles."""
+    """Return rates and latencies by API, from rows with `api`, `slice`, `requests` and the quantiles."""
     found = {}
     for api in sorted({row["api"] for row in rows}):
-        own = [row for row in rows if row["api"] == api]
+        of_api = [row for row in rows if row["api"] == api]
         found[api] = RequestsOverTime(
-            [round(number / slices.length_s, 2) for number in slices.counts(own, "requests")],
-            slices.column(own, "p50_ms"),
-            slices.column(own, "p99_ms"),
+            [round(number / slices.length_s, 2) for number in slices.counts(of_api, "requests")],
+            slices.column(of_api, "p50_ms"),
+            slices.column(of_api, "p99_ms"),
         )
     return found
 
 
 def states_over_time(slices: Slices, rows: Sequence[Row], states: type[States], count: int) -> States:
-    """Return the average number in each state.
+    """Return the average number of groups, or members, in each state by slice.
 
     Args:
-        slices: The slices.
-        rows: Rows with a `state` and as for `averages`.
-        states: The type, whose attributes are the states; initially all are in the last one.
-        count: How many there are in total.
+        slices: The time slices.
+        rows: Rows for `Slices.averages` with a `state`.
+        states: The type of the result; its fields are the states. Initially all are in the last one.
+        count: Total number of groups or members.
     """
     *_, initial = names = states.__struct_fields__
     return states(

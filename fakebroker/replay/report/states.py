@@ -1,8 +1,8 @@
-"""The states of members and groups over time, from the members' own records: Spark SQL views over events and scripts.
+"""Spark SQL views of the states of members and groups over time, as observed by the members.
 
 A member is `gone`, `waiting` for an assignment, or `assigned`. A group is `empty` without members, `rebalancing` from
 the first JoinGroup of a generation until all members that joined have an assignment, else `stable`. The coordinator's
-state may differ, and does differ if some members of a group are not part of the replay.
+state may differ, for example for a group with members that are not part of the replay.
 """
 
 from pyspark.sql import SparkSession
@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.spark.query_settings import computed_once
 
-_EXPELLED = ", ".join(
+_MEMBERSHIP_ENDS = ", ".join(
     str(int(error))
     for error in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 )
-"""Errors after which a member has no partitions any more, as SQL."""
+"""Codes of errors after which a member has lost its partitions, comma-separated."""
 
-# A member that joins a complete generation just gets the current state again, such as a static member that returns
-# (KIP-345); it is not part of the rebalance. Nor are the members of a group that has started over at generation 1.
+# A member that joins a complete generation only gets the current state, such as a static member that returns (KIP-345);
+# it is not part of the rebalance. Nor are the members of a group that has started over at generation 1.
 _GENERATIONS = """
     with answered as (
         select group, generation, member, api, sent_us, scheduled_us + latency_us done_us,
@@ -39,7 +39,7 @@ _GENERATIONS = """
     select group, generation, began_us, ended_us, ended_us - began_us length_us,
         coalesce(ended_us, lead(began_us) over (partition by group order by generation), {end_us}) over_us
     from joins left join syncs using (group, generation)"""
-"""`ended_us` is null for a generation without a successful SyncGroup; it is over when the next one begins."""
+"""The time of each rebalance; `ended_us` is null if no SyncGroup succeeded, and it is over when the next one begins."""
 
 _MARKS = f"""
     select group, member, sent_us at_us, 2 turn, if(api = 'start', 1, 0) present, 0 assigned, false is_join
@@ -52,8 +52,8 @@ _MARKS = f"""
     from requests where api = 'SyncGroup' and error = 0
     union all
     select group, member, scheduled_us + latency_us, 1, null, 0, false
-    from requests where error in ({_EXPELLED}) and member is not null"""
-"""Changes of members' states; `turn` orders those of the same time, null leaves a column unchanged."""
+    from requests where error in ({_MEMBERSHIP_ENDS}) and member is not null"""
+"""Changes of members' states; `turn` orders changes at the same time, null leaves `present` or `assigned` unchanged."""
 
 _MEMBER_STATES = f"""
     with marks as ({_MARKS}), kept as (
@@ -64,38 +64,38 @@ _MEMBER_STATES = f"""
         select group, member, population, at_us, turn, last(present, true) over latest present,
             last(assigned, true) over latest assigned
         from kept window latest as (partition by member order by at_us, turn)
-    ), told as (
+    ), states as (
         select distinct group, member, population, at_us, turn,
             case when present = 0 then 'gone' when assigned = 1 then 'assigned' else 'waiting' end state
         from known
     )
     select *, coalesce(lag(state) over following, 'gone') before,
         coalesce(lead(at_us) over following, {{end_us}}) until_us
-    from told window following as (partition by member order by at_us, turn)"""
+    from states window following as (partition by member order by at_us, turn)"""
 
 _GROUP_STATES = """
     with marks as (
-        select group, began_us at_us, 1 rounds, 0 present from generations
+        select group, began_us at_us, 1 rebalances, 0 present from generations
         union all select group, over_us, -1, 0 from generations
         union all select group, at_us, 0, if(state = 'gone', -1, 1) from member_states
             where (state = 'gone') != (before = 'gone')
     ), counted as (
-        select group, at_us, sum(rounds) over (partition by group order by at_us) rounds,
+        select group, at_us, sum(rebalances) over (partition by group order by at_us) rebalances,
             sum(present) over (partition by group order by at_us) present
         from marks
-    ), told as (
+    ), states as (
         select distinct group, at_us,
-            case when present <= 0 then 'empty' when rounds > 0 then 'rebalancing' else 'stable' end state
+            case when present <= 0 then 'empty' when rebalances > 0 then 'rebalancing' else 'stable' end state
         from counted
     )
-    select *, coalesce(lag(state) over (partition by group order by at_us), 'empty') before from told"""
+    select *, coalesce(lag(state) over (partition by group order by at_us), 'empty') before from states"""
 
 
 def create_states(spark: SparkSession, end_us: int, few: bool) -> None:
     """Create the views `generations`, `member_states` and `group_states`.
 
     Args:
-        spark: A session with the views `events`, `requests` (those of kind "request") and `members` (the scripts).
+        spark: A session with the views `events`, `requests` (events of kind "request") and `members` (the scripts).
         end_us: The end of the replay, in microseconds since the Unix epoch.
         few: Whether there are few events.
     """

@@ -1,195 +1,45 @@
-"""The numbers of a replay, computed from its events by Spark SQL.
+"""Computes the summary of a run, its numbers and its verdict, from the files in its directory."""
 
-Independent of the verdict (replay/verify) and of how numbers are shown (terminal.py, html.py). All aggregation is done
-in Spark; the size of the results does not depend on the number of events.
-"""
+from pathlib import Path
 
-from typing import Any
+import msgspec
+from pyspark.sql import SparkSession
 
-from pyspark.sql import DataFrame, SparkSession, functions as f
-
-from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.members.events import ORDINARY_ERRORS
-from fakebroker.replay.report.numbers import numbers_of
-from fakebroker.replay.report.quantiles import counted, three_digits
-from fakebroker.replay.report.series import Row, Slices
-from fakebroker.replay.report.states import create_states, drop_states
-from fakebroker.replay.run_summary import Numbers
-from fakebroker.replay.spark.query_settings import computed_once, suited_to
-
-SLOWEST_GROUPS = 10
-_ACCURACY = 10_000
-"""Quantiles of at most so many rebalances are exact. `percentile_disc` is, too, but has them all in memory."""
-
-_BOUNDS = """
-    select coalesce(
-            min(scheduled_us) filter (where kind = 'act' and api = 'start')
-                - (select bigint(1000 * min(acts[0].at_ms)) from members),
-            min(scheduled_us)) begin_us,
-        min(scheduled_us) filter (where kind = 'request') first_us,
-        max(greatest(coalesce(scheduled_us + latency_us, sent_us), if(`count` > 1, until_us, sent_us))) end_us
-    from events"""
-
-# The requests of an aggregated row are evenly spaced; each slice counts those that are in it.
-_TALLY = f"""
-    with spread as (
-        select *, if(`count` > 1, coalesce(until_us, sent_us), sent_us) last_us from requests
-    ), dealt as (
-        select *, coalesce((last_us - sent_us) / nullif(`count` - 1, 0), 0) step_us,
-            explode(sequence(
-                bigint(floor((sent_us - :begin_us) / :slice_us)),
-                bigint(floor((last_us - :begin_us) / :slice_us)))) slice
-        from spread
-    ), placed as (
-        select *, case when step_us <= 0 then `count`
-            else least(`count`, ceil(((slice + 1) * :slice_us + :begin_us - sent_us) / step_us))
-                - greatest(0, ceil((slice * :slice_us + :begin_us - sent_us) / step_us)) end n
-        from dealt
-    )
-    select api, slice, error, lost, {three_digits("latency_us")} key, bigint(sum(n)) n, max(latency_us) max_us
-    from placed where n > 0 group by all"""
-
-_KINDS = {
-    "unexpected_errors": f"error not in ({', '.join(str(int(error)) for error in ORDINARY_ERRORS)})",
-    "lost": "max_us is null and lost",
-    "unanswered": "max_us is null",
-}
-
-_LATENCIES = counted("tally", "api, slice", "(api, slice, key), (api, key), (key)", _KINDS) + " order by api, slice"
-"""Latencies by API and slice; for the whole replay if the slice is null, for all APIs if the API is null."""
-
-_REBALANCES = f"""
-    with sorted as (
-        select *, round(edge, 3) from_ms from (
-            select *, pow(10, power) * case when length_us / pow(10, power + 3) < 2 then 1
-                when length_us / pow(10, power + 3) < 5 then 2 else 5 end edge
-            from (select *, int(floor((began_us - :begin_us) / :slice_us)) slice,
-                floor(log10(greatest(length_us, 1) / 1000)) power from generations))
-    )
-    select from_ms, slice, count(*) generations, count(length_us) rebalances,
-        round(percentile_approx(length_us, 0.5, {_ACCURACY}) / 1000, 3) p50_ms,
-        round(percentile_approx(length_us, 0.99, {_ACCURACY}) / 1000, 3) p99_ms,
-        round(max(length_us) / 1000, 3) max_ms,
-        element_at(array('length', 'slice', 'all'), int(grouping_id())) part
-    from sorted group by grouping sets ((), (from_ms), (slice)) order by from_ms, slice"""
-"""Rebalances in total, by duration and by slice; durations are grouped at 1, 2, 5, 10, 20, 50 ... ms."""
-
-_ERRORS = "select error, api, slice, sum(n) n from tally where error != 0 group by all order by error, api"
-
-_REQUESTS = f"""
-    with waits as (
-        select 'all' whose, {three_digits("late_us")} key, sum(`count`) n, 0 max_us
-        from (select sent_us - scheduled_us late_us, `count` from requests) group by all
-    ), asked as (
-        select broker, api, sum(`count`) requests, count(distinct group) filter (where member is not null) groups,
-            sum(coalesce(lookups, 1) * `count`) keys, max(coalesce(lookups, 1)) most_in_one_request
-        from requests group by grouping sets ((), (broker), (api))
-    )
-    select asked.*, p50_ms, p99_ms
-    from asked left join ({counted("waits", "whose", "(whose, key)")}) on broker is null and api is null
-    order by broker, api"""
-"""Requests by broker, by API, and in total; only the last row has the delays between schedule and sending."""
-
-_POPULATIONS = """
-    with manned as (select population, count(*) members, count(distinct group) groups from members group by 1),
-    grown as (
-        select population, count(*) generations, max(length_us) longest_us
-        from generations join (select distinct group, population from members) using (group) group by 1
-    ), lived as (
-        select population, count(distinct member) filter (where state = 'assigned') members_joined,
-            sum(until_us - at_us) filter (where state = 'waiting') / 1e6 unassigned_member_s
-        from member_states group by 1
-    )
-    select population, groups, members, coalesce(members_joined, 0) members_joined,
-        coalesce(generations, 0) generations, round(coalesce(unassigned_member_s, 0), 3) unassigned_member_s,
-        round(longest_us / 1000, 3) longest_rebalance_ms
-    from manned left join grown using (population) left join lived using (population) order by population"""
-
-_PARTITIONS = """
-    with asked as (
-        select group, sum(`count`) requests, max_by(broker, sent_us) filter (where member is not null) broker
-        from requests where group is not null group by group
-    )
-    select offsets_partition partition, max_by(broker, requests) broker, count(*) groups,
-        coalesce(sum(requests), 0) requests
-    from placed left join asked using (group) group by 1 order by 1"""
-
-_SLOWEST = f"""
-    with rounds as (
-        select group, count(*) generations, max(length_us) longest_us from generations group by 1
-    ), waits as (
-        select group, any_value(population) population, count(distinct member) members,
-            sum(until_us - at_us) filter (where state = 'waiting') / 1e6 unassigned_member_s
-        from member_states group by 1
-    )
-    select group, population, members, generations, round(longest_us / 1000, 3) longest_rebalance_ms,
-        round(coalesce(unassigned_member_s, 0), 3) unassigned_member_s
-    from rounds join waits using (group) where longest_us is not null
-    order by longest_us desc, group limit {SLOWEST_GROUPS}"""
+from fakebroker.replay.members import events
+from fakebroker.replay.report.number_queries import compute_numbers
+from fakebroker.replay.run_directory import EVENTS, MEMBERS
+from fakebroker.replay.run_summary import Head, Summary
+from fakebroker.replay.script import script
+from fakebroker.replay.spark.query_settings import are_few, computed_once
+from fakebroker.replay.verify.verdict import judge, with_default_expectation
+from fakebroker.replay.workload.expectations import Expectation
 
 
-_CHANGES = """
-    select what, state, int(floor(at)) slice, sum(change) change, sum(change * (1 - at + floor(at))) part from (
-        select what, (at_us - :begin_us) / :slice_us at,
-            inline(array(struct(state, 1 change), struct(before state, -1 change)))
-        from (
-            select 'groups' what, at_us, state, before from group_states
-            union all select 'members', at_us, state, before from member_states
-        ) where state != before
-    ) group by all"""
-
-
-def summarize(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> Numbers:
-    """Return all numbers of a replay.
+def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
+    """Return the summary of a run.
 
     Args:
         spark: The session.
-        events: Rows as in `events.Event`; read several times.
-        members: Rows as in `script.Script`.
-        offsets_partitions: The number of partitions of `__consumer_offsets`.
+        directory: The run's directory, with the recorded events and the scripts of the members.
+        head: Settings of the run; the expectations are in its `workload`.
     """
-    with suited_to(events) as few:
-        return _summarized(spark, events, members, offsets_partitions, few)
-
-
-def _summarized(
-    spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int, few: bool
-) -> Numbers:
-    events.createOrReplaceTempView("events")
-    members.createOrReplaceTempView("members")
-    spark.sql("select * from events where kind = 'request'").createOrReplaceTempView("requests")
-    bounds = _rows(spark, _BOUNDS)[0]
-    begin_us, end_us = bounds["begin_us"] or 0, bounds["end_us"] or 0
-    slices = Slices.of(begin_us, end_us)
-    when = {"begin_us": begin_us, "slice_us": slices.length_us}
-    tally = computed_once(spark.sql(_TALLY, when), few)
-    tally.createOrReplaceTempView("tally")
-    create_states(spark, end_us, few)
-    try:
-        span_s = round((end_us - (bounds["first_us"] or end_us)) / 1e6, 3)
-        rows = {
-            "latencies": _rows(spark, _LATENCIES),
-            "errors": _rows(spark, _ERRORS),
-            "requests": _rows(spark, _REQUESTS),
-            "populations": _rows(spark, _POPULATIONS),
-            "rebalances": _rows(spark, _REBALANCES, **when),
-            "changes": _rows(spark, _CHANGES, **when),
-            "slowest_groups": _rows(spark, _SLOWEST),
-            "partitions": _placed(spark, offsets_partitions),
-        }
-    finally:
-        drop_states(spark)
-        tally.unpersist()
-    return numbers_of(rows, span_s, slices, offsets_partitions)
-
-
-def _placed(spark: SparkSession, partitions: int) -> list[Row]:
-    """Return the offsets partitions that have groups."""
-    place = f.udf(lambda group: partition_for(group, partitions), "int", useArrow=True)
-    groups = spark.sql("select distinct group from members").withColumn("offsets_partition", place("group"))
-    groups.createOrReplaceTempView("placed")
-    return _rows(spark, _PARTITIONS)
-
-
-def _rows(spark: SparkSession, query: str, **args: Any) -> list[Row]:
-    return [row.asDict() for row in spark.sql(query, args).collect()]
+    recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
+    members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
+    if are_few(recorded.count()):  # many rows are read again for each query, to save memory
+        recorded, members = (computed_once(frame.coalesce(1), few=True) for frame in (recorded, members))
+    numbers = compute_numbers(spark, recorded, members, head.cluster.offsets_partitions)
+    verdict = judge(
+        spark,
+        recorded,
+        members,
+        head.cluster.partitions,
+        with_default_expectation(msgspec.convert(head.workload["expect"], tuple[Expectation, ...])),
+        numbers,
+        head.workload["promises"]["check"],
+        head.timeline,
+        is_reachable=head.cluster.reachable,
+        speed=head.workload["pacing"]["speed"],
+        is_simulated=head.transport == "memory",
+    )
+    head = msgspec.structs.replace(head, members=sum(row.members for row in numbers.populations))
+    return Summary(head=head, numbers=numbers, verdict=verdict)

@@ -1,4 +1,4 @@
-"""Shows the summary as tables in a terminal of at least 80 columns."""
+"""Prints a summary as tables, for terminals with at least 80 columns."""
 
 from collections.abc import Iterator
 
@@ -7,29 +7,31 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from fakebroker.replay.report.wording import broker, happening, ms, number, share, times
+from fakebroker.replay.report.wording import broker, event as event_text, ms, number, share, times
 from fakebroker.replay.run_summary import Summary, Verdict
 
-_BARS = " ▁▂▃▄▅▆▇█"
-_BARS_WIDE = 60
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_SPARKLINE_WIDTH = 48
 _MOST_VIOLATIONS = 3
 _MOST_GROUPS = 5
 
 
 def print_report(console: Console, summary: Summary) -> None:
-    """Print all tables, the verdict last, and the location of the files."""
+    """Print all tables, the verdict, and the list of files."""
     for title, content in _sections(summary):
         console.print(f"\n[bold]{title}[/bold]", highlight=False, soft_wrap=True)
         console.print(Padding(content, (0, 0, 0, 2)), highlight=False)
-    cut = "" if summary.head.complete else "; the replay was broken off, this is what was recorded until then"
+    notes = [f"Seed {summary.head.seed}."]
+    if not summary.head.complete:
+        notes.append("The replay was interrupted: the numbers cover the time until then.")
     if not summary.head.cluster.reachable:
-        cut += "; the cluster was gone in the end"
-    console.print(f"\nSeed {summary.head.seed}{cut}", highlight=False)
+        notes.append("The cluster was unreachable at the end.")
+    console.print("\n" + "\n".join(notes), highlight=False)
 
 
 def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
     if summary.head.timeline:
-        yield "What happened to the cluster", _timeline(summary)
+        yield "Events", _timeline(summary)
     yield "Requests", _latency(summary)
     yield "Over time", _over_time(summary)
     yield "Populations", _populations(summary)
@@ -38,32 +40,32 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
         yield "Slowest groups", _slowest(summary)
     yield "Brokers", _brokers(summary)
     yield "Errors", _errors(summary)
-    yield "Swarm", _swarm(summary)
+    yield "Load", _load(summary)
     verdict = summary.verdict
     yield f"Verdict: {_mark(verdict.passed, 'passed', 'FAILED')}", _verdict(verdict)
     yield f"Files in {escape(summary.directory)}", _files(summary)
 
 
 def table(*columns: str, left: int = 1) -> Table:
-    """Return a table without borders; the first `left` columns are text, the others numbers."""
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    """Return a table without borders; its first `left` columns are text, the others are numbers."""
+    grid = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for index, column in enumerate(columns):
-        made.add_column(column, justify="left" if index < left else "right", header_style="dim")
-    return made
+        grid.add_column(column, justify="left" if index < left else "right", header_style="dim")
+    return grid
 
 
 def _timeline(summary: Summary) -> Table:
-    made = table("at s", "what", left=2)
+    grid = table("time s", "event", left=2)
     for event in summary.head.timeline:
         done = "" if event["done"] else f" [red]not done: {escape(event['why'] or '')}[/red]"
-        made.add_row(f"{event['at_s']:,.1f}", escape(happening(event)) + done)
-    return made
+        grid.add_row(f"{event['at_s']:,.1f}", escape(event_text(event)) + done)
+    return grid
 
 
 def _latency(summary: Summary) -> Table:
-    made = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "errors")
+    grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "failed")
     for row in [*summary.numbers.apis, summary.numbers.total]:
-        made.add_row(
+        grid.add_row(
             row.api,
             f"{row.requests:,}",
             f"{row.requests_per_s:,.1f}",
@@ -71,62 +73,62 @@ def _latency(summary: Summary) -> Table:
             f"{row.unexpected_errors + row.unanswered:,}",
             style="bold" if row is summary.numbers.total else None,
         )
-    return made
+    return grid
 
 
 def _over_time(summary: Summary) -> Table:
-    """Return sparklines, each from 0 to its maximum."""
+    """Return a table of sparklines, each scaled to its maximum."""
     over_time = summary.numbers.over_time
     rates = [sum(parts) for parts in zip(*(row.requests_per_s for row in over_time.apis.values()), strict=True)]
-    made = table("", "from the start to the end", "most", left=2)
+    grid = table("", "start to end", "max", left=2)
     for name, numbers in (
         ("requests/s", rates),
         ("groups rebalancing", over_time.groups.rebalancing),
         ("members waiting", over_time.members.waiting),
     ):
-        made.add_row(name, bars(numbers, _BARS_WIDE - 12), f"{max(numbers, default=0):,.0f}")
-    return made
+        grid.add_row(name, sparkline(numbers, _SPARKLINE_WIDTH), f"{max(numbers, default=0):,.0f}")
+    return grid
 
 
-def bars(numbers: list[float], width: int) -> str:
-    """Draw numbers as block characters; neighbors are averaged if there are more numbers than characters."""
-    most = max(numbers, default=0) or 1
+def sparkline(numbers: list[float], width: int) -> str:
+    """Draw numbers as at most `width` block characters, each the mean of one number or several neighbors."""
+    highest = max(numbers, default=0) or 1
     step = max(1, -(-len(numbers) // width))
     parts = [numbers[index : index + step] for index in range(0, len(numbers), step)]
-    return "".join(_BARS[round(sum(part) / len(part) / most * (len(_BARS) - 1))] for part in parts)
+    return "".join(_BLOCKS[round(sum(part) / len(part) / highest * (len(_BLOCKS) - 1))] for part in parts)
 
 
 def _populations(summary: Summary) -> Table:
-    made = table("population", "groups", "members", "joined", "generations", "unassigned member-s")
+    grid = table("population", "groups", "members", "joined", "generations", "unassigned member-s")
     for row in summary.numbers.populations:
         counts = (row.groups, row.members, row.members_joined, row.generations, row.unassigned_member_s)
-        made.add_row(escape(row.population), *map(number, counts))
-    return made
+        grid.add_row(escape(row.population), *map(number, counts))
+    return grid
 
 
 def _slowest(summary: Summary) -> Table:
-    made = table("group", "members", "generations", "longest rebalance ms", "unassigned member-s")
+    grid = table("group", "members", "generations", "longest rebalance ms", "unassigned member-s")
     for row in summary.numbers.slowest_groups[:_MOST_GROUPS]:
         numbers = (number(row.members), number(row.generations), ms(row.longest_rebalance_ms))
-        made.add_row(escape(row.group), *numbers, number(row.unassigned_member_s))
-    return made
+        grid.add_row(escape(row.group), *numbers, number(row.unassigned_member_s))
+    return grid
 
 
 def _brokers(summary: Summary) -> Table:
-    made = table("broker", "requests", "share", "groups")
+    grid = table("broker", "requests", "share", "groups")
     for row in summary.numbers.brokers:
-        made.add_row(broker(row.broker), f"{row.requests:,}", share(row.share), f"{row.groups:,}")
-    return made
+        grid.add_row(broker(row.broker), f"{row.requests:,}", share(row.share), f"{row.groups:,}")
+    return grid
 
 
 def _errors(summary: Summary) -> Table:
-    made = table("error", "API", "", "code", "answers", left=3)
+    grid = table("error", "API", "kind", "code", "responses", left=3)
     for row in summary.numbers.errors:
-        kind = "ordinary" if row.ordinary else "[red]unexpected[/red]"
-        made.add_row(row.name, row.api, kind, str(row.code), f"{row.requests:,}")
+        kind = "normal" if row.ordinary else "[red]unexpected[/red]"
+        grid.add_row(row.name, row.api, kind, str(row.code), f"{row.requests:,}")
     if not summary.numbers.errors:
-        made.add_row("none")
-    return made
+        grid.add_row("none")
+    return grid
 
 
 def _rebalances(summary: Summary) -> str:
@@ -134,45 +136,48 @@ def _rebalances(summary: Summary) -> str:
     if not row.count:
         return "none"
     return (
-        f"{row.count:,}, from first join to last sync "
+        f"{row.count:,} rebalances, from the first JoinGroup to the last SyncGroup response:\n"
         f"p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms, max {ms(row.max_ms)} ms"
     )
 
 
-def _swarm(summary: Summary) -> str:
+def _load(summary: Summary) -> str:
     late, partitions = summary.numbers.sent_late, summary.numbers.offsets_partitions
     lines = [
         f"{summary.head.members:,} members of {summary.numbers.groups:,} groups in {summary.head.spark.tasks} tasks",
-        f"sent p50 {ms(late.p50_ms)} ms, p99 {ms(late.p99_ms)} ms after it was wanted, which counts as latency",
-        f"the most loaded of {partitions.count} offsets partitions has {times(partitions.requests_skew)} "
-        "its even share",
+        f"delay until sent, part of the latency: p50 {ms(late.p50_ms)} ms, p99 {ms(late.p99_ms)} ms",
+        f"busiest of {partitions.count} offsets partitions: {times(partitions.requests_skew)} the mean of requests",
     ]
-    lines += [f"{row.keys:,} groups in {row.requests:,} {row.api} requests" for row in summary.numbers.lookups]
+    lines += [f"{row.api}: {row.requests:,} requests with {row.keys:,} groups" for row in summary.numbers.lookups]
     return "\n".join(lines)
 
 
 def _verdict(verdict: Verdict) -> Table:
-    made = Table.grid(padding=(0, 2, 0, 0))
+    grid = Table.grid(padding=(0, 2, 0, 0))
     for check in verdict.availability:
-        made.add_row(_mark(check.passed, "passed", "FAILED"), escape(check.check))
+        grid.add_row(_mark(check.passed, "passed", "FAILED"), escape(check.check))
         for violation in check.violations[:_MOST_VIOLATIONS]:
-            made.add_row("", escape(violation.what))
+            grid.add_row("", escape(violation.what))
     for promised in verdict.promises:
-        made.add_row(_mark(promised.kept, "kept", "BROKEN"), escape(promised.promise))
+        grid.add_row(_mark(promised.kept, "kept", "BROKEN"), escape(promised.promise))
         if promised.broken:
             examples = [violation.what for violation in promised.violations[:_MOST_VIOLATIONS]]
-            made.add_row("", f"{promised.broken:,} times: {escape('; '.join(examples))}")
+            grid.add_row("", f"{_counted_violations(promised.broken)}: {escape('; '.join(examples))}")
     for expected in verdict.expectations:
-        actual = "there is none" if expected.actual is None else f"is {number(expected.actual)}"
-        made.add_row(_mark(expected.met, "met", "MISSED"), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
-    return made
+        actual = "no value" if expected.actual is None else f"actual: {number(expected.actual)}"
+        grid.add_row(_mark(expected.met, "met", "MISSED"), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
+    return grid
 
 
 def _files(summary: Summary) -> Table:
-    made = Table.grid(padding=(0, 2, 0, 0))
-    for name, what in summary.files.items():
-        made.add_row(name, f"[dim]{what}[/dim]")
-    return made
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for name, description in summary.files.items():
+        grid.add_row(name, f"[dim]{description}[/dim]")
+    return grid
+
+
+def _counted_violations(count: int) -> str:
+    return "1 violation" if count == 1 else f"{count:,} violations"
 
 
 def _mark(good: bool, yes: str, no: str) -> str:

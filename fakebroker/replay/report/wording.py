@@ -1,4 +1,4 @@
-"""Formatting of numbers and events for terminals and pages."""
+"""Formats of numbers and events in reports."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +12,7 @@ def ms(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
+    """Format a number with thousands separators and six significant digits: 1,234.57."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -20,19 +21,21 @@ def number(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
+    """Format a share of 1 as a percentage."""
     return "-" if value is None else f"{value:.1%}"
 
 
 def times(value: float | None) -> str:
-    """Format a skew."""
+    """Format a multiple, such as a skew."""
     return "-" if value is None else f"{value:.2f} times"
 
 
 def broker(node_id: int | None) -> str:
+    """Format a node id; negative ones are brokers that are known by their address only."""
     return "-" if node_id is None else "unknown" if node_id < 0 else str(node_id)
 
 
-def happening(event: Mapping[str, Any]) -> str:
-    """Format an event of the timeline: `stop_broker node_id=1`."""
-    arguments = (f"{key}={value}" for key, value in event.items() if key not in ("at_s", "do", "done", "why"))
-    return " ".join((str(event.get("do", "?")), *arguments))
+def event(outcome: Mapping[str, Any]) -> str:
+    """Format an event of the timeline as its command and arguments: `stop_broker node_id=1`."""
+    arguments = (f"{key}={value}" for key, value in outcome.items() if key not in ("at_s", "do", "done", "why"))
+    return " ".join((str(outcome.get("do", "?")), *arguments))

@@ -1,5 +1,6 @@
-"""Verification of a run: availability, promises as SQL over the recorded events, expectations, and the verdict.
+"""The verdict on a run: availability, promises of group coordinators and expectations, checked by SQL on its events.
 
-Works for the events of any cluster. Depends on Spark, on `replay.members.events` and on the workload. Start with
-promises.py (the check), then promise_views.py, promise_queries.py and verdict.py.
+Works on the events of any cluster, fake or not. Depends on Spark, `replay.members.events` and `replay.workload`. Start
+with verdict.py, then availability.py and promises.py; the promises themselves are in promise_queries.py, on views in
+promise_views.py.
 """

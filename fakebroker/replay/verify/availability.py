@@ -1,8 +1,8 @@
 """Availability checks: whether the cluster responded to its members during the whole replay. Spark SQL on events.
 
-The promises are about the content of responses, so a cluster that has died violates none of them; these checks require
-that it responds at all. They apply to every cluster and cannot be disabled by a workload. Outages that the workload
-itself begins and ends are excluded.
+A cluster that has died violates no promise, because promises are about responses; these checks require responses. They
+apply to every cluster, and a workload cannot disable them. Outages that the workload itself begins and ends are
+excluded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,9 +32,9 @@ SETTLING_US = BOUND_US
 MOST_LISTED = 5
 """Maximum number of failures listed per check; all are counted."""
 
-_TAKES_ANSWERS = ("drop", "silent", "delay_s", "cut_bytes")
+_SUPPRESSES_RESPONSES = ("drop", "silent", "delay_s", "cut_bytes")
 """Options of the event `fail` that delay or suppress responses."""
-_OF_SOME = ("nth", "every", "probability", "times")
+_MATCHES_SOME = ("nth", "every", "probability", "times")
 """Options of the event `fail` that restrict the fault to some of the matching requests."""
 
 _MOST_NAMES = 5
@@ -86,17 +86,17 @@ def _outage(event: Mapping[str, Any]) -> Outage | None:
             return Outage(event["node_id"], at_s, is_fault=True)
         case "move_coordinator" | "move_offsets_partition" if event.get("to") in (None, "none"):
             return Outage(None, at_s)
-        case "fail" if any(event.get(what) for what in _TAKES_ANSWERS):
+        case "fail" if any(event.get(what) for what in _SUPPRESSES_RESPONSES):
             from_s, for_s = at_s + float(event.get("after_s", 0.0)), event.get("for_s")
             until_s = None if for_s is None else from_s + float(for_s)
-            if any(event.get(which) is not None for which in _OF_SOME):
+            if any(event.get(which) is not None for which in _MATCHES_SOME):
                 until_s = inf  # only some requests match: affects the rest of the replay
             return Outage(event.get("broker"), from_s, until_s, is_fault=True)
     return None
 
 
 def _lasts_s(event: Mapping[str, Any]) -> float:
-    """Return how long clients notice an outage after its end: the request timeout on a connection without responses."""
+    """Return the seconds for which clients notice an outage after its end: after silence, the request timeout."""
     return REQUEST_TIMEOUT_US / 1e6 if event.get("silent") or event.get("accept") == "half_open" else 0.0
 
 
@@ -142,11 +142,11 @@ _BOUNDS = """
         max(greatest(sent_us, coalesce(scheduled_us + latency_us, sent_us), coalesce(until_us, sent_us))) end_us
     from events"""
 
-# Intervals in which a member is not waiting too long: it gets a response, the coordinator may delay it (a parked
-# request), or its script has stopped or paused it. `is_over`: the member has stopped because of an error.
+# Intervals in which a member is not waiting for a response: it gets one, its JoinGroup or SyncGroup may be parked, or
+# its script has stopped or paused it. `is_over`: the member has stopped because of an error.
 _SPANS = f"""
     with acts as (
-        select `group`, member, api deed, scheduled_us, sent_us,
+        select `group`, member, api action, scheduled_us, sent_us,
             first(if(api = 'start', sent_us, null), true) over later next_start_us,
             first(if(api <> 'start', sent_us, null), true) over later next_us
         from events where kind = 'act'
@@ -154,9 +154,9 @@ _SPANS = f"""
             partition by `group`, member order by sent_us, scheduled_us
             rows between 1 following and unbounded following)
     ), timed as (
-        select a.*, 1000L * bigint(coalesce(get(filter(s.acts, each -> each.deed = a.deed
+        select a.*, 1000L * bigint(coalesce(get(filter(s.acts, each -> each.deed = a.action
                 and abs(:begin_us + each.at_ms * 1000 - a.scheduled_us) <= 1000), 0).for_ms, 0)
-            + if(a.deed = 'zombie', session_timeout_ms + heartbeat_interval_ms, 0)) lasts_us
+            + if(a.action = 'zombie', session_timeout_ms + heartbeat_interval_ms, 0)) lasts_us
         from acts a left join members s using (`group`, member)
     )
     select `group`, member, broker, ({_STOPS}) is_over,
@@ -169,13 +169,14 @@ _SPANS = f"""
     from events left join members using (`group`, member)
     where kind = 'request' and latency_us is null and member is not null and version >= 0 and {PARKED}
     union all
-    select `group`, member, null, if(deed = 'start', false, null), sent_us, case
-        when deed = 'start' then sent_us
-        when deed in ('leave', 'crash') then coalesce(next_start_us, {_NEVER_US})
+    select `group`, member, null, if(action = 'start', false, null), sent_us, case
+        when action = 'start' then sent_us
+        when action in ('leave', 'crash') then coalesce(next_start_us, {_NEVER_US})
         else least(sent_us + lasts_us, coalesce(next_us, {_NEVER_US})) end
     from timed"""
 
-# A FindCoordinator response with a fatal error, such as an authorization error, stops the members of the group.
+# `gaps` are between the spans of a member, `long` are the gaps that may fail a check; `parts` exclude planned outages.
+# A FindCoordinator response with a fatal error (`refusals`) stops the members of the group.
 _SILENCES = f"""
     with gaps as (
         select `group`, member, max(until_us) over past since_us, lead(from_us, 1, :tail_us) over line until_us,
@@ -205,7 +206,7 @@ _SILENCES = f"""
         from planned
     )
     select *, since_us + interval_us waiting_us from parts where until_us - since_us - interval_us > :pause_us"""
-"""Intervals longer than `:pause_us` in which a member got no response, from the time its next heartbeat was due."""
+"""Intervals longer than `:pause_us`, from when its next heartbeat was due, in which a member got no response."""
 
 _PAUSES = """
     select since_us, until_us from (
@@ -218,9 +219,9 @@ _PAUSES = """
                 union all select :begin_us, :begin_us)
             group by 1)
     ) where until_us - since_us > :pause_us"""
-"""Intervals in which no request of any client was answered."""
+"""Intervals longer than `:pause_us` in which no request of any client was answered."""
 
-_OF_THE_CLUSTER = """
+_CLUSTER_FAILURES = """
     select since_us at_us, until_us, members, groups, round((until_us - since_us) / 1e6, 1) length_s,
         count(*) over () failures
     from (
@@ -230,14 +231,15 @@ _OF_THE_CLUSTER = """
         group by p.since_us, p.until_us)
     order by at_us limit :most"""
 
-_OF_MEMBERS = """
+_MEMBER_FAILURES = """
     select `group`, min(since_us) at_us, max(until_us) until_us, array_sort(collect_set(member)) members,
         round(max(until_us - since_us) / 1e6, 1) length_s, max_by(broker, until_us - since_us) broker,
         min_by((since_us - :begin_us) / 1e6, since_us - until_us) from_s, sum(count(distinct member)) over () failures
     from silences where until_us - waiting_us > limit_us
     group by `group` order by at_us, `group` limit :most"""
 
-# A member that stops abandons its pending requests, and requests sent shortly before the end may still be pending.
+# Excluded: pending requests of a member that stops, and requests sent so shortly before the end that they may be
+# pending.
 _LOST = f"""
     with missing as (
         select `group`, member, api, `count`, lost, sent_us, coalesce(until_us, :end_us) ended_us
@@ -247,9 +249,9 @@ _LOST = f"""
         where lost or ended_us - sent_us > if({PARKED}, rebalance_timeout_ms * 1000L + {OVERDUE_US}, {BOUND_US})
     )
     select api, sum(`count`) requests from counted c
-        left anti join (select `group`, member, api deed, sent_us at_us from events where kind = 'act') a
+        left anti join (select `group`, member, api action, sent_us at_us from events where kind = 'act') a
             on a.group = c.group and a.member = c.member and a.at_us between c.sent_us and c.ended_us
-            and ({PARKED} or a.deed <> 'leave')
+            and ({PARKED} or a.action <> 'leave')
         left anti join disturbances d on d.from_us <= c.ended_us and d.until_us >= c.sent_us
     group by api order by requests desc, api"""
 
@@ -273,7 +275,10 @@ def check_availability(
         is_reachable: Whether the cluster was reachable after the last member had left.
         timeline: The events of the workload, as in `timeline.EventOutcome`.
         speed: Speed of the members' clock, as a multiple of real time.
-        is_simulated: Whether the replay was in memory, where interrupted simulations end at different times.
+        is_simulated: Whether the replay was in memory; if interrupted, its simulations end at different times.
+
+    Returns:
+        The results of the four checks, each with up to `MOST_LISTED` failures.
     """
     pause_us = round(SILENCE_US * (1.0 if is_simulated else max(1.0, speed)))
     with suited_to(events) as few:
@@ -292,8 +297,8 @@ def check_availability(
                 silences.createOrReplaceTempView("silences")
                 spark.sql(_PAUSES, when).createOrReplaceTempView("pauses")
                 most = {"most": MOST_LISTED}
-                pauses = spark.sql(_OF_THE_CLUSTER, {"pause_us": pause_us, **most}).collect()
-                groups = spark.sql(_OF_MEMBERS, {"begin_us": begin_us, **most}).collect()
+                pauses = spark.sql(_CLUSTER_FAILURES, {"pause_us": pause_us, **most}).collect()
+                groups = spark.sql(_MEMBER_FAILURES, {"begin_us": begin_us, **most}).collect()
         finally:
             silences.unpersist()
         lost = {row["api"]: row["requests"] for row in spark.sql(_LOST, {"end_us": end_us}).collect()}
@@ -307,7 +312,7 @@ def check_availability(
 
 
 def _check_reachable(is_reachable: bool) -> AvailabilityCheck:
-    sentence = "The cluster can be reached at the end of the replay."
+    sentence = "The cluster is reachable at the end of the replay."
     violation = Unavailability(what="no broker could be reached after the last member had left")
     return _check("reachable", sentence, 0, []) if is_reachable else _check("reachable", sentence, 1, [violation])
 
@@ -317,13 +322,13 @@ def _check_cluster(pauses: Sequence[Row], pause_us: int, begin_us: int) -> Avail
         Unavailability(
             at_us=row["at_us"],
             until_us=row["until_us"],
-            what=f"no request was answered for {row['length_s']} s, from second "
-            f"{(row['at_us'] - begin_us) / 1e6:.1f} on, with {_counted(row['members'], 'member')} of "
+            what=f"no request was answered for {row['length_s']} s, starting at second "
+            f"{(row['at_us'] - begin_us) / 1e6:.1f}, with {_counted(row['members'], 'member')} of "
             f"{_counted(row['groups'], 'group')} waiting",
         )
         for row in pauses
     ]
-    sentence = f"While members wait for answers, the cluster answers at least one request every {pause_us / 1e6:g} s."
+    sentence = f"While members wait for responses, the cluster answers at least one request every {pause_us / 1e6:g} s."
     return _check("cluster-answers", sentence, pauses[0]["failures"] if pauses else 0, violations)
 
 
@@ -334,15 +339,15 @@ def _check_members(groups: Sequence[Row], pause_us: int) -> AvailabilityCheck:
             members=row["members"][:_MOST_NAMES],
             at_us=row["at_us"],
             until_us=row["until_us"],
-            what=f"{_counted(len(row['members']), 'member')} of {row['group']} without an answer for up to "
-            f"{row['length_s']} s, from second {row['from_s']:.1f} on"
-            + ("" if row["broker"] is None else f"; last answer from broker {row['broker']}"),
+            what=f"{_counted(len(row['members']), 'member')} of {row['group']} got no response for up to "
+            f"{row['length_s']} s, starting at second {row['from_s']:.1f}"
+            + ("" if row["broker"] is None else f"; last response from broker {row['broker']}"),
         )
         for row in groups
     ]
     sentence = (
-        f"No member waits for an answer for longer than its session timeout and {BOUND_US // 1_000_000} s, or for "
-        f"longer than {max(MEMBER_SILENCE_US, pause_us) / 1e6:g} s."
+        f"No member waits for a response longer than its session timeout plus {BOUND_US // 1_000_000} s, or longer "
+        f"than {max(MEMBER_SILENCE_US, pause_us) / 1e6:g} s."
     )
     return _check("members-answered", sentence, groups[0]["failures"] if groups else 0, violations)
 
@@ -357,14 +362,14 @@ def _counted(count: int, noun: str) -> str:
 
 def _check_lost(lost: Mapping[str, int], sent: int) -> AvailabilityCheck:
     count = sum(lost.values())
-    is_over = count > LOST_SHARE * sent
+    is_too_many = count > LOST_SHARE * sent
     apis = ", ".join(f"{n:,} {api}" for api, n in lost.items())
     what = f"{count:,} of {sent:,} requests were lost or unanswered ({count / max(sent, 1):.1%}): {apis}"
     return _check(
         "requests-answered",
         f"At most {LOST_SHARE:.0%} of the requests sent are lost or unanswered.",
-        count if is_over else 0,
-        [Unavailability(what=what)] if is_over else [],
+        count if is_too_many else 0,
+        [Unavailability(what=what)] if is_too_many else [],
     )
 
 

@@ -1,10 +1,13 @@
 """The promises of a group coordinator, each with a query that returns its violations.
 
-A query returns a row per violation: group, generation, members (their names), at_us, until_us, what. It uses only what
-the members themselves have observed, and reports nothing where a correct coordinator could explain the observations:
+A query returns a row per violation: group, generation, members (their names), at_us, until_us, what. It uses only the
+requests and responses of the members, and reports no violation if a correct coordinator could have caused them: with
 lost responses, rebalances whose end no member of the replay has seen, a coordinator that moved before a generation was
-stored. Groups with members outside the replay, and administrative changes of a group (evicted members, deleted offsets
-or topics, held rebalances) are not supported: exclude the affected promises in `[promises] check`.
+stored. Not supported are groups with members outside the replay, and administrative changes of a group (evicted
+members, deleted offsets or topics, held rebalances): leave out the affected promises in `[promises] check`.
+
+Error codes in the queries: 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR,
+22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
 """
 
 from typing import NamedTuple
@@ -23,7 +26,12 @@ from fakebroker.replay.verify.promise_views import (
 
 
 class Promise(NamedTuple):
-    """A promise as a sentence, and the SQL that finds its violations."""
+    """A promise.
+
+    Attributes:
+        sentence: The promise as a sentence, for reports and the guide.
+        query: SQL for its violations.
+    """
 
     sentence: str
     query: str
@@ -33,7 +41,7 @@ _COOPERATIVE = ", ".join(f"'{name}'" for name in COOPERATIVE_ASSIGNORS)
 
 # The last assignment of each member in a generation; a static member is identified by its instance id. Generation ids
 # that were used twice violate `generations-rise` only.
-_GIVEN = """
+_ASSIGNMENTS = """
     select `group`, life, generation, owner, any_value(member) member, min(done_us) at_us, max(done_us) until_us,
         max_by(assigned, done_us) assigned
     from steps left anti join reused using (`group`, life, generation)
@@ -42,11 +50,11 @@ _GIVEN = """
 _ONE_OWNER = f"""
     select `group`, generation, array_sort(array_distinct(flatten(collect_list(owners)))) members, min(at_us) at_us,
         max(until_us) until_us, concat(array_join(array_sort(collect_list(partition)), ', '), ' of ', `group`,
-        ' assigned to more than one member in generation ', generation) what
+        ': assigned to more than one member in generation ', generation) what
     from (
         select `group`, life, generation, partition, collect_set(member) owners, min(at_us) at_us,
             max(until_us) until_us
-        from (select *, explode(assigned) partition from ({_GIVEN}))
+        from (select *, explode(assigned) partition from ({_ASSIGNMENTS}))
         group by `group`, life, generation, partition having count(distinct owner) > 1
     ) group by `group`, life, generation"""
 
@@ -57,29 +65,30 @@ _COVERED = f"""
         select `group`, life, generation, array_sort(collect_set(member)) members, min(at_us) at_us,
             max(until_us) until_us, flatten(collect_list(assigned)) given,
             array_distinct(flatten(collect_list(topics))) topics, bool_or(assignor in ({_COOPERATIVE})) is_cooperative,
-            max(greatest(session_timeout_ms, rebalance_timeout_ms)) * 1000L patience_us, count(*) seen
-        from ({_GIVEN}) join scripts using (`group`, member) group by `group`, life, generation
+            max(greatest(session_timeout_ms, rebalance_timeout_ms)) * 1000L limit_us, count(*) seen
+        from ({_ASSIGNMENTS}) join scripts using (`group`, member) group by `group`, life, generation
     ), compared as (
         select judged.*, array_sort(array_except(flatten(transform(filter(topics, topic -> counts[topic] > 0), topic ->
                 transform(sequence(0, counts[topic] - 1), number -> concat(topic, '-', number)))), given)) missing,
             array_sort(array_distinct(filter(given, partition -> not array_contains(
                 topics, substring(partition, 1, length(partition) - length(substring_index(partition, '-', -1)) - 1)
             )))) foreign
-        from judged join rounds using (`group`, life, generation)
+        from judged join generation_times using (`group`, life, generation)
             cross join (select map_from_entries(collect_list(struct(topic, partitions))) counts from topics)
         where seen >= listed
     ), lasting as (
-        select `group`, life, generation, max(beat_us) lasted_us from stays group by `group`, life, generation
+        select `group`, life, generation, max(beat_us) lasted_us from last_accepted group by `group`, life, generation
     )
     select `group`, generation, members, at_us, until_us, concat('generation ', generation, ' of ', `group`,
-        if(size(missing) > 0, concat(' leaves out ', array_join(slice(missing, 1, 5), ', '),
+        if(size(missing) > 0, concat(' does not assign ', array_join(slice(missing, 1, 5), ', '),
             if(size(missing) > 5, concat(' and ', size(missing) - 5, ' more'), '')), ''),
-        if(size(foreign) > 0, concat(' assigns ', array_join(slice(foreign, 1, 5), ', '), ' of no subscribed topic'),
-            '')
+        if(size(missing) > 0 and size(foreign) > 0, ' and', ''),
+        if(size(foreign) > 0, concat(' assigns ', array_join(slice(foreign, 1, 5), ', '),
+            ', which no member subscribes to'), '')
         ) what
     from compared left join lasting using (`group`, life, generation)
     where size(foreign) > 0
-        or size(missing) > 0 and (not is_cooperative or lasted_us > until_us + patience_us + {BOUND_US})"""
+        or size(missing) > 0 and (not is_cooperative or lasted_us > until_us + limit_us + {BOUND_US})"""
 
 # Considers members that got their assignment: after a move, a generation that no member saw complete may be used again.
 # Leaders without rows in the replay cannot be distinguished from their own earlier or later member ids.
@@ -94,9 +103,9 @@ _ONE_LEADER = """
     ), ids as (select distinct `group`, member_id leader, owner leader_owner from steps)
     select `group`, generation, array_sort(collect_set(member)) members, min(at_us) at_us, max(until_us) until_us,
         concat('generation ', generation, ' of ', `group`,
-            if(count(distinct leader_owner) > 1, concat(' has the leaders ', array_join(array_sort(
+            if(count(distinct leader_owner) > 1, concat(' has several leaders: ', array_join(array_sort(
                 collect_set(if(leader_owner is null, null, leader))), ', ')), ''),
-            if(count(distinct protocol) > 1, concat(' has the protocols ', array_join(array_sort(
+            if(count(distinct protocol) > 1, concat(' has several protocols: ', array_join(array_sort(
                 collect_set(protocol)), ', ')), '')) what
     from places left join ids using (`group`, leader) group by `group`, life, generation
     having count(distinct leader_owner) > 1 or count(distinct protocol) > 1"""
@@ -105,7 +114,7 @@ _ONE_LEADER = """
 # which increments the generation too, if none of the previous members is in the next generation.
 _SKIPPED = """
     with marks as (
-        select `group`, life, generation, joined_us at_us, 0 lost from rounds where joined_us is not null
+        select `group`, life, generation, joined_us at_us, 0 lost from generation_times where joined_us is not null
         union all
         select `group`, null, null, sent_us, 1 from calls where api = 'JoinGroup' and `group` is not null
             and (error is null or member is null or error in (-1, 14, 15, 16))
@@ -124,9 +133,11 @@ _SKIPPED = """
     from pairs join stayed using (`group`, life, generation)
     where generation - previous - 1 > lost_so_far + if(stayed_from <=> previous, 0, lost_so_far + 1)"""
 
+# A JoinGroup response has an earlier generation than one that was complete before the request was sent.
 _WENT_BACK = f"""
     select `group`, generation, array(any_value(member)) members, min(sent_us) at_us, max(done_us) until_us,
-        concat(`group`, ' went back to generation ', generation, ' when ', max(newest), ' was complete') what
+        concat(`group`, ' went back to generation ', generation, ' after generation ', max(newest),
+        ' was complete') what
     from (
         select *, max(if(api = 'SyncGroup', generation, null)) over (
             partition by `group`, life order by at_us, api desc rows between unbounded preceding and 1 preceding) newest
@@ -136,9 +147,9 @@ _WENT_BACK = f"""
 # A group may start over only after it has been empty, without members whose session is alive and that did not leave.
 _STARTED_OVER = """
     select `group`, 1 generation, array_sort(collect_set(member)) members, min(last_us) at_us, max(from_us) until_us,
-        concat(`group`, ' started over at generation 1 with members in it') what
+        concat(`group`, ' started over at generation 1 while it had members') what
     from (select `group`, life, min(sent_us) from_us from steps where life > 0 group by `group`, life)
-        join (select `group`, life + 1 life, member, member_id, greatest(beat_us, proof_us) last_us from stays)
+        join (select `group`, life + 1 life, member, member_id, greatest(beat_us, proof_us) last_us from last_accepted)
             using (`group`, life)
         join scripts using (`group`, member)
         left anti join (select `group`, member_id from calls where api = 'LeaveGroup') using (`group`, member_id)
@@ -146,9 +157,9 @@ _STARTED_OVER = """
     group by `group`, life"""
 
 _USED_AGAIN = """
-    select `group`, generation, who members, completed_us at_us, at_us until_us,
-        concat('generation ', generation, ' of ', `group`, ' was begun again after it was complete') what
-    from reused join rounds using (`group`, life, generation)"""
+    select `group`, generation, joined_by members, completed_us at_us, at_us until_us,
+        concat('generation ', generation, ' of ', `group`, ' was used again after it was complete') what
+    from reused join generation_times using (`group`, life, generation)"""
 
 _GENERATIONS = " union all ".join(
     f"select * from ({query})" for query in (_SKIPPED, _WENT_BACK, _STARTED_OVER, _USED_AGAIN)
@@ -172,8 +183,8 @@ _COMMITS = f"""
     )
     select `group`, last.generation,
         array_distinct(filter(array(last.member, member), name -> name is not null)) members,
-        last.sent_us at_us, done_us until_us, concat(partition, ' of ', `group`, ' was fetched at ', offset, ' after ',
-            last.offset, ' was committed') what
+        last.sent_us at_us, done_us until_us, concat('OffsetFetch of ', partition, ' in ', `group`, ' returned ',
+            offset, ' after ', last.offset, ' was committed') what
     from lower
         left anti join (select `group`, partition, offset, sent_us, done_us from offsets where api = 'OffsetCommit') c
             on c.group = lower.group and c.partition = lower.partition and c.offset = lower.offset
@@ -187,25 +198,27 @@ _COMMITS = f"""
 _SILENT = f"""
     select `group`, generation, members, since_us at_us, until_us, what from (
         select `group`, generation, array(member) members, alive_us since_us, sent_us until_us, concat(
-            member, ' was silent for ', round((sent_us - alive_us) / 1e6, 1), ' s and is still a member of ', `group`,
-            ', with a session of ', round(session_us / 1e6, 1), ' s') what
-        from turns where is_known and before.member_id = member_id and sent_us > alive_us + session_us + {BOUND_US}
-            and before.broker = broker and not (before.is_unanswered and before.{PARKED})
+            member, ' sent nothing for ', round((sent_us - alive_us) / 1e6, 1), ' s and is still a member of ', `group`,
+            ', with a session timeout of ', round(session_us / 1e6, 1), ' s') what
+        from session_requests where is_known and before.member_id = member_id and before.broker = broker
+            and sent_us > alive_us + session_us + {BOUND_US}
+            and not (before.is_unanswered and before.{PARKED})
         union all
         select `group`, generation, array(member), greatest(last_alive_us, completed_us), other_us, concat(
-            'generation ', generation, ' of ', `group`, ' went on with ', member, ' silent for ',
-            round((other_us - greatest(last_alive_us, completed_us)) / 1e6, 1), ' s, its session being ',
+            'generation ', generation, ' of ', `group`, ' continued after ', member, ' had sent nothing for ',
+            round((other_us - greatest(last_alive_us, completed_us)) / 1e6, 1), ' s, with a session timeout of ',
             round(session_us / 1e6, 1), ' s')
         from (
             select gone.group, gone.member, life, generation, last_alive_us, next_us, session_us,
                 max(other.beat_us) other_us
-            from (select distinct `group`, owner, member, last_alive_us, next_us, session_us from turns
+            from (select distinct `group`, owner, member, last_alive_us, next_us, session_us from session_requests
                     where next_us is null or next_us > last_alive_us + session_us + {BOUND_US}) gone
                 join (select distinct `group`, life, generation, owner from steps) own using (`group`, owner)
-                join stays other using (`group`, life, generation)
+                join last_accepted other using (`group`, life, generation)
             where other.owner <> gone.owner and other.beat_us is not null
             group by all
-        ) join rounds using (`group`, life, generation) left anti join reused using (`group`, life, generation)
+        ) join generation_times using (`group`, life, generation)
+            left anti join reused using (`group`, life, generation)
         where completed_us is not null
             and least(other_us, next_us) > greatest(last_alive_us, completed_us) + session_us + {BOUND_US}
     ) s {NO_LOOKUP}"""
@@ -216,34 +229,37 @@ _SILENT = f"""
 _BEATING = f"""
     select `group`, generation, members, at_us, until_us, what from (
         select `group`, generation, array(member) members, beat.last_us at_us, coalesce(done_us, sent_us) until_us,
-            concat(member, ' was told UNKNOWN_MEMBER_ID by ', `group`, ' ',
-                round((coalesce(done_us, sent_us) - beat.last_us) / 1e6, 3), ' s after a good heartbeat') what,
+            concat(member, ' got UNKNOWN_MEMBER_ID from ', `group`, ' ',
+                round((coalesce(done_us, sent_us) - beat.last_us) / 1e6, 3), ' s after a successful heartbeat') what,
             greatest(beat.last_us - {LOADING_US}, synced_us) since_us
-        from turns where error = 25 and api <> 'LeaveGroup' and beat.member_id = member_id
-            and asked_us < synced_us and synced_us <= beat.last_us
+        from session_requests where error = 25 and api <> 'LeaveGroup' and beat.member_id = member_id
+            and left_or_joined_us < synced_us and synced_us <= beat.last_us
             and coalesce(done_us, sent_us) - beat.last_us < least(session_us, rebalance_us) - {CLOCK_SKEW_US}
     ) s {NO_LOOKUP}"""
 
+# A heartbeat without an error is a violation only if the group kept its coordinator, because a coordinator that is
+# loading answers all heartbeats like that. Other responses, and REBALANCE_IN_PROGRESS for a heartbeat, always are.
 _STALE = f"""
     select `group`, generation, members, at_us, until_us, what from (
         select `group`, generation, array(member) members, superseded_us at_us, superseded_us since_us,
             greatest(if(beat_us > superseded_us + {CLOCK_SKEW_US}, beat_us, null), proof_us) until_us,
-            proof_us > superseded_us + {CLOCK_SKEW_US} is_proven, concat(member, ' was served in generation ',
-                generation, ' of ', `group`, ' after a later one was complete') what
+            proof_us > superseded_us + {CLOCK_SKEW_US} is_proven, concat('a request of ', member, ' in generation ',
+                generation, ' of ', `group`, ' was accepted after a later generation was complete') what
         from (
             select *, min(completed_us) over (partition by `group`, life order by generation
                 range between 1 following and unbounded following) superseded_us
             from (
-                select `group`, life, generation, member, beat_us, proof_us, null completed_us from stays
+                select `group`, life, generation, member, beat_us, proof_us, null completed_us from last_accepted
                 union all
-                select `group`, life, generation, null, null, null, completed_us from rounds)
+                select `group`, life, generation, null, null, null, completed_us from generation_times)
         ) where greatest(beat_us, proof_us) > superseded_us + {CLOCK_SKEW_US}
     ) s {NO_LOOKUP} and not s.is_proven"""
 
 # Once the new member id of a static member has its assignment, it is stored: the old member id is fenced permanently.
 _FENCED = f"""
-    select `group`, generation, array(member) members, next_us at_us, proof_us until_us, concat(member_id, ' of ',
-        `group`, ' was served after ', next_id, ' had taken its instance id ', instance_id) what
+    select `group`, generation, array(member) members, next_us at_us, proof_us until_us, concat('a request of ',
+        member_id, ' in ', `group`, ' was accepted after ', next_id, ' had taken over its instance id ', instance_id
+    ) what
     from (
         select *, lead(synced_us) over line next_us, lead(member_id) over line next_id from (
             select `group`, instance_id, member_id, any_value(member) member,
@@ -255,40 +271,42 @@ _FENCED = f"""
         ) where synced_us is not null window line as (partition by `group`, instance_id order by synced_us)
     ) where proof_us > next_us + {CLOCK_SKEW_US}"""
 
+# `before` is the last request of the same member; a member that joins again has another member id.
 _UNKNOWN = f"""
     select `group`, generation, members, since_us at_us, until_us, what from (
         select `group`, generation, array(member) members, alive_us since_us, sent_us until_us,
-            concat(member_id, ' was served by ', `group`, ' after it had left or was told UNKNOWN_MEMBER_ID') what
-        from turns where is_known and before.member_id = member_id and before.broker = broker
+            concat('a request of ', member_id, ' in ', `group`, ' was accepted after ',
+                if(before.error = 25, 'the response UNKNOWN_MEMBER_ID', 'it had left')) what
+        from session_requests where is_known and before.member_id = member_id and before.broker = broker
             and (before.error = 25 or before.api = 'LeaveGroup' and before.error = 0)
     ) s {NO_LOOKUP}"""
 
-# A request must be answered before the replay ends, or before the client gives it up if the broker answered other
+# A request must be answered before the replay ends; and before the client gives up, if the broker answered other
 # requests at that time. A SyncGroup must be answered once other members have their assignments in that generation,
 # under the same coordinator. Paused members read no responses.
 _ANSWERED = f"""
-    with patience as (
-        select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} patience_us from scripts group by `group`
+    with limits as (
+        select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} limit_us from scripts group by `group`
     ), waiting as (
         select `group`, member, generation, api, broker, lost, sent_us, coalesce(until_us, end_us) ended_us
         from events cross join (select max(sent_us) end_us from events)
         where kind = 'request' and latency_us is null and (not lost or version >= 0)
     ), overdue as (
-        select waiting.* from waiting left join patience using (`group`)
-        where ended_us > sent_us + if({PARKED}, patience_us, {REQUEST_TIMEOUT_US} - if(lost, 1000000, 0))
+        select waiting.* from waiting left join limits using (`group`)
+        where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(lost, 1000000, 0))
         union
         select `group`, member, generation, api, broker, lost, sent_us, ended_us from (
             select waiting.*, least(joined_us, sent_us) since_us, greatest(completed_us, sent_us) + {BOUND_US} until_us
-            from waiting left join lives using (`group`) join rounds on rounds.group = waiting.group
-                and rounds.generation = waiting.generation
+            from waiting left join lives using (`group`) join generation_times on generation_times.group = waiting.group
+                and generation_times.generation = waiting.generation
                 and life = size(filter(coalesce(starts, array()), start -> start <= sent_us))
             where api = 'SyncGroup' and completed_us is not null
         ) s {NO_LOOKUP}
         where ended_us > until_us
     )
     select `group`, generation, if(member is null, array(), array(member)) members, sent_us at_us, ended_us until_us,
-        concat(api, coalesce(concat(' of ', member), ''), if(lost, ' was given up after ', ' was not answered for '),
-            round((ended_us - sent_us) / 1e6, 1), if(lost, ' s without an answer', ' s until the end')) what
+        concat(api, coalesce(concat(' of ', member), ''), if(lost, ' timed out after ', ' had no response for '),
+            round((ended_us - sent_us) / 1e6, 1), if(lost, ' s', ' s at the end of the replay')) what
     from overdue o left anti join (
         select member, sent_us from events where kind = 'act' and api in ('pause', 'zombie')) still
             on still.member = o.member and still.sent_us between o.sent_us - {BOUND_US} and o.ended_us
@@ -298,7 +316,7 @@ _ANSWERED = f"""
             where not is_unanswered and done_us - sent_us < 1000000) answering
         where answering.broker = o.broker and second between ended_us div 1000000 - 3 and ended_us div 1000000 - 1)"""
 
-_REFUSAL = "error in (14, 15, 16)"
+_REJECTED = "error in (14, 15, 16)"
 _OF_GROUPS = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit', 'OffsetFetch')"
 
 # The broker named has `BOUND_US` to serve the group; a violation is that it is named later than that after it refused,
@@ -322,20 +340,21 @@ _FOUND = f"""
     )
     select `group`, cast(null as int) generation, array_sort(collect_set(member)) members,
         min(at_us) filter (where kind = 'refused') at_us, max(at_us) filter (where kind = 'refused') until_us,
-        concat('broker ', named, ' was named coordinator of ', `group`, ' for ', round((max(sent_us) filter (
-            where kind = 'named') - min(at_us) filter (where kind = 'refused')) / 1e6, 1), ' s and refused it') what
+        concat('FindCoordinator named broker ', named, ' as coordinator of ', `group`, ' for ', round((max(sent_us)
+            filter (where kind = 'named') - min(at_us) filter (where kind = 'refused')) / 1e6, 1),
+            ' s, and it answered NOT_COORDINATOR') what
     from stretches group by `group`, stretch, named
     having max(sent_us) filter (where kind = 'named')
             > min(at_us) filter (where kind = 'refused') + {BOUND_US}
         and max(sent_us) filter (where kind = 'refused') > max(sent_us) filter (where kind = 'named')"""
 
-# Served alternately by two brokers, at least twice back, for longer than a move may take, without refused or lost
-# requests in between.
+# Two brokers served the group alternately, with at least three changes, for longer than a move may take, and without
+# rejected or lost requests in between.
 _ONE_COORDINATOR = f"""
     with served as (
-        select *, {_REFUSAL} or is_unanswered is_break, coalesce(done_us, sent_us) end_us
+        select *, {_REJECTED} or is_unanswered is_break, coalesce(done_us, sent_us) end_us
         from calls left semi join (
-            select `group` from calls where {_OF_GROUPS} and not {_REFUSAL}
+            select `group` from calls where {_OF_GROUPS} and not {_REJECTED}
             group by `group` having min(broker) < max(broker)) using (`group`)
         where {_OF_GROUPS} and broker >= 0
     ), turned as (
@@ -352,21 +371,26 @@ _ONE_COORDINATOR = f"""
     having count(*) >= 3 and max(done_us) > min(done_us) + {BOUND_US}"""
 
 PROMISES: dict[str, Promise] = {
-    "one-owner": Promise("No two members own one partition in one generation.", _ONE_OWNER),
-    "covered": Promise("The assignments of a generation cover what its members subscribe to.", _COVERED),
+    "one-owner": Promise("In a generation, no partition is assigned to more than one member.", _ONE_OWNER),
+    "covered": Promise("The assignments of a generation cover exactly the topics its members subscribe to.", _COVERED),
     "one-leader": Promise("A generation has one leader and one protocol.", _ONE_LEADER),
-    "generations-rise": Promise("A group's generations rise by one, also when its coordinator moves.", _GENERATIONS),
-    "commits-kept": Promise("An OffsetFetch returns the last commit that was acknowledged, or a later one.", _COMMITS),
+    "generations-rise": Promise(
+        "Each rebalance increments the group's generation by one, also after its coordinator has moved.", _GENERATIONS
+    ),
+    "commits-kept": Promise("An OffsetFetch returns the last acknowledged commit, or a later one.", _COMMITS),
     "silent-out": Promise(
-        f"A member that falls silent is out of its group {BOUND_US // 1_000_000} s after its session timeout.",
+        "A member that stops sending requests is removed from its group within its session timeout plus "
+        f"{BOUND_US // 1_000_000} s.",
         _SILENT,
     ),
-    "beating-stays": Promise("A member that sends its heartbeats in time is never put out of its group.", _BEATING),
-    "stale-refused": Promise("A generation that is over is refused.", _STALE),
-    "fenced-refused": Promise("A member id whose instance id another one has taken is refused.", _FENCED),
-    "unknown-refused": Promise("A member that is out of its group is refused.", _UNKNOWN),
-    "answered": Promise("Every request is answered, a parked one within the rebalance timeout.", _ANSWERED),
+    "beating-stays": Promise("A member that sends its heartbeats in time is not removed from its group.", _BEATING),
+    "stale-refused": Promise("Requests of an old generation are rejected once the next one is complete.", _STALE),
+    "fenced-refused": Promise(
+        "Requests with the old member id of a static member are rejected once a new one has taken over.", _FENCED
+    ),
+    "unknown-refused": Promise("Requests of members that have left or were removed are rejected.", _UNKNOWN),
+    "answered": Promise("Every request is answered; JoinGroup and SyncGroup within the rebalance timeout.", _ANSWERED),
     "coordinator-found": Promise("The coordinator that FindCoordinator names serves the group.", _FOUND),
-    "one-coordinator": Promise("No two brokers serve one group at a time.", _ONE_COORDINATOR),
+    "one-coordinator": Promise("No two brokers serve a group at the same time.", _ONE_COORDINATOR),
 }
-"""All promises by the names used in `[promises] check`, in the order of reports."""
+"""All promises by their names in `[promises] check`, in the order of reports."""

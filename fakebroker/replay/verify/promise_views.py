@@ -1,8 +1,10 @@
-"""Views shared by the queries of the promises, as Spark SQL over `events` and `members`.
+"""Views that the queries of the promises share, as Spark SQL over the views `events` and `members`.
 
-The requests are partitioned by group once; every view and window is by group, so they are not shuffled again.
-Times are by the members' own clocks. A request takes effect between `sent_us` and `done_us`; one without a response
+Requests are partitioned by group once; every view and window is by group, so that Spark does not shuffle them again.
+Times are by the members' clocks. A request takes effect between `sent_us` and `done_us`; a request without a response
 takes effect at any time after `sent_us`, or never.
+
+Error codes in the views: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,19 +18,19 @@ CLOCK_SKEW_US = 100_000
 """Maximum difference between the clocks of the machines on which members run, in microseconds."""
 
 BOUND_US = 5_000_000
-"""Maximum delay of a coordinator, in microseconds: to end an expired session, or to serve a group it is named for."""
+"""Maximum delay of a coordinator in microseconds: to remove an expired member, or to serve a group it was named for."""
 
 OVERDUE_US = 4_000_000
-"""How long after the rebalance timeout a parked request is overdue, in microseconds; members give up after 5 s."""
+"""Time after the rebalance timeout at which a parked request is overdue, in microseconds; members give up after 5 s."""
 
 REQUEST_TIMEOUT_US = 30_000_000
-"""How long a client waits for a response to a request that is never parked (`request.timeout.ms`), in microseconds."""
+"""Time that a client waits for responses to requests that are never parked (`request.timeout.ms`), in microseconds."""
 
 LOADING_US = 60_000_000
-"""Maximum loading time of a coordinator, in microseconds; it answers every heartbeat without an error meanwhile."""
+"""Maximum loading time of a coordinator, in microseconds; while loading, it answers all heartbeats without an error."""
 
 RETENTION_US = 60_000_000
-"""The minimum retention of offsets (`offsets.retention.minutes` = 1), in microseconds."""
+"""Minimum retention of offsets (`offsets.retention.minutes` = 1), in microseconds."""
 
 _IN_PLACE = {
     "spark.sql.adaptive.enabled": "false",
@@ -38,7 +40,7 @@ _IN_PLACE = {
 """Spark settings that keep joins local: no broadcasts, and no plans that change while they run."""
 
 PARKED = "api in ('JoinGroup', 'SyncGroup')"
-"""Condition for requests that a coordinator may park."""
+"""Condition for requests whose response a coordinator may delay until a rebalance makes progress."""
 
 _SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
 _IN_GENERATION = "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit')"
@@ -46,10 +48,14 @@ _IN_GENERATION = "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit')"
 NO_LOOKUP = """
     left anti join lookups l
         on l.is_sign and l.group = s.group and l.at_us > s.since_us and l.at_us <= s.until_us"""
-"""Keeps the rows of `s` without a look-up between `since_us` and `until_us` that indicates that the group lost its
-coordinator. In those, the coordinator and its memory were the same; members that lose a coordinator look it up.
+"""Join that keeps the rows of `s` during which the group had the same coordinator, with its sessions in memory.
+
+These are rows without a look-up between `since_us` and `until_us`: members that lose their coordinator look it up.
 """
 
+# Requests about groups. `owner`: the instance id of a static member, else the member id; `done_us`: when the response
+# was read; `last_us`: when the last of several aggregated requests was sent; `listed`: the number of members in the
+# response.
 CALLS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
         coalesce(instance_id, member_id) owner, api, version, broker, generation, error, lost,
@@ -62,15 +68,16 @@ SCRIPTS = """
     select /*+ repartition(`group`) */ `group`, member, topics, assignor, session_timeout_ms, rebalance_timeout_ms
     from members"""
 
-# A look-up by a client without knowledge of a coordinator indicates no loss, unless the result has changed.
+# `is_sign`: the look-up indicates that a member lost its coordinator. One by a client without a coordinator does not,
+# unless the result has changed.
 LOOKUPS = """
     select *, again or node <> lag(node) over (partition by `group` order by at_us) is_sign from (
         select /*+ repartition(`group`) */ place.key `group`, place.node, place.again, sent_us,
             scheduled_us + latency_us at_us
         from events lateral view explode(found) as place where place.error = 0)"""
 
-# A group that was deleted or has expired starts over at generation 1, which begins another life. A group that returns
-# to generation 1 because the next one was never complete does not.
+# Successful JoinGroups and SyncGroups. `life` counts how often the group was deleted or expired and started over at
+# generation 1; a group that returns to generation 1 because the next one was never complete is in the same life.
 STEPS = f"""
     select *, count_if(
             api = 'JoinGroup' and generation = 1 and before > 1 and complete.generation > 1
@@ -84,14 +91,15 @@ STEPS = f"""
         from calls where {PARKED} and error = 0 and member is not null
         window line as (partition by `group` order by done_us, sent_us))"""
 
+# The start of each life of a group after the first.
 LIVES = """
     select `group`, collect_list(from_us) starts from (
         select `group`, life, min(done_us) from_us from steps where life > 0 group by `group`, life)
     group by `group`"""
 
-# Last responses to a member in a generation. Heartbeats prove less than others: a coordinator that loads answers all of
-# them without an error.
-STAYS = f"""
+# The last responses that accept a member in a generation. `beat_us`, for heartbeats, proves less than `proof_us`: a
+# coordinator that is loading answers all heartbeats without an error.
+LAST_ACCEPTED = f"""
     select `group`, size(filter(coalesce(starts, array()), start -> start <= done_us)) life, generation, owner,
         member_id, any_value(member) member,
         max(last_us) filter (where api = 'Heartbeat' and error = 0) beat_us,
@@ -101,45 +109,47 @@ STAYS = f"""
         and (error = 0 or error = 27 and api = 'Heartbeat')
     group by all"""
 
-ROUNDS = """
+# A generation is joined with its first JoinGroup response, and complete with its first SyncGroup response.
+GENERATION_TIMES = """
     select `group`, life, generation, min(done_us) filter (where api = 'JoinGroup') joined_us,
         min(done_us) filter (where api = 'SyncGroup') completed_us,
         max_by(listed, done_us) filter (where listed > 0) listed
     from steps group by `group`, life, generation"""
 
-# Generations that a member joined after they were complete, although it was not in them; or their leader, whose
-# JoinGroup always begins another generation. Followers and static members may join again: they get the current state.
+# Generations that were used again: a member joined that was not in them when they were complete, or their leader joined
+# again, which must begin another generation. Followers and static members may rejoin and get the current state.
 REUSED = f"""
-    select `group`, life, generation, min(done_us) at_us, array_sort(collect_set(member)) who from (
+    select `group`, life, generation, min(done_us) at_us, array_sort(collect_set(member)) joined_by from (
         select s.*, completed_us, max(if(api = 'SyncGroup', done_us, null)) over (
             partition by s.group, life, generation, s.member_id order by s.sent_us, s.done_us
             rows between unbounded preceding and 1 preceding) synced_us
-        from steps s join rounds using (`group`, life, generation)
+        from steps s join generation_times using (`group`, life, generation)
     ) join (
-        select `group`, member_id, min(sent_us) told_us from calls
+        select `group`, member_id, min(sent_us) first_join_us from calls
         where api = 'JoinGroup' and member_id is not null group by `group`, member_id
     ) using (`group`, member_id)
     where api = 'JoinGroup' and instance_id is null
-        and (told_us > completed_us + {CLOCK_SKEW_US} or leader = member_id and sent_us >= synced_us)
+        and (first_join_us > completed_us + {CLOCK_SKEW_US} or leader = member_id and sent_us >= synced_us)
     group by `group`, life, generation"""
 
-# Each request of a member with what preceded it; only rows that promises about sessions may need.
-TURNS = f"""
-    with turns as (
+# Requests of members with the state before them: `alive_us`, the end of the last request; `before`, the last request;
+# `beat`, the last successful heartbeat. Only the rows that promises about sessions need.
+SESSION_REQUESTS = f"""
+    with session_requests as (
         select *, max(greatest(last_us, coalesce(done_us, last_us))) over earlier alive_us,
             lead(sent_us) over mine next_us, lag(struct(member_id, api, error, broker, is_unanswered)) over mine before,
             max(if(api = 'Heartbeat' and error = 0, struct(last_us, member_id), null)) over earlier beat,
-            max(if(api in ('JoinGroup', 'LeaveGroup'), sent_us, null)) over earlier asked_us,
+            max(if(api in ('JoinGroup', 'LeaveGroup'), sent_us, null)) over earlier left_or_joined_us,
             max(if(api = 'SyncGroup' and error = 0, done_us, null)) over earlier synced_us
         from (select `group`, member, owner, member_id, api, broker, generation, error, is_unanswered, sent_us, last_us,
             done_us from calls where ({_SESSION} or api = 'LeaveGroup') and owner is not null and member is not null)
         window mine as (partition by `group`, owner order by sent_us, last_us), earlier as (
             partition by `group`, owner order by sent_us, last_us rows between unbounded preceding and 1 preceding)
     )
-    select turns.*, session_timeout_ms * 1000L session_us, rebalance_timeout_ms * 1000L rebalance_us,
+    select session_requests.*, session_timeout_ms * 1000L session_us, rebalance_timeout_ms * 1000L rebalance_us,
         {_SESSION} and (error = 0 or error = 27 and api = 'Heartbeat' or error = 22) is_known,
         greatest(alive_us, last_us, coalesce(done_us, last_us)) last_alive_us
-    from turns join scripts using (`group`, member)
+    from session_requests join scripts using (`group`, member)
     where error = 25 or before.error = 25 or before.api = 'LeaveGroup'
         or sent_us > alive_us + session_timeout_ms * 1000L + {BOUND_US}
         or next_us is null
@@ -149,10 +159,10 @@ TURNS = f"""
 _VIEWS = {
     "steps": STEPS,
     "lives": LIVES,
-    "stays": STAYS,
-    "rounds": ROUNDS,
+    "last_accepted": LAST_ACCEPTED,
+    "generation_times": GENERATION_TIMES,
     "reused": REUSED,
-    "turns": TURNS,
+    "session_requests": SESSION_REQUESTS,
 }
 
 
@@ -160,7 +170,7 @@ _VIEWS = {
 def promise_views(
     spark: SparkSession, events: DataFrame, members: DataFrame, partitions: Mapping[str, int]
 ) -> Iterator[None]:
-    """Create the views within the context; each is computed once and cached.
+    """Create the views; they are cached, and exist until the context ends.
 
     Args:
         spark: The session.

@@ -1,6 +1,6 @@
-"""Checks the promises of group coordinators on the events of a replay, by Spark SQL, and lists violations.
+"""Checks the promises of group coordinators on the events of a replay, by Spark SQL.
 
-Counts and lists violations; the promises themselves are in `promise_queries`.
+Counts the violations and lists the first ones; the promises themselves are in `promise_queries`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ MOST_EVENTS = 20
 """Maximum number of events listed with each violation."""
 
 AROUND_US = 2_000_000
-"""Events up to this long before and after a violation are listed, in microseconds."""
+"""Time before and after a violation from which events are listed, in microseconds."""
 
 _DETAILS = f"""
     with listed as (
@@ -53,17 +53,17 @@ def check_promises(
         spark: The session.
         events: Rows as in `events.Event`; read several times.
         members: Rows as in `script.Script`.
-        partitions: The number of partitions of each topic that did not change during the replay; others are not
-            checked.
+        partitions: The number of partitions of each topic. Leave out topics whose number changed during the replay;
+            their assignments are not checked.
         wanted: Names of the promises to check; all if not given.
 
     Returns:
         The result for each promise, with its first violations and the events around them.
 
     Raises:
-        ConfigError: There is no promise of a name.
+        ConfigError: A name in `wanted` is not that of a promise.
     """
-    names = _chosen(wanted)
+    names = _checked_names(wanted)
     with promise_views(spark, events, members, partitions):
         counts = _count(spark, names)
         broken = [name for name in names if name in counts]
@@ -80,7 +80,8 @@ def check_promises(
     ]
 
 
-def _chosen(wanted: Sequence[str] | None) -> list[str]:
+def _checked_names(wanted: Sequence[str] | None) -> list[str]:
+    """Return the names of the promises to check, in the order of `PROMISES`."""
     for name in wanted or ():
         if name not in PROMISES:
             raise ConfigError.of("promises.check", name, one_of(PROMISES, name))
@@ -95,8 +96,8 @@ def _union(names: Sequence[str]) -> str:
 
 
 def _count(spark: SparkSession, names: Sequence[str]) -> dict[str, int]:
-    """Return the number of violations of each promise that has some."""
-    # One by one: Spark takes longer for one large plan, and sends all of it to each task.
+    """Return the number of violations of each promise that has any."""
+    # One by one: Spark takes longer for one large plan, and sends the whole plan to each task.
     counts = {name: spark.sql(PROMISES[name].query).count() for name in names}
     return {name: count for name, count in counts.items() if count}
 

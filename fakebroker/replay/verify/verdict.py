@@ -11,7 +11,8 @@ from fakebroker.replay.verify.availability import check_availability
 from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.expectations import COMPARISONS, Expectation
 
-SOMEBODY = Expectation(metric="members_joined", comparison=">", value=0)
+MEMBERS_JOIN = Expectation(metric="members_joined", comparison=">", value=0)
+"""The default expectation: a cluster that admits no members violates no promise."""
 
 
 def judge(
@@ -30,7 +31,7 @@ def judge(
 ) -> Verdict:
     """Return the verdict for `summary.json`.
 
-    For the arguments see `check_promises`, `expectations`, `events_done` and `check_availability`.
+    The arguments are those of `check_availability`, `check_promises`, `expectations` and `events_done`.
     """
     available = check_availability(
         spark,
@@ -51,14 +52,14 @@ def judge(
     return Verdict(passed, available, promised, compared)
 
 
-def with_somebody(expected: Sequence[Expectation]) -> list[Expectation]:
-    """Add the default expectation that some member joins: a cluster that admits no members violates no promise."""
-    says_otherwise = any(expectation.metric == SOMEBODY.metric for expectation in expected)
-    return [*expected] if says_otherwise else [*expected, SOMEBODY]
+def with_default_expectation(expected: Sequence[Expectation]) -> list[Expectation]:
+    """Return the expectations with `MEMBERS_JOIN`, unless they have one about the same metric."""
+    is_overridden = any(expectation.metric == MEMBERS_JOIN.metric for expectation in expected)
+    return [*expected] if is_overridden else [*expected, MEMBERS_JOIN]
 
 
 def events_done(timeline: Sequence[Mapping[str, Any]]) -> list[ExpectationCheck]:
-    """Return the implicit expectation of a workload with events: that all of them were performed."""
+    """Return the implicit expectation that all events of the workload were done; none if it has no events."""
     if not timeline:
         return []
     done = sum(event["done"] for event in timeline)
@@ -66,7 +67,7 @@ def events_done(timeline: Sequence[Mapping[str, Any]]) -> list[ExpectationCheck]
 
 
 def expectations(expected: Sequence[Expectation], numbers: Numbers) -> list[ExpectationCheck]:
-    """Compare expectations with the numbers of a run; an expectation whose number is missing is not met."""
+    """Compare expectations with the numbers of a run; an expectation without a number is not met."""
     checked = []
     for expectation in expected:
         actual = metric(expectation, numbers)
@@ -76,10 +77,7 @@ def expectations(expected: Sequence[Expectation], numbers: Numbers) -> list[Expe
 
 
 def metric(expectation: Expectation, numbers: Numbers) -> Number | None:
-    """Return the number for an expectation; `None` if there were no such requests.
-
-    An error that never occurred has the number 0.
-    """
+    """Return the number for an expectation: 0 for an error that never occurred, None without any such requests."""
     metrics: Mapping[str, Number | None] = numbers.metrics
     if expectation.api is not None:
         metrics = next((msgspec.structs.asdict(row) for row in numbers.apis if row.api == expectation.api), {})

@@ -1,6 +1,6 @@
-"""The file format of workloads: what its tables may contain, and checks of it.
+"""The format of workload files: a type for each TOML table, and checks.
 
-Depends on msgspec, not on Spark. Start with workload.py (a whole file) and population.py (`[[groups]]`); table.py has
-what all tables share, checks.py the checks across tables. `scenarios/workloads/README.md` is generated from the
-docstrings here.
+Depends on msgspec, not on Spark. Start with workload.py (the whole file) and population.py (`[[groups]]`). table.py has
+the base class of all tables, checks.py the checks across tables. The tables in `scenarios/workloads/README.md` are
+generated from these types and their docstrings.
 """

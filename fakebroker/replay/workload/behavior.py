@@ -1,4 +1,4 @@
-"""Unusual behaviors of members, as tables of a population: `leave = { share = 0.2, at_s = [5, 20] }`.
+"""The behaviors of members, as tables of a population: `leave = { share = 0.2, at_s = [5, 20] }`.
 
 Plain data; `replay.script.acts` converts it to the actions of members.
 """
@@ -22,7 +22,7 @@ class _Timed(Table, frozen=True):
 
 
 class Behavior(_Timed, frozen=True):
-    """A behavior that a share of the members shows once."""
+    """A behavior that each member in a share of the population has once."""
 
     share: Share
     at_s: Span
@@ -38,8 +38,8 @@ class Leave(Behavior, frozen=True):
 
     Attributes:
         share: Share of the population's members.
-        at_s: When.
-        return_after_s: Time until they start again; never if not given.
+        at_s: Time at which a member stops.
+        return_after_s: Time until the member starts again; if not given, it stays away.
     """
 
     return_after_s: Span | None = None
@@ -50,8 +50,8 @@ class Crash(Behavior, frozen=True):
 
     Attributes:
         share: Share of the population's members.
-        at_s: When.
-        return_after_s: Time until they start again; never if not given.
+        at_s: Time at which a member stops.
+        return_after_s: Time until the member starts again; if not given, it stays away.
     """
 
     return_after_s: Span | None = None
@@ -62,8 +62,8 @@ class Pause(Behavior, frozen=True):
 
     Attributes:
         share: Share of the population's members.
-        at_s: When.
-        for_s: Duration; beyond the session timeout a member is removed from its group.
+        at_s: Start of the pause.
+        for_s: Duration; beyond the session timeout, the member is removed from its group.
     """
 
     for_s: Span
@@ -74,8 +74,9 @@ class Slow(Behavior, frozen=True):
 
     Attributes:
         share: Share of the population's members.
-        at_s: When.
-        for_s: Duration; beyond the rebalance timeout a member leaves until its end, as Kafka's consumer does (KIP-62).
+        at_s: Time at which a member stops polling.
+        for_s: Duration; beyond the rebalance timeout, the member leaves its group for the rest of it, as Kafka's
+            consumer does (KIP-62).
     """
 
     for_s: Span
@@ -86,20 +87,20 @@ class Zombie(Behavior, frozen=True):
 
     Attributes:
         share: Share of the population's members.
-        at_s: When they stop sending.
-        for_s: How long they go on after their session has expired, regardless of the responses.
+        at_s: Time at which a member stops sending.
+        for_s: Time for which it sends after its session has expired, ignoring the responses.
     """
 
     for_s: Span
 
 
 class Restart(_Timed, frozen=True):
-    """A rolling restart: the members of each group leave and come back one after the other, ordered by number.
+    """A rolling restart: the members of each group leave and start again one after the other, ordered by number.
 
     Attributes:
-        at_s: When the first member of a group leaves.
+        at_s: Time at which the first member of a group leaves.
         every_s: Interval between members.
-        return_after_s: Time until each one starts again.
+        return_after_s: Time until each member starts again.
     """
 
     at_s: Span
@@ -108,14 +109,14 @@ class Restart(_Timed, frozen=True):
 
 
 class Grow(_Timed, frozen=True):
-    """Members that join each group later, without behaviors.
+    """Additional members that join each group later. The other behaviors do not apply to them.
 
     Attributes:
-        instances: Number of members for each group.
-        at_s: When the first one of a group starts.
+        instances: Number of additional members per group.
+        at_s: Time at which the first one of a group starts.
         every_s: Interval between members; 0 starts all at once.
-        how: `dynamic` members have no instance id; with `static` they have one, and an `add-members` load that comes
-            first registers them together.
+        how: `dynamic` members have no instance id. `static` members have one, and a `[[load]]` of kind `add-members`
+            may register them in advance.
     """
 
     instances: Annotated[int, Meta(ge=1, le=MOST_MEMBERS)]

@@ -1,6 +1,6 @@
-"""Checks across tables, each of which is valid by itself.
+"""Checks across tables of a workload, after each table by itself has been checked.
 
-Each function yields its mistakes, whose fields are paths of keys.
+Each function yields the mistakes it finds; their fields are paths of keys, such as `groups[0].topics[1]`.
 """
 
 import re
@@ -20,11 +20,11 @@ _STATIC_MEMBERS = Release(2, 3)
 """The first release that supports static members (KIP-345)."""
 
 LEAVING = 0.1
-"""The last share of the duration, in which the groups leave one after the other, each with all its members at once."""
+"""Share of the duration, at its end, in which the groups leave, each with all its members at once."""
 
 
 def check_names(populations: Sequence[Groups]) -> Iterator[ConfigError]:
-    """Check that there is a population, and that no two have the same name or the same source of group names."""
+    """Check that there is a population, and that no two can have groups of the same name."""
     if not populations:
         yield ConfigError.of("groups", [], "at least one [[groups]] table")
     taken: set[tuple[str, str | None]] = set()
@@ -36,123 +36,123 @@ def check_names(populations: Sequence[Groups]) -> Iterator[ConfigError]:
         names = (("name", population.name), (key, value))
         twice = next((each for each in names if each in taken), None)
         taken.update(names)
-        other = next((other for other in distinct if _may_meet(population, other)), None)
+        other = next((other for other in distinct if _may_overlap(population, other)), None)
         if twice is not None:
-            yield ConfigError.of(f"groups[{index}].{twice[0]}", twice[1], "one that no other population has")
+            yield ConfigError.of(f"groups[{index}].{twice[0]}", twice[1], "a value that no other population has")
         elif other is not None:
-            expected = f"names that no other population can have, {other.name_pattern!r} can"
+            expected = f"a pattern that never gives the same name as {other.name_pattern!r}, that of {other.name!r}"
             yield ConfigError.of(f"groups[{index}].pattern", population.name_pattern, expected)
         else:
             distinct.append(population)
 
 
-def _may_meet(one: Groups, other: Groups) -> bool:
-    """Return whether some number gives a name by one pattern that some number gives by the other."""
+def _may_overlap(one: Groups, other: Groups) -> bool:
+    """Return whether the patterns of two populations can give the same name, whatever the numbers."""
     if one.from_file or other.from_file:
         return False
     number = _number(one, other)
     fixed, free = sorted((one.name_pattern, other.name_pattern), key=lambda pattern: "{}" in pattern)
     if "{}" not in fixed:
-        return "{}" in free and _made_by(free, number).fullmatch(fixed) is not None
+        return "{}" in free and _name_expression(free, number).fullmatch(fixed) is not None
     (start, _, end), (free_start, _, free_end) = fixed.partition("{}"), free.partition("{}")
-    return _differ_by(number, start, free_start) and _differ_by(number, end[::-1], free_end[::-1])
+    return _differ_by_number(number, start, free_start) and _differ_by_number(number, end[::-1], free_end[::-1])
 
 
 def _number(*populations: Groups) -> str:
     """Return a regular expression for the number in names of groups."""
-    # For hot partitions, another number is appended.
+    # Names of groups on hot partitions have a second number.
     return "[0-9-]+" if any(population.hot_partitions for population in populations) else "[0-9]+"
 
 
-def _made_by(pattern: str, number: str) -> re.Pattern[str]:
-    """Return a regular expression for the names that a pattern gives."""
+def _name_expression(pattern: str, number: str) -> re.Pattern[str]:
+    """Return a regular expression that matches the names of a pattern."""
     return re.compile(number.join(map(re.escape, pattern.split("{}"))))
 
 
-def _differ_by(number: str, one: str, other: str) -> bool:
-    """Return whether the texts are equal, or one continues the other with what may be part of a number."""
+def _differ_by_number(number: str, one: str, other: str) -> bool:
+    """Return whether the texts are equal, or one is the other followed by part of a number."""
     short, long = sorted((one, other), key=len)
     return long.startswith(short) and re.fullmatch(f"({number})?", long.removeprefix(short)) is not None
 
 
 def check_listed_names(listed: Mapping[int, Sequence[str]], populations: Sequence[Groups]) -> Iterator[ConfigError]:
-    """Check that no name from a file is in another population's file, or is given by another's pattern.
+    """Check that no name from a file is in another population's file, or matches its pattern.
 
     Args:
-        listed: Names from files, by the index of their population.
-        populations: All of them.
+        listed: Names from files, by the index of the population.
+        populations: All populations.
     """
     for index, names in listed.items():
         for other, population in enumerate(populations):
             if other in listed:
-                met = set(names) & set(listed[other]) if other < index else set()
+                shared = set(names) & set(listed[other]) if other < index else set()
             elif population.from_file:
-                met = set()
+                shared = set()
             else:
-                made = _made_by(population.name_pattern, _number(population))
-                met = {name for name in names if made.fullmatch(name)}
-            if met:
-                expected = f"names that no other population can have, {min(met)!r} may be one of groups[{other}]"
+                expression = _name_expression(population.name_pattern, _number(population))
+                shared = {name for name in names if expression.fullmatch(name)}
+            if shared:
+                expected = f"names that no other population has; groups[{other}] may also have {min(shared)!r}"
                 yield ConfigError.of(f"groups[{index}].from_file", populations[index].from_file, expected)
 
 
 def check_rate(rate_per_s: float | None, populations: Sequence[Groups]) -> Iterator[ConfigError]:
-    """Check that members can send at the rate; their intervals are whole milliseconds."""
+    """Check that the rate does not exceed what the members can send: intervals are whole milliseconds."""
     members = sum(population.member_count for population in populations)
     if rate_per_s is not None and rate_per_s > members * _MAX_PER_MEMBER_S:
-        expected = f"{_MAX_PER_MEMBER_S} for each of {members:,.0f} members at most"
+        expected = f"a number <= {members * _MAX_PER_MEMBER_S:g}: {_MAX_PER_MEMBER_S} per second and member"
         yield ConfigError.of("pacing.rate_per_s", rate_per_s, expected)
 
 
 def check_pace(
     where: str, population: Groups, rate_per_s: float, heartbeat_interval_ms: float
 ) -> Iterator[ConfigError]:
-    """Check that heartbeats are fast enough.
+    """Check that the heartbeat interval is below the session timeout.
 
     Args:
         where: Path of the population.
         population: The population.
         rate_per_s: The rate of all heartbeats.
-        heartbeat_interval_ms: The interval of each member that follows, in milliseconds.
+        heartbeat_interval_ms: The resulting interval of each member, in milliseconds, before jitter.
     """
     session_timeout_ms = population.session_timeouts_ms[0]
     if heartbeat_interval_ms * (1 + population.jitter) >= session_timeout_ms:
         expected = (
-            f"heartbeats faster than the session timeout of {where} ({session_timeout_ms:.0f} ms), not one in "
-            f"{heartbeat_interval_ms:.0f} ms"
+            f"a higher rate: with an interval of {heartbeat_interval_ms:.0f} ms, heartbeats may be later than the "
+            f"session timeout of {where} ({session_timeout_ms:.0f} ms)"
         )
         yield ConfigError.of("pacing.rate_per_s", rate_per_s, expected)
 
 
 def check_times(where: str, population: Groups, duration_s: float) -> Iterator[ConfigError]:
-    """Check that all members have arrived, and all behaviors are over, before the groups leave.
+    """Check that all members have started, and all behaviors have ended, before the groups leave.
 
     Args:
         where: Path of the population.
         population: The population.
         duration_s: Duration of the workload, in seconds.
     """
-    quiet_s = duration_s * (1 - LEAVING)
-    if population.arrived_s >= quiet_s:
-        yield _late(f"{where}.arrival", population.arrived_s, quiet_s)
+    leaving_s = duration_s * (1 - LEAVING)
+    if population.arrived_s >= leaving_s:
+        yield _too_late(f"{where}.arrival", population.arrived_s, leaving_s)
         return
     for key, at_s, over_s in _periods(population):
         if ends(at_s)[0] < population.arrived_s and key != "grow":
-            expected = f"{population.arrived_s:g} or more, when all members have started"
+            expected = f"a time >= {population.arrived_s:g}, when all members have started"
             yield ConfigError.of(f"{where}.{key}.at_s", list(at_s) if isinstance(at_s, tuple) else at_s, expected)
-        if over_s > quiet_s:
-            yield _late(f"{where}.{key}", over_s, quiet_s)
+        if over_s > leaving_s:
+            yield _too_late(f"{where}.{key}", over_s, leaving_s)
 
 
-def _late(field: str, over_s: float, quiet_s: float) -> ConfigError:
-    expected = f"an end before the groups leave, at {quiet_s:g} s"
+def _too_late(field: str, over_s: float, leaving_s: float) -> ConfigError:
+    expected = f"an end before {leaving_s:g} s, when the groups begin to leave"
     return ConfigError(
         f"{field} ends at {over_s:g} s: expected {expected}", field=field, value=over_s, expected=expected
     )
 
 
 def _periods(population: Groups) -> Iterator[tuple[str, Span, float]]:
-    """Yield the behaviors: the key, when it begins, and when it ends for the last member, in seconds."""
+    """Yield the key of each behavior, its start, and its end for the last member, in seconds."""
     for action, behavior in population.behaviors.items():
         silent_s = population.session_timeouts_ms[1] / 1000 if action == "zombie" else 0.0
         yield action, behavior.at_s, ends(behavior.at_s)[1] + behavior.lasts_s + silent_s
@@ -163,6 +163,7 @@ def _periods(population: Groups) -> Iterator[tuple[str, Span, float]]:
 
 
 def _last_s(series: Restart | Grow, members: int) -> float:
+    """Return the latest time at which the last of some members stops, or starts."""
     return ends(series.at_s)[1] + (members - 1) * series.every_s
 
 
@@ -172,7 +173,8 @@ def check_topic_names(topics: Collection[str]) -> Iterator[ConfigError]:
         yield ConfigError.of("topics", {}, "at least one topic with its number of partitions")
     for name in topics:
         if not is_legal_name(name) or name in INTERNAL_TOPICS:
-            yield ConfigError.of("topics", name, f"names other than {', '.join(INTERNAL_TOPICS)}, of {LEGAL_NAME}")
+            expected = f"a name of {LEGAL_NAME}, other than {', '.join(INTERNAL_TOPICS)}"
+            yield ConfigError.of("topics", name, expected)
 
 
 def check_topics(where: str, population: Groups, topics: Mapping[str, int]) -> Iterator[ConfigError]:
@@ -194,7 +196,7 @@ def check_session(where: str, population: Groups, least_ms: int, most_ms: int) -
     """Check that the cluster accepts the session timeouts."""
     if population.session_timeouts_ms[0] < least_ms or population.session_timeouts_ms[1] > most_ms:
         expected = (
-            f"{least_ms} to {most_ms} even with timeout_jitter, which is what the cluster accepts "
+            f"{least_ms} to {most_ms}, timeout_jitter included: the limits of the cluster "
             "(group.min.session.timeout.ms, group.max.session.timeout.ms)"
         )
         yield ConfigError.of(f"{where}.session_timeout_ms", population.session_timeout_ms, expected)
@@ -205,19 +207,19 @@ def check_static(where: str, population: Groups, release: Release) -> Iterator[C
     grows = population.grow is not None and population.grow.how == "static"
     if release < _STATIC_MEMBERS and (population.static or grows):
         key, value = ("static", population.static) if population.static else ("grow.how", "static")
-        expected = f"no static members with cluster.as_version {release}, which is too old"
+        expected = f"no static members with cluster.as_version {release}; they require {_STATIC_MEMBERS} or later"
         yield ConfigError.of(f"{where}.{key}", value, expected)
 
 
 def check_load(
     where: str, load: Load, populations: Mapping[str, Groups], duration_s: float, proposals: Sequence[str]
 ) -> Iterator[ConfigError]:
-    """Check that a load ends with the workload, and that its groups exist."""
+    """Check that a load ends by the end of the workload, and that its population exists and suits it."""
     until_s = load.at_s + (load.for_s or 0)
     if load.at_s >= duration_s:
-        yield ConfigError.of(f"{where}.at_s", load.at_s, f"a number < duration_s, which is {duration_s:g}")
+        yield ConfigError.of(f"{where}.at_s", load.at_s, f"a number < duration_s ({duration_s:g})")
     elif until_s > duration_s:
-        expected = f"an end within duration_s, which is {duration_s:g}, not at {until_s:g}"
+        expected = f"an end by duration_s ({duration_s:g}), not at {until_s:g}"
         yield ConfigError.of(f"{where}.for_s", load.for_s, expected)
     yield from check_population_name(where, load.groups, populations)
     if load.kind != "add-members" or load.groups is None or load.groups not in populations:
@@ -225,12 +227,11 @@ def check_load(
     grow = populations[load.groups].grow
     if grow is None or grow.how != "static" or grow.instances < (load.instances or 0) or ends(grow.at_s)[0] < load.at_s:
         expected = (
-            f"a population that has so many static members to grow by later than at_s ({load.at_s:g}), {load.groups!r} "
-            "has not"
+            f"at most the `grow.instances` of population {load.groups!r}, with how = 'static' and at_s >= {load.at_s:g}"
         )
         yield ConfigError.of(f"{where}.instances", load.instances, expected)
     if "batch-join" not in proposals:
-        yield ConfigError.of(f"{where}.kind", load.kind, "'batch-join' among cluster.proposals with it")
+        yield ConfigError.of(f"{where}.kind", load.kind, "'batch-join' in cluster.proposals")
 
 
 def check_population_name(where: str, name: str | None, populations: Mapping[str, Groups]) -> Iterator[ConfigError]:

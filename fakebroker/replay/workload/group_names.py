@@ -1,4 +1,4 @@
-"""Reads names of groups from a Parquet or CSV file."""
+"""Reads names of groups from Parquet and CSV files."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,10 +10,10 @@ from fakebroker.errors import ConfigError, one_of
 
 
 def names_in(path: Path, column: str) -> list[str]:
-    """Return the names of groups in a file, in their order.
+    """Return the names of groups in a file, in the order of its rows.
 
     Raises:
-        ConfigError: The file cannot be read, lacks the column, has no name, an empty one, or one twice.
+        ConfigError: The file cannot be read, has no such column or no rows, or a name is empty or not unique.
     """
     table = _table(path)
     if column not in table.column_names:
@@ -21,23 +21,23 @@ def names_in(path: Path, column: str) -> list[str]:
         raise ConfigError.of("from_column", column, expected)
     names = ["" if name is None else str(name) for name in table[column].to_pylist()]
     if not names:
-        raise ConfigError.of("from_file", str(path), "one row at least")
+        raise ConfigError.of("from_file", str(path), "at least one row")
     if "" in names:
-        raise ConfigError.of("from_file", str(path), f"a name in each row, row {names.index('') + 1} has none")
+        raise ConfigError.of("from_file", str(path), f"a name in each row; row {names.index('') + 1} has none")
     if len(set(names)) < len(names):
-        twice, _ = Counter(names).most_common(1)[0]
-        raise ConfigError.of("from_file", str(path), f"each group once, {twice!r} is there again")
+        repeated, _ = Counter(names).most_common(1)[0]
+        raise ConfigError.of("from_file", str(path), f"unique names; {repeated!r} is repeated")
     return names
 
 
 def _table(path: Path) -> pa.Table:
-    """Read a whole file: Parquet if its name ends in `.parquet`, else CSV with a header line."""
+    """Read a file: Parquet if its name ends in `.parquet`, else CSV with a header line."""
     is_parquet = path.suffix == ".parquet"
     try:
         with path.open("rb") as opened:
             return parquet.ParquetFile(opened).read() if is_parquet else csv.read_csv(opened)
     except pa.ArrowException as error:
         message, kind = str(error).partition("\n")[0].rstrip("."), "Parquet" if is_parquet else "CSV"
-        raise ConfigError.of("from_file", str(path), f"a file in {kind}: {message}") from None
+        raise ConfigError.of("from_file", str(path), f"a {kind} file: {message}") from None
     except OSError as error:
         raise ConfigError.of("from_file", str(path), f"a file that can be read: {error.strerror or error}") from None

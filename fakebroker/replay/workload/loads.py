@@ -1,4 +1,4 @@
-"""`[[load]]`: requests of administrative tools, besides those of members. Plain data."""
+"""The table `[[load]]`: requests of administrative tools. Plain data."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -11,19 +11,20 @@ LoadKind = Literal["find-coordinators", "fetch-offsets", "describe-groups", "lis
 
 
 class Load(Table, frozen=True):
-    """Requests in addition to those of the members; their events have no member.
+    """Requests of an administrative tool, in addition to those of the members.
 
     Attributes:
-        kind: The request: FindCoordinator, OffsetFetch, DescribeGroups or ListGroups; `add-members` is a JoinGroup
-            that registers many static members at once (proposal `batch-join`).
-        groups: The population whose groups are requested; all groups if not given.
-        batch: Number of groups per request; a broker that does not support several is sent one request per group. In
-            memory, a batch has groups of one offsets partition only.
-        rate_per_s: Requests per second, answered or not (open loop); if not given, the next request follows the
-            response (closed loop).
-        at_s: When it begins.
-        for_s: Duration, starting again with the first group as needed; if not given, once over all groups.
-        instances: `add-members` only: the number of members to register for each group. They are those of the
+        kind: Type of the requests: FindCoordinator, OffsetFetch, DescribeGroups or ListGroups. `add-members` sends a
+            JoinGroup that registers several static members at once (proposal `batch-join`).
+        groups: Population whose groups are in the requests; all groups if not given.
+        batch: Number of groups per request. Brokers that do not support several groups get one request per group. In
+            memory, all groups of a request are on the same offsets partition.
+        rate_per_s: Requests per second, sent without waiting for responses (open loop). If not given, each request
+            is sent after the response to the last one (closed loop).
+        at_s: Time of the first request.
+        for_s: Duration; the requests start again with the first group as often as needed. If not given, each group
+            is requested once.
+        instances: With `add-members`, the number of members per group to register: the first ones of the
             population's `grow`, by their instance ids.
     """
 
@@ -37,10 +38,10 @@ class Load(Table, frozen=True):
 
     def broken_rules(self) -> Iterator[ConfigError]:
         if self.kind == "list-groups" and self.batch != 1:
-            yield ConfigError.of("batch", self.batch, "none with list-groups, which is about all groups")
+            yield ConfigError.of("batch", self.batch, "no batch with list-groups, which always lists all groups")
         if self.kind == "add-members" and self.instances is None:
             yield ConfigError.missing("instances", "an integer >= 1 with add-members")
         if self.kind != "add-members" and self.instances is not None:
-            yield ConfigError.of("instances", self.instances, f"none with {self.kind}, only with add-members")
+            yield ConfigError.of("instances", self.instances, f"no instances with {self.kind}, only with add-members")
         if self.kind == "add-members" and self.groups is None:
-            yield ConfigError.missing("groups", "the name of a population whose members are to be added")
+            yield ConfigError.missing("groups", "the population whose members are registered")

@@ -1,4 +1,4 @@
-"""`[[groups]]`: a population of similar groups, and how their members behave. Plain data."""
+"""The table `[[groups]]`: a population of similar groups, and the behavior of their members. Plain data."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -12,7 +12,7 @@ from fakebroker.replay.workload.table import MOST_MEMBERS, Table
 from fakebroker.validation import Count, Positive, PositiveSeconds, Rate, Seconds, Share
 
 _COLUMN = "group"
-_WITHOUT_FILE = "none beside from_file, whose names are as they are"
+_WITHOUT_FILE = "none with from_file, which contains the complete names"
 _MOST_GROUPS = 100_000_000
 
 Name = Annotated[str, Meta(min_length=1)]
@@ -22,24 +22,24 @@ Jitter = Annotated[float, Meta(ge=0, lt=1)]
 
 
 def _check_single(table: Table, keys: Sequence[str], *, is_required: bool) -> Iterator[ConfigError]:
-    """Yield a mistake for each key besides the first of several that exclude each other."""
+    """Yield a mistake for each given key but the first, of keys that exclude each other."""
     given = [key for key in keys if getattr(table, key) is not None]
     if is_required and not given:
         yield ConfigError.missing(keys[0], one_of(keys))
     for key in given[1:]:
         value = getattr(table, key)
-        plain = list(value) if isinstance(value, tuple) else value
-        yield ConfigError.of(key, plain, f"none beside {given[0]}: {one_of(keys)}")
+        toml_value = list(value) if isinstance(value, tuple) else value
+        yield ConfigError.of(key, toml_value, f"none with {given[0]}: only {one_of(keys)}")
 
 
 class Sizes(Table, frozen=True):
     """The distribution of group sizes: one of `uniform`, `zipf` and `histogram`.
 
     Attributes:
-        uniform: The minimum and maximum number of members; all numbers in between are equally likely.
-        zipf: The exponent: k members are as likely as k to the power of minus this.
-        max: With `zipf`, the maximum number of members.
-        histogram: Numbers of members, as text, with their weights: `{ "1" = 90, "8" = 10 }`.
+        uniform: Minimum and maximum size; all sizes in between are equally likely.
+        zipf: Exponent s: the weight of size k is k^-s.
+        max: With `zipf`, the maximum size.
+        histogram: Weights by size; sizes are strings: `{ "1" = 90, "8" = 10 }`.
     """
 
     uniform: tuple[Size, Size] | None = None
@@ -50,20 +50,20 @@ class Sizes(Table, frozen=True):
     def broken_rules(self) -> Iterator[ConfigError]:
         yield from _check_single(self, ("uniform", "zipf", "histogram"), is_required=True)
         if self.uniform and self.uniform[0] > self.uniform[1]:
-            yield ConfigError.of("uniform", list(self.uniform), "[fewest, most]")
+            yield ConfigError.of("uniform", list(self.uniform), "[minimum, maximum]")
         if self.zipf is None and self.max is not None:
             yield ConfigError.of("max", self.max, "none without zipf")
         if self.zipf is not None and self.max is None:
             yield ConfigError.missing("max", "an integer >= 1 with zipf")
         for size in self.histogram or {}:
             if not (size.isascii() and size.isdigit() and 1 <= int(size) <= MOST_MEMBERS):
-                yield ConfigError.of("histogram", size, f"numbers of members from 1 to {MOST_MEMBERS}")
+                yield ConfigError.of("histogram", size, f"sizes from 1 to {MOST_MEMBERS}")
         if self.histogram is not None and not sum(self.histogram.values()):
-            yield ConfigError.of("histogram", self.histogram, "a weight > 0")
+            yield ConfigError.of("histogram", self.histogram, "at least one weight > 0")
 
     @property
     def weights(self) -> dict[int, float]:
-        """The weight of each number of members; they need not add up to 1."""
+        """The weight of each size; the sum of weights need not be 1."""
         if self.uniform:
             return dict.fromkeys(range(self.uniform[0], self.uniform[1] + 1), 1.0)
         if self.zipf and self.max:
@@ -72,21 +72,21 @@ class Sizes(Table, frozen=True):
 
     @property
     def bounds(self) -> list[float]:
-        """The cumulative shares of the weights, 0 to 1, without the last one, which is 1."""
+        """The cumulative distribution of the sizes, from 0 to 1, without the last value, which is 1."""
         *ends, total = accumulate(self.weights.values())
         return [end / total for end in ends]
 
 
 class Arrival(Table, frozen=True):
-    """When members start: all at `at_s`, or from then on by one of `ramp_s`, `poisson_per_s` and `bursts`.
+    """The start times of members: all at `at_s`, or from then on by one of `ramp_s`, `poisson_per_s` and `bursts`.
 
     Attributes:
-        at_s: The earliest start.
-        ramp_s: Starts are uniformly distributed over this time.
+        at_s: Earliest start.
+        ramp_s: Starts are uniformly distributed over this duration.
         poisson_per_s: Starts are a Poisson process with this average rate per second.
-        bursts: Number of bursts; each member is in one of them.
+        bursts: Number of bursts; each member starts in one of them.
         every_s: With `bursts`, the interval between bursts.
-        by: The unit that arrives: each `member` by itself, or each `group` with all its members at once.
+        by: Whether each `member` starts by itself, or each `group` with all its members at once.
     """
 
     at_s: Seconds = 0.0
@@ -107,8 +107,8 @@ class Arrival(Table, frozen=True):
         """Return the seconds from the first start to the last.
 
         Args:
-            members: The average number of members of the population.
-            groups: The number of groups.
+            members: Average number of members of the population.
+            groups: Number of groups.
         """
         if self.poisson_per_s:
             return (members if self.by == "member" else groups) / self.poisson_per_s
@@ -118,39 +118,40 @@ class Arrival(Table, frozen=True):
 
 
 class Groups(Table, frozen=True):
-    """A population: similar groups with members that behave similarly. A workload may have several.
+    """A population: similar groups whose members behave similarly. A workload may have several.
 
     Attributes:
-        name: Name of the population, in reports and for `[[load]]` and `[[expect]]`.
-        pattern: Pattern of the groups' names; `{}` stands for the number of the group. The population's name, a dash
-            and the number if not given.
-        count: Number of groups. With `from_file`, the maximum number of names to use; if not given, 1, or all of the
-            file.
-        from_file: A Parquet or CSV file with the groups' names, used instead of `pattern`; relative to the workload.
-        from_column: The file's column with the names.
-        hot_partitions: The groups get names that map to one of these partitions of `__consumer_offsets`, so that the
-            brokers leading them have more load than others; a number is appended to the group's own to get there.
-        hot_share: Share of the groups on hot partitions.
-        members: Number of members of each group: a number, or a distribution.
-        topics: Subscription of the members; all topics of the workload if not given.
-        assignor: The leader's partition assignor.
-        session_timeout_ms: Time without heartbeats after which a member is removed from its group.
-        rebalance_timeout_ms: Time that a member may take to rejoin during a rebalance; the consumer's
-            `max.poll.interval.ms`.
+        name: Name of the population, for reports, `[[load]]` and `[[expect]]`.
+        pattern: Pattern of the groups' names; `{}` is replaced by the number of the group. If not given, `NAME-{}`.
+        count: Number of groups, 1 if not given. With `from_file`, the maximum number of names to use, all if not
+            given.
+        from_file: Parquet or CSV file with the groups' names, used instead of `pattern`; the path is relative to the
+            workload file.
+        from_column: Column of the file with the names.
+        hot_partitions: Partitions of `__consumer_offsets` that are to have more groups than others. Groups get names
+            that map to one of them, by a second number after their own.
+        hot_share: Share of the groups that are on hot partitions.
+        members: Number of members of each group, or its distribution.
+        topics: Topics that the members subscribe to; all topics of the workload if not given.
+        assignor: Partition assignor, as in the consumer's `partition.assignment.strategy`.
+        session_timeout_ms: The consumer's `session.timeout.ms`: a member without heartbeats for this time is removed
+            from its group.
+        rebalance_timeout_ms: The consumer's `max.poll.interval.ms`: time that a member may take to rejoin during a
+            rebalance.
         timeout_jitter: Maximum relative deviation of a member's session and rebalance timeouts.
         heartbeat_interval_ms: Interval between heartbeats.
         commit_interval_ms: Interval between commits; 0 for members that never commit.
         jitter: Maximum relative deviation of a member's heartbeat and commit intervals.
-        consume_per_s: Records per second by which the position of each assigned partition advances.
-        static: Share of the members with a `group.instance.id` (KIP-345).
-        arrival: When the members start.
-        leave: Members that leave, and may come back.
-        crash: Members that stop without leaving, and may come back.
+        consume_per_s: Records consumed per second from each assigned partition; determines the committed offsets.
+        static: Share of the members that are static, with a `group.instance.id` (KIP-345).
+        arrival: Start times of the members.
+        leave: Members that leave, and may return.
+        crash: Members that stop without leaving, and may return.
         pause: Members that are suspended for some time.
         slow: Members that stop polling for some time.
-        zombie: Members that continue after their session has expired.
+        zombie: Members that keep sending after their session has expired.
         restart: A rolling restart of all members.
-        grow: Members that join later.
+        grow: Additional members that join later.
     """
 
     name: Name = "group"
@@ -183,22 +184,22 @@ class Groups(Table, frozen=True):
     def broken_rules(self) -> Iterator[ConfigError]:
         numbers = self.name_pattern.count("{}")
         if self.from_file is None and (numbers > 1 or (numbers == 0 and self.group_count > 1)):
-            yield ConfigError.of("pattern", self.name_pattern, "one {} for the number of the group")
+            yield ConfigError.of("pattern", self.name_pattern, "exactly one {}, for the number of the group")
         if self.from_file is not None and self.pattern is not None:
             yield ConfigError.of("pattern", self.pattern, _WITHOUT_FILE)
         if self.from_file is not None and self.hot_partitions:
             yield ConfigError.of("hot_partitions", list(self.hot_partitions), _WITHOUT_FILE)
         if self.from_file is None and self.from_column != _COLUMN:
-            yield ConfigError.of("from_column", self.from_column, "none without from_file")
+            yield ConfigError.of("from_column", self.from_column, "no column without from_file")
         if self.hot_share != 1 and not self.hot_partitions:
-            yield ConfigError.of("hot_share", self.hot_share, "none without hot_partitions")
+            yield ConfigError.of("hot_share", self.hot_share, "no share without hot_partitions")
         shares = {name: behavior.share for name, behavior in self.behaviors.items()}
         if sum(shares.values()) > 1 + 1e-9:
-            first, all_shares = next(iter(shares)), ", ".join(f"{name} {share:g}" for name, share in shares.items())
-            expected = f"shares that add up to 1 at most, they are {all_shares}"
+            first, terms = next(iter(shares)), " + ".join(f"{name} {share:g}" for name, share in shares.items())
+            expected = f"shares with a sum of at most 1, not {terms}"
             yield ConfigError.of(f"{first}.share", shares[first], expected)
         if self.heartbeat_interval_ms * (1 + self.jitter) >= self.session_timeouts_ms[0]:
-            expected = f"less than session_timeout_ms, which is {self.session_timeout_ms}, even with jitter"
+            expected = f"less than session_timeout_ms ({self.session_timeout_ms}), jitter and timeout_jitter included"
             yield ConfigError.of("heartbeat_interval_ms", self.heartbeat_interval_ms, expected)
 
     @property
@@ -211,16 +212,17 @@ class Groups(Table, frozen=True):
 
     @property
     def name_pattern(self) -> str:
+        """The pattern of the groups' names, given or by default."""
         return f"{self.name}-{{}}" if self.pattern is None else self.pattern
 
     @property
     def group_count(self) -> int:
-        """The number of groups; with names from a file, once `load_workload` has read it."""
+        """The number of groups; with names from a file, it is correct only after `load_workload` has read the file."""
         return self.count or 1
 
     @property
     def behaviors(self) -> dict[str, Behavior]:
-        """Behaviors of shares of the members, by their action. Each member has at most one."""
+        """The behaviors that apply to a share of the members, by key. Each member has at most one of them."""
         named = {
             "leave": self.leave,
             "crash": self.crash,
@@ -237,7 +239,7 @@ class Groups(Table, frozen=True):
 
     @property
     def member_count(self) -> float:
-        """The number of members of all groups, before they grow; an average where sizes are drawn."""
+        """The number of members of all groups, before they grow; the expected value if sizes are random."""
         if isinstance(self.members, int):
             return float(self.members * self.group_count)
         weights = self.members.weights
@@ -245,5 +247,5 @@ class Groups(Table, frozen=True):
 
     @property
     def arrived_s(self) -> float:
-        """When the last member has started, except those by which groups grow."""
+        """The time at which all members have started, except those of `grow`, in seconds."""
         return self.arrival.at_s + self.arrival.spread_s(self.member_count, self.group_count)

@@ -1,4 +1,4 @@
-"""The base of all tables of a workload file, and types of values that several of them use."""
+"""The base class of all tables of a workload file, and the type of time spans."""
 
 from collections.abc import Iterator
 
@@ -10,21 +10,21 @@ MOST_MEMBERS = 10_000
 """Maximum number of members of one group."""
 
 Span = float | tuple[float, float]
-"""Seconds, or their minimum and maximum: each member, or group, draws a value in between.
+"""Seconds, or a minimum and maximum between which each member, or group, draws a value.
 
-Checked by `check_span`: msgspec confuses the bound of a number with the length of a list where both are allowed.
+Checked by `check_span`: in a union of both, msgspec confuses the bound of a number with the length of a list.
 """
 
 
 class Table(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A table of the file. Unknown keys are errors."""
+    """A table of the file. Its fields are the keys; unknown keys are errors."""
 
     def __post_init__(self) -> None:
         if mistakes := list(self.broken_rules()):
             raise ConfigError.all_of(mistakes)
 
     def broken_rules(self) -> Iterator[ConfigError]:
-        """Yield a mistake for each rule about the keys that the table breaks; each key has a valid type."""
+        """Yield mistakes in combinations of keys; the types of the values have been checked before."""
         yield from ()
 
 
@@ -37,7 +37,7 @@ def check_span(key: str, span: Span | None) -> Iterator[ConfigError]:
     """Yield the mistake in a span, if there is one."""
     if span is None:
         return
-    fewest, most = ends(span)
-    if not 0 <= fewest <= most:
+    least_s, most_s = ends(span)
+    if not 0 <= least_s <= most_s:
         value = list(span) if isinstance(span, tuple) else span
-        yield ConfigError.of(key, value, "seconds >= 0, or [fewest, most]")
+        yield ConfigError.of(key, value, "seconds >= 0, or [minimum, maximum]")

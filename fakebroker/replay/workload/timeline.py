@@ -1,4 +1,4 @@
-"""The `[[event]]` tables of a workload: checks, execution on the embedded cluster at their time, and results."""
+"""The `[[event]]` tables of a workload: their checks, execution on the embedded cluster, and outcomes."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,24 +12,25 @@ from fakebroker.errors import ConfigError, bounds
 _CHECK_EVERY_S = 0.02
 
 WHEN = "at_s"
+"""Key of an event with its time, in seconds from the start of the replay."""
 
 Outcome = str | None
-"""The outcome of an event: None if it was performed, else the reason why not."""
+"""The outcome of an event: None if it was done, else the reason why not."""
 
-OVER = "the replay was over"
-"""The outcome of events that were not due yet when the last member had left."""
+OVER = "the replay had ended"
+"""The outcome of events that were not due before the end of the replay."""
 
 EventOutcome = dict[str, Any]
-"""An event in `summary.json`: with its outcome, and when it was performed, in seconds from the start."""
+"""An event in `summary.json`: its keys, its outcome as `done` and `why`, and as `at_s` when it was performed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The events of a replay.
+    """The events of a replay over TCP.
 
     Attributes:
-        done: Events that were performed, with the time in seconds from the start of the replay.
-        left: Events that are not due yet, the next one first.
+        done: Events that were sent to the cluster, with the time in seconds from the start of the replay.
+        left: Events that are not due yet, ordered by time.
     """
 
     done: list[tuple[float, Mapping[str, Any]]] = field(default_factory=list)
@@ -39,7 +40,7 @@ class Timeline:
         """Return the timeline for `summary.json`.
 
         Args:
-            outcomes: Outcomes of the events that were performed, in their order.
+            outcomes: Outcomes of the events in `done`, in their order; the last ones may be missing.
         """
         missing = ["no result from the cluster"] * (len(self.done) - len(outcomes))
         performed = zip(self.done, [*outcomes, *missing], strict=False)
@@ -60,10 +61,10 @@ def by_time(events: Sequence[Mapping[str, Any]]) -> list[tuple[int, Mapping[str,
 
 
 def check_events(events: Sequence[Any], duration_s: float) -> Iterator[ConfigError]:
-    """Yield the mistakes in events, before anything starts.
+    """Yield the mistakes in the events of a file.
 
     Args:
-        events: As in the file; what is not a table is ignored.
+        events: As in the file; values that are not tables are ignored.
         duration_s: Duration of the workload, in seconds.
     """
     expected = f"a number{bounds(0, below=duration_s)}"
@@ -90,28 +91,28 @@ def without_time(event: Mapping[str, Any]) -> dict[str, Any]:
 def performing(
     events: Sequence[Mapping[str, Any]], elapsed_ms: Callable[[], float], perform: Callable[[Mapping[str, Any]], None]
 ) -> Iterator[Timeline]:
-    """Perform each event at its time within the context, in a thread; events that are not due at its end are skipped.
+    """Perform each event at its time, in a thread, until the context ends; events that are due later are skipped.
 
     Args:
         events: As in the file, in any order.
         elapsed_ms: Returns the elapsed time of the replay, in milliseconds.
-        perform: Performs an event.
+        perform: Performs an event, given without its time.
 
     Yields:
-        The timeline, updated as events are performed.
+        The timeline, which the thread updates.
     """
     timeline = Timeline(left=[event for _, event in by_time(events)])
     left = timeline.left
     is_over = threading.Event()
 
-    def wait() -> None:
+    def perform_due() -> None:
         while left and not is_over.wait(_CHECK_EVERY_S):
             while left and left[0][WHEN] * 1000 <= (now_ms := elapsed_ms()):
                 event = without_time(left.pop(0))
                 perform(event)
                 timeline.done.append((now_ms / 1000, event))
 
-    thread = threading.Thread(target=wait, name="events")
+    thread = threading.Thread(target=perform_due, name="events")
     thread.start()
     try:
         yield timeline

@@ -1,7 +1,7 @@
-"""The schema of a workload file, and its reader. Does not depend on Spark or sockets.
+"""The types of a workload file, and its reader. Does not depend on Spark or sockets.
 
-A workload is TOML. It defines the number of groups and how their members behave; the actions of each member follow
-from it and a seed (`replay.script`). `scenarios/workloads/README.md` has all keys.
+A workload is a TOML file that defines groups and the behavior of their members. `replay.script` computes the actions of
+each member from it and a seed. `scenarios/workloads/README.md` documents all keys.
 """
 
 import math
@@ -35,10 +35,10 @@ class Cluster(Table, frozen=True):
 
     Attributes:
         brokers: Number of brokers; their node ids are 1, 2, 3 ...
-        as_version: The release of Kafka that the brokers emulate, such as "2.8"; the newest if not given.
-        proposals: Experimental protocol extensions, in no release of Kafka, that the brokers implement.
-        config: Broker settings under Kafka's names; those of `fakebroker serve`.
-        load_ms: How long a coordinator loads after an `[[event]]` that does not set it itself.
+        as_version: Release of Kafka that the brokers emulate, such as "2.8"; the newest if not given.
+        proposals: Experimental protocol extensions that the brokers implement; they are not in any release of Kafka.
+        config: Broker settings by their names in Kafka; the same as of `fakebroker serve --config`.
+        load_ms: Time that a coordinator takes to load after a failover, unless the `[[event]]` itself has `load_ms`.
     """
 
     brokers: Annotated[int, Meta(ge=1, le=100)] = 3
@@ -58,7 +58,7 @@ class Cluster(Table, frozen=True):
             yield error
             return
         if self.proposals and named != NEWEST:
-            yield ConfigError.of("proposals", list(self.proposals), f"none with as_version {named}")
+            yield ConfigError.of("proposals", list(self.proposals), f"no proposals with as_version {named}")
 
     @property
     def release(self) -> Release:
@@ -67,13 +67,13 @@ class Cluster(Table, frozen=True):
 
 
 class Pacing(Table, frozen=True):
-    """How fast members send.
+    """The rate at which members send.
 
     Attributes:
-        rate_per_s: Open loop: heartbeats per second of all members together; overrides their own intervals.
-        closed_loop: Each member sends its next heartbeat when the last one is answered.
-        speed: Speed of the clocks of members and embedded cluster, as a multiple of real time; all times in the file
-            and in the results are by these clocks.
+        rate_per_s: Heartbeats per second of all members together (open loop); overrides `heartbeat_interval_ms`.
+        closed_loop: Whether each member sends its next heartbeat as soon as the last one is answered.
+        speed: Speed of the clocks of the members and the embedded cluster, as a multiple of real time. All times in
+            the file and in the results are by these clocks.
     """
 
     rate_per_s: Rate | None = None
@@ -82,23 +82,23 @@ class Pacing(Table, frozen=True):
 
     def broken_rules(self) -> Iterator[ConfigError]:
         if self.closed_loop and self.rate_per_s is not None:
-            yield ConfigError.of("rate_per_s", self.rate_per_s, "none in a closed loop")
+            yield ConfigError.of("rate_per_s", self.rate_per_s, "no rate with closed_loop")
 
 
 class Workload(Table, frozen=True, kw_only=True):
-    """A whole file.
+    """A workload file.
 
     Attributes:
-        duration_s: From the start of the first member until the last has left. In the last tenth of it the groups
-            leave, one after the other, each with all its members at once.
+        duration_s: Time from the start of the first member until the last one has left. In its last tenth the groups
+            leave one after the other, each with all its members at once.
         topics: Number of partitions of each topic.
-        seed: Seed of all random choices; `--seed` overrides it, and one is drawn if neither is given.
+        seed: Seed of all random choices; `--seed` overrides it. If neither is given, it is random.
         cluster: The embedded cluster.
         groups: The populations: `[[groups]]` tables.
-        load: Requests in addition to those of the members: `[[load]]` tables.
-        event: Events of the embedded cluster: `[[event]]` tables with `at_s` (the time), `do` (the event), and its
+        load: Requests of administrative tools: `[[load]]` tables.
+        event: Events of the embedded cluster: `[[event]]` tables with `at_s` (the time), `do` (the command) and its
             arguments.
-        pacing: How fast members send.
+        pacing: The rate at which members send.
         expect: Comparisons for the verdict: `[[expect]]` tables.
         promises: The promises that the verdict checks.
     """
@@ -115,7 +115,7 @@ class Workload(Table, frozen=True, kw_only=True):
     promises: Promises = Promises()
 
     def broken_rules(self) -> Iterator[ConfigError]:
-        """Yield the mistakes across tables; those of events are found by `load_workload`."""
+        """Yield the mistakes across tables, except those in events, which `load_workload` finds."""
         yield from checks.check_topic_names(self.topics)
         yield from checks.check_names(self.groups)
         yield from checks.check_rate(self.pacing.rate_per_s, self.groups)
@@ -147,7 +147,7 @@ class Workload(Table, frozen=True, kw_only=True):
 
     @property
     def offsets_partitions(self) -> int:
-        """The number of partitions of `__consumer_offsets` in the embedded cluster, to which hot partitions refer."""
+        """The number of partitions of `__consumer_offsets` in the embedded cluster."""
         return Config(self.cluster.config).number("offsets.topic.num.partitions")
 
     @property
@@ -157,12 +157,12 @@ class Workload(Table, frozen=True, kw_only=True):
 
     @property
     def member_count(self) -> int:
-        """The approximate number of members, because sizes of groups may be random."""
+        """The expected number of members; sizes of groups may be random."""
         return round(sum(population.member_count for population in self.groups))
 
     @property
     def events(self) -> tuple[dict[str, Any], ...]:
-        """The `[[event]]` tables; those of commands that take options of a failover with `load_ms`."""
+        """The `[[event]]` tables, with `cluster.load_ms` as the default of commands that have such an argument."""
         load = {"load_ms": self.cluster.load_ms} if self.cluster.load_ms else {}
         failovers = {name for name, command in COMMANDS.items() if "load_ms" in command.arguments.__struct_fields__}
         return tuple({**(load if event["do"] in failovers else {}), **event} for event in self.event)
@@ -182,8 +182,8 @@ def load_workload(path: Path) -> Workload:
     """Read a workload file.
 
     Raises:
-        ConfigError: The file, or a file that it names, cannot be read, is not TOML, or is invalid. The message has the
-            file and up to ten mistakes, each with its key, the value and what was expected.
+        ConfigError: The file, or a file with names of groups, cannot be read or is invalid. The message has the path
+            and up to ten mistakes, each with its key, its value and what was expected.
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -199,14 +199,14 @@ def load_workload(path: Path) -> Workload:
     mistakes += _mistakes_of_events(raw, {mistake.field for mistake in mistakes})
     try:
         if not mistakes:
-            return _with_names_counted(workload, path.parent)
+            return _with_group_names(workload, path.parent)
     except ConfigError as error:
         mistakes += error.mistakes
     raise ConfigError.all_of(mistakes, where=str(path))
 
 
 def _mistakes_of_events(raw: Mapping[str, Any], known: Collection[str | None]) -> list[ConfigError]:
-    """Return the mistakes in the `[[event]]` tables, except those that are known already."""
+    """Return the mistakes in the `[[event]]` tables, except those in fields that are known to be wrong."""
     events, duration_s = raw.get("event"), raw.get("duration_s")
     limit_s: float = _MAX_DURATION_S
     if isinstance(duration_s, int | float) and "duration_s" not in known and math.isfinite(duration_s):
@@ -215,12 +215,12 @@ def _mistakes_of_events(raw: Mapping[str, Any], known: Collection[str | None]) -
     return [mistake for mistake in found if mistake.field not in known]
 
 
-def _with_names_counted(workload: Workload, directory: Path) -> Workload:
-    """Read the names of groups in files; return the workload with absolute paths and actual counts.
+def _with_group_names(workload: Workload, directory: Path) -> Workload:
+    """Read the files with names of groups; return the workload with their absolute paths and actual counts.
 
     Raises:
-        ConfigError: A file cannot be read, or its names are invalid; it has more groups than the rest of the workload
-            allows, or groups of another population.
+        ConfigError: A file cannot be read, or its names are invalid. Or the workload is invalid with that number of
+            groups, or another population may have the same names.
     """
     populations, listed, mistakes = list(workload.groups), {}, []
     for index, population in enumerate(populations):

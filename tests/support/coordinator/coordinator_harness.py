@@ -1,18 +1,25 @@
-"""A coordinator in one's hand: short calls, a clock to move, and the invariants checked after every step."""
+"""A coordinator under test: one call per request, a manual clock, and invariants that are checked after every step."""
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from random import Random
 from typing import Any, TypeVar, TypeVarTuple
 
+from fakebroker.coordinator.group import controls
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
-from fakebroker.coordinator.group.batch_join.batch import BatchResult
-from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
+from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchResult
+from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
+from fakebroker.coordinator.group.batch_join.join_batch import join_batch
 from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.group_controls import GroupControls
+from fakebroker.coordinator.group.history import History, Moment, discard_change
 from fakebroker.coordinator.group.invariants import StepChecker, check
-from fakebroker.coordinator.group.records import Record
+from fakebroker.coordinator.group.records import GroupRecord, Record
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 
@@ -21,19 +28,34 @@ SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 DELAY_MS = 3_000
 
+Protocols = tuple[tuple[str, bytes], ...]
+Done = Callable[[ErrorCode], None]
 
-def protocols(*names: str, metadata: bytes = encode_subscription(["t"])) -> tuple[tuple[str, bytes], ...]:
+
+def protocols(*names: str, metadata: bytes = encode_subscription(["t"])) -> Protocols:
+    """Return protocols that all have the same metadata; by default a subscription to topic "t"."""
     return tuple((name, metadata) for name in names)
 
 
 RANGE = protocols("range")
+
+
+def expected_member(instance_id: str | None, member_id: str = "") -> BatchMember:
+    """Return a member of a batch that is only registered as expected (KAFKA-8397)."""
+    return BatchMember(member_id=member_id, instance_id=instance_id, protocols=())
+
+
+def joining_member(member_id: str = "", instance_id: str | None = None, protocols: Protocols = RANGE) -> BatchMember:
+    """Return a member of a batch that joins (KAFKA-8397)."""
+    return BatchMember(member_id=member_id, instance_id=instance_id, protocols=protocols)
+
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
 def result_of(request: Callable[[*Ts, Callable[[T], None]], None], *arguments: *Ts) -> T:
-    """The result of a request that calls back with it before it returns."""
+    """Call a method that passes its result to a callback before it returns; return that result."""
     results: list[T] = []
     request(*arguments, results.append)
     (result,) = results
@@ -41,8 +63,12 @@ def result_of(request: Callable[[*Ts, Callable[[T], None]], None], *arguments: *
 
 
 @dataclass(eq=False)
-class Call:
-    """A JoinGroup or SyncGroup that was sent; it is its own token."""
+class SentRequest:
+    """A JoinGroup, batch JoinGroup or SyncGroup that was sent. It is its own token.
+
+    Attributes:
+        result: None until it is answered.
+    """
 
     result: JoinResult | SyncResult | BatchResult | None = None
 
@@ -53,7 +79,7 @@ class Call:
     @property
     def error(self) -> ErrorCode:
         assert self.result is not None, "still parked"
-        assert not isinstance(self.result, BatchResult), "a batch has an error for each"
+        assert not isinstance(self.result, BatchResult), "a batch has an error for each member"
         return self.result.error
 
     @property
@@ -66,111 +92,232 @@ class Call:
         assert isinstance(self.result, SyncResult), "not answered, or not a sync"
         return self.result
 
+    @property
+    def batch(self) -> BatchResult:
+        assert isinstance(self.result, BatchResult), "not answered, or not a batch"
+        return self.result
+
+    @property
+    def errors(self) -> list[ErrorCode]:
+        """The errors of the members of a batch."""
+        return [result.error for result in self.batch.results]
+
+    @property
+    def member_ids(self) -> list[str]:
+        """The ids of the members of a batch."""
+        return [result.member_id for result in self.batch.results]
+
+    @property
+    def generation_id(self) -> int:
+        """The generation that the members of a batch have joined."""
+        return self.batch.generation.generation_id
+
 
 class CoordinatorHarness:
-    """One coordinator that leads every partition, and its log. Methods default to the group "g".
+    """One coordinator that leads every offsets partition, and its log. Methods default to the group "g".
 
-    `answered` has the joins and syncs that were answered, in that order; `batches` what was appended, with the
-    partition of each batch. Appends fail while `append_error` is set. `settled` is called after every step.
+    Requests are sent at `now_ms`; after each the invariants of all groups are checked.
+
+    Args:
+        history: Records the changes of groups, if given. The coordinators are brokers 1, 2, ... in order of creation.
+        config: Fields of `CoordinatorConfig`. Batch joins (KAFKA-8397) are enabled.
+
+    Attributes:
+        coordinator: The current coordinator; `fail_over` replaces it.
+        answered: Joins and syncs in the order in which they were answered.
+        batches: The appended batches, each with its offsets partition.
+        append_error: The error of all appends, if set.
+        pending_appends: Appends that are not complete, oldest first; see `postpone_appends`.
+        controls: Manual settings of rebalances, by group id.
+        after_step: Called after every step.
     """
 
-    def __init__(self, **config: Any) -> None:
-        self._numbers = count(1)
+    def __init__(self, history: History | None = None, **config: Any) -> None:
         self.config = CoordinatorConfig(**{"extension": BatchJoinExtension} | config)
-        self.coordinator = self.new_coordinator()
+        self.controls: dict[str, GroupControls] = {}
+        self.history = history
+        self._uuid_numbers = count(1)
+        self._broker_ids = count(1)
         self.now_ms = START_MS
-        self.history = StepChecker()
-        self.answered: list[Call] = []
+        self.answered: list[SentRequest] = []
         self.batches: list[tuple[int, tuple[Record, ...]]] = []
         self.append_error = ErrorCode.NONE
-        self.settled: Callable[[], object] = lambda: None
+        self.pending_appends: deque[tuple[int, tuple[Record, ...], Done]] = deque()
+        self.after_step: Callable[[], object] = lambda: None
+        self._are_appends_postponed = False
+        self._append_delays: Random | None = None
+        self._append_times_ms: deque[float] = deque()
+        self._step_checker = StepChecker()
+        self.coordinator = self.new_coordinator()
         for partition in self.partitions:
             self.coordinator.lead(partition, self.now_ms)
 
     def new_coordinator(self) -> Coordinator:
-        """One more that writes to the same log; it leads nothing yet."""
-        return Coordinator(self.config, lambda: f"uuid{next(self._numbers)}", self._append)
+        """Return another coordinator that appends to the same log; it does not lead a partition."""
+        broker_id, history = next(self._broker_ids), self.history
+        return Coordinator(
+            self.config,
+            lambda: f"uuid{next(self._uuid_numbers)}",
+            self._append,
+            self.controls,
+            discard_change
+            if history is None
+            else lambda group, now_ms: history.record(group, now_ms, coordinator_id=broker_id),
+        )
 
     @property
     def partitions(self) -> range:
+        """All offsets partitions."""
         return range(self.config.offsets_topic_num_partitions)
 
     # The log
 
-    def _append(self, partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
+    def _append(self, partition: int, records: tuple[Record, ...], done: Done) -> None:
         assert records, "nothing to append"
+        if self._are_appends_postponed:
+            self.pending_appends.append((partition, records, done))
+            if self._append_delays is not None:
+                self._append_times_ms.append(self.now_ms + self._append_delays.randint(0, 4) * 10)
+            return
         if not self.append_error:
             self.batches.append((partition, records))
         done(self.append_error)
 
+    def postpone_appends(self, *, delays: Random | None = None) -> None:
+        """Let later appends complete in `complete_append` only; or, with `delays`, up to 40 ms later in `advance`."""
+        self._are_appends_postponed = True
+        self._append_delays = delays
+
+    def complete_appends_at_once(self) -> None:
+        """End `postpone_appends` for later appends."""
+        self._are_appends_postponed = False
+
+    def complete_append(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Complete the oldest pending append."""
+        partition, records, done = self.pending_appends.popleft()
+        if not error:
+            self.batches.append((partition, records))
+        done(error)
+        self.settle()
+
+    def complete_appends(self) -> None:
+        """Complete all pending appends, and those that follow from them."""
+        while self.pending_appends:
+            self.complete_append()
+
     def records(self, partition: int) -> list[Record]:
+        """Return the log of an offsets partition."""
         return [record for index, batch in self.batches if index == partition for record in batch]
 
-    def hand_over(self, while_loading: Callable[[], object] = lambda: None, **config: Any) -> None:
-        """Another coordinator, maybe with other settings, takes over all that is in the log."""
+    @property
+    def last_group_record(self) -> GroupRecord:
+        """The last record of the log, which has to be that of a group."""
+        record = self.batches[-1][1][-1]
+        assert isinstance(record, GroupRecord)
+        return record
+
+    def fail_over(self, while_loading: Callable[[], object] = lambda: None, **config: Any) -> None:
+        """Replace the coordinator by a new one, which loads the log.
+
+        Args:
+            while_loading: Called while all partitions are being loaded.
+            config: Settings of the new coordinator that differ.
+        """
         for partition in self.partitions:
             self.coordinator.resign(partition, self.now_ms)
-        self.distribute()
+        self._distribute_answers()
         self.config = replace(self.config, **config)
         self.coordinator = self.new_coordinator()
         for partition in self.partitions:
             self.coordinator.start_loading(partition)
-        settled, self.settled = self.settled, lambda: None
+        after_step, self.after_step = self.after_step, lambda: None
         while_loading()
-        self.settled = settled
+        self.after_step = after_step
         for partition in self.partitions:
             self.coordinator.finish_loading(partition, self.records(partition), self.now_ms)
         self.settle()
 
-    def distribute(self) -> None:
-        """Hands answers to their calls."""
+    def _distribute_answers(self) -> None:
         answers, self.coordinator.answers = self.coordinator.answers, []
         for token, result in answers:
-            assert isinstance(token, Call)
+            assert isinstance(token, SentRequest)
             assert token.result is None, "answered twice"
             assert isinstance(result, JoinResult | SyncResult | BatchResult)
             token.result = result
             self.answered.append(token)
 
     def settle(self) -> None:
-        """Hands answers to their calls and checks every group."""
-        self.distribute()
+        """End a step: set the results of answered requests and check the invariants of every group.
+
+        Needed after calls to `coordinator` only; the methods of the harness include it.
+        """
+        self._distribute_answers()
         for group in self.coordinator.groups():
             check(group)
-            self.history.check_step(group)
-        self.settled()
+            self._step_checker.check_step(group)
+        self.after_step()
+
+    # Groups
 
     def group(self, group_id: str = "g") -> Group:
+        """Return a group, which has to exist."""
         group = self.coordinator.group(group_id)
         assert group is not None, "no such group"
         return group
 
     def state(self, group_id: str = "g") -> str:
+        """Return Kafka's name of the state of a group, or "-" without a group."""
         group = self.coordinator.group(group_id)
         return "-" if group is None else group.state.value
+
+    def moments(self, group_id: str = "g") -> list[Moment]:
+        """Return the history of a group."""
+        assert self.history is not None
+        return list(self.history.of(group_id))
+
+    def expected_instance_ids(self, group_id: str = "g") -> list[str]:
+        """Return the expected instances of a group (KAFKA-8397)."""
+        return list(expected_instances(self.group(group_id)).instances)
+
+    def waiting_member_ids(self, group_id: str = "g") -> list[str]:
+        """Return the members whose joins wait for expected instances (KAFKA-8397)."""
+        return list(expected_instances(self.group(group_id)).waiting)
 
     # Time
 
     def advance(self, duration_ms: float) -> None:
-        """Moves the clock, stopping at every deadline on the way."""
+        """Advance the clock, and stop at every deadline in between to expire timers and complete delayed appends."""
         end_ms = self.now_ms + duration_ms
+        while True:
+            due_ms = self._append_times_ms[0] if self._append_times_ms else end_ms
+            self._advance_timers(max(self.now_ms, min(end_ms, due_ms, self.coordinator.next_deadline() or end_ms)))
+            if self._append_times_ms and self._append_times_ms[0] <= self.now_ms:
+                self._append_times_ms.popleft()
+                self.complete_append()
+            elif self.now_ms >= end_ms:
+                break
+        while self._append_times_ms:  # An operation has the time of its request, whenever its append completes.
+            self._append_times_ms.popleft()
+            self.complete_append()
+
+    def _advance_timers(self, end_ms: float) -> None:
         while (deadline_ms := self.coordinator.next_deadline()) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
             self.coordinator.tick(self.now_ms)
             self.settle()
         self.now_ms = end_ms
 
-    def advance_at_once(self, duration_ms: float) -> None:
-        """Moves the clock with a single tick at the end."""
+    def advance_in_one_tick(self, duration_ms: float) -> None:
+        """Advance the clock with a single tick at the end."""
         self.now_ms += duration_ms
         self.coordinator.tick(self.now_ms)
         self.settle()
 
     # Requests
 
-    def join(self, member_id: str = "", **options: Any) -> Call:
-        """A JoinGroup as a client of version 3 sends it, unless `two_step` or `skip` say otherwise."""
-        call = Call()
+    def join(self, member_id: str = "", **options: Any) -> SentRequest:
+        """Send a JoinGroup. By default a new member need not join twice (`two_step`), as in version 3."""
+        sent = SentRequest()
         request = JoinGroup(
             member_id=member_id,
             instance_id=options.pop("instance_id", None),
@@ -183,21 +330,44 @@ class CoordinatorHarness:
             requires_member_id=options.pop("two_step", False),
             supports_skip_assignment=options.pop("skip", True),
         )
-        self.coordinator.join_group(options.pop("group_id", "g"), request, call, self.now_ms)
+        self.coordinator.join_group(options.pop("group_id", "g"), request, sent, self.now_ms)
         assert not options, options
         self.settle()
-        return call
+        return sent
 
-    def pend(self, **options: Any) -> str:
-        """The id that a dynamic member is told to join with."""
-        call = self.join(two_step=True, **options)
-        assert call.error is ErrorCode.MEMBER_ID_REQUIRED
-        return call.joined.member_id
+    def request_member_id(self, **options: Any) -> str:
+        """Send the first JoinGroup of a dynamic member; return the id to join with, which is pending then (KIP-394)."""
+        sent = self.join(two_step=True, **options)
+        assert sent.error is ErrorCode.MEMBER_ID_REQUIRED
+        return sent.joined.member_id
+
+    def join_batch(self, *members: BatchMember, **options: Any) -> SentRequest:
+        """Send a JoinGroup for many members (KAFKA-8397)."""
+        sent = SentRequest()
+        request = BatchJoin(
+            client_id=options.pop("client_id", "batcher"),
+            client_host="/127.0.0.1",
+            session_timeout_ms=options.pop("session_ms", SESSION_MS),
+            rebalance_timeout_ms=options.pop("rebalance_ms", REBALANCE_MS),
+            protocol_type=options.pop("protocol_type", "consumer"),
+            members=members,
+        )
+        join_batch(self.coordinator, options.pop("group_id", "g"), request, sent, self.now_ms)
+        assert not options, options
+        self.settle()
+        return sent
+
+    def register(self, *instance_ids: str, **options: Any) -> list[str]:
+        """Register expected instances (KAFKA-8397); return the member ids that are reserved for them."""
+        sent = self.join_batch(*map(expected_member, instance_ids), **options)
+        assert sent.errors == [ErrorCode.NONE] * len(instance_ids)
+        return sent.member_ids
 
     def sync(
         self, member_id: str, generation_id: int, assignments: Iterable[tuple[str, bytes]] = (), **options: Any
-    ) -> Call:
-        call = Call()
+    ) -> SentRequest:
+        """Send a SyncGroup."""
+        sent = SentRequest()
         request = SyncGroup(
             generation_id=generation_id,
             member_id=member_id,
@@ -206,19 +376,21 @@ class CoordinatorHarness:
             protocol_name=options.pop("protocol_name", None),
             assignments=tuple(assignments),
         )
-        self.coordinator.sync_group(options.pop("group_id", "g"), request, call, self.now_ms)
+        self.coordinator.sync_group(options.pop("group_id", "g"), request, sent, self.now_ms)
         assert not options, options
         self.settle()
-        return call
+        return sent
 
     def heartbeat(
         self, member_id: str, generation_id: int, instance_id: str | None = None, group_id: str = "g"
     ) -> ErrorCode:
+        """Send a Heartbeat."""
         error = self.coordinator.heartbeat(group_id, generation_id, member_id, instance_id, self.now_ms)
         self.settle()
         return error
 
     def leave(self, *members: tuple[str, str | None], group_id: str = "g") -> list[ErrorCode]:
+        """Send a LeaveGroup of members, given as (member id, instance id); return the error of each."""
         error, errors = result_of(self.coordinator.leave_group, group_id, members, self.now_ms)
         assert error is ErrorCode.NONE
         self.settle()
@@ -235,38 +407,121 @@ class CoordinatorHarness:
         partition: int = 0,
         **fields: Any,
     ) -> ErrorCode:
-        wanted = OffsetToCommit(topic=topic, partition=partition, offset=offset, **fields)
+        """Commit one offset."""
+        offsets = [OffsetToCommit(topic=topic, partition=partition, offset=offset, **fields)]
         errors = result_of(
-            self.coordinator.commit_offsets, group_id, generation_id, member_id, instance_id, [wanted], self.now_ms
+            self.coordinator.commit_offsets, group_id, generation_id, member_id, instance_id, offsets, self.now_ms
         )
         self.settle()
         return errors[0]
 
     def committed(self, topic: str = "t", partition: int = 0, group_id: str = "g") -> int | None:
-        """The committed offset, or `None`."""
+        """Return the committed offset, or `None`."""
         error, offsets = self.coordinator.fetch_offsets(group_id, [(topic, partition)], self.now_ms)
         assert error is ErrorCode.NONE
         ((_, _, committed),) = offsets
         return None if committed is None else committed.offset
 
-    # Whole groups
+    def delete_group(self, group_id: str = "g") -> ErrorCode:
+        """Send a DeleteGroups."""
+        error = result_of(self.coordinator.delete_group, group_id, self.now_ms)
+        self.settle()
+        return error
 
-    def complete(self, size: int = 2, static: tuple[str, ...] = (), **options: Any) -> list[str]:
-        """A new group with `size` dynamic members, then one for each instance id, up to CompletingRebalance.
+    def delete_offsets(self, *partitions: tuple[str, int], group_id: str = "g") -> tuple[ErrorCode, list[ErrorCode]]:
+        """Send an OffsetDelete."""
+        return result_of(self.coordinator.delete_offsets, group_id, partitions)
+
+    # Requests whose appends may be postponed: each returns a list that its result is added to
+
+    def start_leave(self, *members: tuple[str, str | None], group_id: str = "g") -> list[Any]:
+        """Send a LeaveGroup."""
+        return self._start(self.coordinator.leave_group, group_id, members, self.now_ms)
+
+    def start_commit(
+        self, member_id: str = "", generation_id: int = -1, offset: int = 1, topic: str = "t", group_id: str = "g"
+    ) -> list[Any]:
+        """Commit one offset."""
+        offsets = [OffsetToCommit(topic=topic, partition=0, offset=offset)]
+        return self._start(
+            self.coordinator.commit_offsets, group_id, generation_id, member_id, None, offsets, self.now_ms
+        )
+
+    def start_delete(self, group_id: str = "g") -> list[Any]:
+        """Send a DeleteGroups."""
+        return self._start(self.coordinator.delete_group, group_id, self.now_ms)
+
+    def start_delete_offsets(self, topic: str = "t", group_id: str = "g") -> list[Any]:
+        """Send an OffsetDelete."""
+        return self._start(self.coordinator.delete_offsets, group_id, [(topic, 0)])
+
+    def _start(self, request: Callable[..., None], *arguments: object) -> list[Any]:
+        results: list[Any] = []
+        request(*arguments, results.append)
+        self.settle()
+        return results
+
+    # Manual control of rebalances
+
+    def hold(self, state: GroupState, group_id: str = "g") -> None:
+        """Hold a group, which need not exist, in a state."""
+        controls.hold(self.coordinator, group_id, self.controls.setdefault(group_id, GroupControls()), state)
+        self.settle()
+
+    def release(self, group_id: str = "g") -> None:
+        """End all holds of a group."""
+        self.controls[group_id].held_states.clear()
+        controls.release(self.coordinator, self.group(group_id), self.now_ms)
+        self.settle()
+
+    def force_rebalance(self) -> None:
+        """Start a rebalance."""
+        controls.force_rebalance(self.coordinator, self.group(), self.now_ms)
+        self.settle()
+
+    def evict(self, name: str) -> None:
+        """Remove a member as an administrator does."""
+        controls.evict(self.coordinator, self.group(), name, self.now_ms)
+        self.settle()
+
+    def expire(self, name: str) -> None:
+        """Expire the session of a member."""
+        controls.expire(self.coordinator, self.group(), name, self.now_ms)
+        self.settle()
+
+    def fence(self, instance_id: str) -> None:
+        """Replace a static member."""
+        controls.fence(self.coordinator, self.group(), instance_id, self.now_ms)
+        self.settle()
+
+    def choose_leader(self, name: str) -> None:
+        """Choose the leader of the next generation."""
+        controls.choose_leader(self.group(), self.controls.setdefault("g", GroupControls()), name)
+        self.settle()
+
+    # Groups with members
+
+    def create_completing_group(self, size: int = 2, static: Sequence[str] = (), **options: Any) -> list[str]:
+        """Create a group in CompletingRebalance, with dynamic members and then static ones.
+
+        Args:
+            size: The number of dynamic members.
+            static: The instance ids of the static members.
+            options: Options of `join` for all of them.
 
         Returns:
-            The member ids in the order they joined, so the leader's is the first.
+            The member ids in the order in which they joined: the leader is the first.
         """
-        calls = [self.join(**options) for _ in range(size)]
-        calls += [self.join(instance_id=instance_id, **options) for instance_id in static]
+        sent = [self.join(**options) for _ in range(size)]
+        sent += [self.join(instance_id=instance_id, **options) for instance_id in static]
         group_id = options.get("group_id", "g")
         while self.state(group_id) == "PreparingRebalance":
             self.advance(DELAY_MS)
         assert self.state(group_id) == "CompletingRebalance"
-        return [call.joined.member_id for call in calls]
+        return [each.joined.member_id for each in sent]
 
     def sync_all(self, member_ids: Iterable[str], group_id: str = "g") -> None:
-        """Every member syncs, the leader last; each is assigned its own id as bytes."""
+        """Send the SyncGroup of every member, the leader's last; each member is assigned its id as bytes."""
         group = self.group(group_id)
         ids = sorted(member_ids, key=lambda member_id: member_id == group.leader_id)
         for member_id in ids:
@@ -274,8 +529,8 @@ class CoordinatorHarness:
             self.sync(member_id, group.generation_id, assignments, group_id=group_id)
         assert group.state.value == "Stable"
 
-    def stable(self, size: int = 2, static: tuple[str, ...] = (), **options: Any) -> list[str]:
-        """As `complete`, but up to Stable."""
-        member_ids = self.complete(size, static, **options)
+    def create_stable_group(self, size: int = 2, static: Sequence[str] = (), **options: Any) -> list[str]:
+        """Create a Stable group; as `create_completing_group`, then all members have synced."""
+        member_ids = self.create_completing_group(size, static, **options)
         self.sync_all(member_ids, options.get("group_id", "g"))
         return member_ids

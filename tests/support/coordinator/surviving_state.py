@@ -1,7 +1,7 @@
-"""What of a coordinator's groups must survive it, told from the groups alone: no record is looked into here.
+"""The state of groups that has to survive a failover, computed from the groups without their records.
 
-A group survives as it was when it last was Stable or Empty; one whose first generation was never synced, as an empty
-one, or not at all before KIP-848. Offsets survive as they are.
+A group survives as it was when it was last Stable or Empty. If its first generation was never synced, it survives as an
+empty group, or before KIP-848 not at all. Offsets survive as they are.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ NO_GENERATION: Membership = (0, None, None, None, ())
 
 
 def membership(group: Group) -> Membership:
-    """Generation, protocol, leader, and members with the metadata of that protocol, in order."""
+    """Return generation, protocol, leader and members of a group, with their metadata for that protocol, in order."""
     members = tuple(
         (
             member.member_id,
@@ -41,7 +41,7 @@ def membership(group: Group) -> Membership:
 
 
 def expected(group: Group) -> Expected:
-    """Who is expected, and for how long (KAFKA-8397)."""
+    """Return the expected instances of a group and their timeouts (KAFKA-8397)."""
     instances = expected_instances(group).instances.values()
     return tuple((each.instance_id, each.member_id, each.rebalance_timeout_ms) for each in instances)
 
@@ -51,31 +51,31 @@ def offsets(group: Group) -> Offsets:
 
 
 @dataclass
-class Survivors:
-    """What would survive now, by group id. A group that survives has an entry in each."""
+class SurvivingState:
+    """The state that would survive now, by group id. A group that survives has an entry in each dictionary."""
 
     memberships: dict[str, Membership] = field(default_factory=dict)
     offsets: dict[str, Offsets] = field(default_factory=dict)
     expected: dict[str, Expected] = field(default_factory=dict)
 
-    def after(self, groups: Iterable[Group]) -> "Survivors":
-        """What survives the next moment, in which these are the groups."""
-        later = Survivors()
+    def after(self, groups: Iterable[Group]) -> "SurvivingState":
+        """Return the state that survives after the next step, given the groups after that step."""
+        after = SurvivingState()
         for group in groups:
             group_id = group.group_id
             former = self.memberships.get(group_id, NO_GENERATION)
             now = membership(group) if group.state in (EMPTY, STABLE) else former
-            assert now[0] >= former[0], "a stored generation went back"
+            assert now[0] >= former[0], "a stored generation has decreased"
             is_stored = not group.config.is_before_kip_848 or now[0] > 0 or group.stored is not None
             if not is_stored and not offsets(group):
                 continue
-            later.expected[group_id] = expected(group)
-            later.memberships[group_id], later.offsets[group_id] = now, offsets(group)
-        return later
+            after.expected[group_id] = expected(group)
+            after.memberships[group_id], after.offsets[group_id] = now, offsets(group)
+        return after
 
 
-def check_loaded(groups: Iterable[Group], survivors: Survivors, now_ms: float) -> None:
-    """Groups that have just been loaded are those that had to survive, and nothing more."""
+def check_loaded(groups: Iterable[Group], survivors: SurvivingState, now_ms: float) -> None:
+    """Check that the groups that have just been loaded are those that had to survive."""
     loaded = {group.group_id: group for group in groups}
     assert set(loaded) == set(survivors.memberships)
     for group_id, group in loaded.items():
@@ -88,7 +88,7 @@ def check_loaded(groups: Iterable[Group], survivors: Survivors, now_ms: float) -
 
 
 def check_fresh(group: Group, now_ms: float) -> None:
-    """Nobody is waited for, all sessions have just begun, and only the chosen protocol is known."""
+    """Check what a failover loses: no request waits, sessions have restarted, and only the chosen protocol is known."""
     is_too_large = len(group.members) > group.config.group_max_size
     assert group.state is (EMPTY if not group.members else PREPARING_REBALANCE if is_too_large else STABLE)
     assert not any(
@@ -109,39 +109,44 @@ def check_fresh(group: Group, now_ms: float) -> None:
 # Cut logs
 
 
-def check_log(driver: CoordinatorHarness, survivors_at: dict[int, Survivors]) -> None:
-    """Loads the log, cut after every record: it holds what survived then, or lies between two such moments.
+def check_log(harness: CoordinatorHarness, survivors_at: dict[int, SurvivingState]) -> None:
+    """Load the log, cut after every record, and compare the groups with the state that had to survive at that length.
 
     Args:
-        survivors_at: By length of the log. What survived its first records is unknown once a part of it was lost.
+        harness: The harness with the log.
+        survivors_at: The state after each step, by the length of the log. If a part of the log was lost, it starts
+            after that.
     """
-    log = [(partition, record) for partition, batch in driver.batches for record in batch]
-    before: Survivors | None = None
+    log = [(partition, record) for partition, batch in harness.batches for record in batch]
+    before: SurvivingState | None = None
     for length in range(len(log) + 1):
-        groups = _load(driver, log[:length])
+        groups = _load(harness, log[:length])
         if length in survivors_at:
             before = survivors_at[length]
-            check_loaded(groups, before, driver.now_ms)
+            check_loaded(groups, before, harness.now_ms)
         elif before is not None:
             later = next(survivors_at[at] for at in sorted(survivors_at) if at > length)
             _check_between(groups, before, later)
     assert before is not None, "the whole log was not compared"
 
 
-def _load(driver: CoordinatorHarness, log: list[tuple[int, Record]]) -> list[Group]:
-    coordinator = driver.new_coordinator()
+def _load(harness: CoordinatorHarness, log: list[tuple[int, Record]]) -> list[Group]:
+    coordinator = harness.new_coordinator()
     for index in dict.fromkeys(index for index, _ in log):
         coordinator.start_loading(index)
         records = [record for partition, record in log if partition == index]
-        coordinator.finish_loading(index, records, driver.now_ms)
+        coordinator.finish_loading(index, records, harness.now_ms)
     groups = list(coordinator.groups())
     for group in groups:
         check(group)
     return groups
 
 
-def _check_between(groups: list[Group], before: Survivors, later: Survivors) -> None:
-    """Within one step a group may also have become empty before it was deleted, and a new one has no generation."""
+def _check_between(groups: list[Group], before: SurvivingState, later: SurvivingState) -> None:
+    """Check groups of a log that is cut within a step: their state is that before or after the step.
+
+    A group may also have become empty before it was deleted, and a new group has no generation.
+    """
     for group in groups:
         known = [one.memberships.get(group.group_id, NO_GENERATION) for one in (before, later)]
         assert membership(group) in known or not group.members

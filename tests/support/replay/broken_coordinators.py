@@ -1,4 +1,4 @@
-"""Group coordinators that break one promise each, and keep the others."""
+"""Group coordinators with a bug each, which breaks one promise and keeps the others."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,8 +15,8 @@ from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assi
 from tests.support.replay.scripted_group import SESSION_MS
 
 
-class AssignsTwice(Coordinator):
-    """What it gives the first member it gives the second one too."""
+class AssignsPartitionsTwice(Coordinator):
+    """Assigns the partitions of the first member to the second one, too."""
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         if len(request.assignments) > 1:
@@ -26,8 +26,8 @@ class AssignsTwice(Coordinator):
         super().sync_group(group_id, request, token, now_ms)
 
 
-class LeavesOut(Coordinator):
-    """Of what the first member is to have it loses a partition."""
+class LosesAssignedPartition(Coordinator):
+    """Removes a partition from the assignment of the first member."""
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         if request.assignments:
@@ -37,7 +37,7 @@ class LeavesOut(Coordinator):
 
 
 class LosesCommits(Coordinator):
-    """It acknowledges every commit and keeps one in three."""
+    """Acknowledges every commit, but stores only every third one."""
 
     commits = 0
 
@@ -56,12 +56,12 @@ class LosesCommits(Coordinator):
         if group is None or group.check_commit(generation_id, member_id, instance_id) or self.commits % 3 == 1:
             super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
             return
-        self.heartbeat(group_id, generation_id, member_id, instance_id, now_ms)  # a commit keeps the session, too
+        self.heartbeat(group_id, generation_id, member_id, instance_id, now_ms)  # a commit extends the session, too
         done([ErrorCode.NONE] * len(offsets))
 
 
 class ReusesGenerations(Coordinator):
-    """A new member does not bring a new generation."""
+    """Does not increment the generation when a new member joins."""
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
         group = self.group(group_id)
@@ -73,7 +73,7 @@ class ReusesGenerations(Coordinator):
 
 
 class SkipsGenerations(Coordinator):
-    """A new member brings two."""
+    """Increments the generation by two when a new member joins."""
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
         group = self.group(group_id)
@@ -83,33 +83,38 @@ class SkipsGenerations(Coordinator):
 
 
 class ForgetsJoin(Coordinator):
-    """It forgets to answer the first JoinGroup that comes while there are other members."""
+    """Never answers the first JoinGroup of a new member in a group with members."""
 
-    forgot = False
+    has_forgotten = False
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
         group = self.group(group_id)
-        if group is not None and group.members and request.member_id in group.pending_members and not self.forgot:
-            self.forgot = True
+        if (
+            group is not None
+            and group.members
+            and request.member_id in group.pending_members
+            and not self.has_forgotten
+        ):
+            self.has_forgotten = True
             token = None
         super().join_group(group_id, request, token, now_ms)
 
 
 class ForgetsSync(Coordinator):
-    """It forgets to answer the first SyncGroup of a member that does not lead."""
+    """Never answers the first SyncGroup of a member that is not the leader."""
 
-    forgot = False
+    has_forgotten = False
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         group = self.group(group_id)
-        if group is not None and request.member_id != group.leader_id and not self.forgot:
-            self.forgot = True
+        if group is not None and request.member_id != group.leader_id and not self.has_forgotten:
+            self.has_forgotten = True
             token = None
         super().sync_group(group_id, request, token, now_ms)
 
 
-class KeepsTheDead(Coordinator):
-    """No session ends."""
+class NeverExpiresSessions(Coordinator):
+    """Keeps members whose session has expired."""
 
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
@@ -126,18 +131,18 @@ class KeepsTheDead(Coordinator):
         super().tick(now_ms)
 
 
-class PutsOutTheLiving(Coordinator):
-    """Once, when a group has been stable for a while, it ends the session of somebody who sends heartbeats."""
+class ExpiresLiveSession(Coordinator):
+    """Once, in a group that has been stable for a session timeout, expires the session of a member with heartbeats."""
 
-    done = False
+    has_expired_one = False
 
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
         group = self.group(group_id)
-        if not self.done and group is not None and _is_settled(group, now_ms):
-            self.done = True
-            self.apply(group, _put_out_the_last, now_ms)
+        if not self.has_expired_one and group is not None and _is_settled(group, now_ms):
+            self.has_expired_one = True
+            self.apply(group, _expire_last_member, now_ms)
         return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
 
 
@@ -146,12 +151,12 @@ def _is_settled(group: Group, now_ms: float) -> bool:
     return is_stable and len(group.members) > 1
 
 
-def _put_out_the_last(group: Group, now_ms: float) -> Procedure[None]:
+def _expire_last_member(group: Group, now_ms: float) -> Procedure[None]:
     return expire_session(group, list(group.members.values())[-1], now_ms)
 
 
 class AcceptsOldGenerations(Coordinator):
-    """Whatever generation a member says, it is the one it is in."""
+    """Accepts heartbeats of earlier generations."""
 
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
@@ -162,13 +167,13 @@ class AcceptsOldGenerations(Coordinator):
         return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
 
 
-class ServesTheFenced(Coordinator):
-    """Whoever says an instance id is the member that has it."""
+class AcceptsFencedMembers(Coordinator):
+    """Accepts any member id with an instance id."""
 
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
-        member_id = self._current(group_id, member_id, instance_id)
+        member_id = self._current_member_id(group_id, member_id, instance_id)
         return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
 
     def commit_offsets(
@@ -181,31 +186,31 @@ class ServesTheFenced(Coordinator):
         now_ms: float,
         done: Callable[[list[ErrorCode]], None],
     ) -> None:
-        member_id = self._current(group_id, member_id, instance_id)
+        member_id = self._current_member_id(group_id, member_id, instance_id)
         super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
 
-    def _current(self, group_id: str, member_id: str, instance_id: str | None) -> str:
+    def _current_member_id(self, group_id: str, member_id: str, instance_id: str | None) -> str:
         group = self.group(group_id)
         return group.static_members.get(instance_id or "", member_id) if group else member_id
 
 
-class ServesTheUnknown(Coordinator):
-    """Only once does it tell somebody that he is no member."""
+class AcceptsUnknownMembers(Coordinator):
+    """Answers UNKNOWN_MEMBER_ID to the first heartbeat of an unknown member only."""
 
-    told = False
+    has_rejected_one = False
 
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
         error = super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
-        if error is ErrorCode.UNKNOWN_MEMBER_ID and self.told:
+        if error is ErrorCode.UNKNOWN_MEMBER_ID and self.has_rejected_one:
             return ErrorCode.NONE
-        self.told = self.told or error is ErrorCode.UNKNOWN_MEMBER_ID
+        self.has_rejected_one = self.has_rejected_one or error is ErrorCode.UNKNOWN_MEMBER_ID
         return error
 
 
-class HasTwoLeaders(Coordinator):
-    """It tells everybody that he is the leader."""
+class NamesEveryMemberAsLeader(Coordinator):
+    """Answers every JoinGroup as if the member were the leader."""
 
     def answer(self, token: object, result: object) -> None:
         if isinstance(result, JoinResult) and not result.error:

@@ -1,4 +1,4 @@
-"""Events written by hand: a group of two that comes up, rebalances once and stays; and a short way to write more."""
+"""Events written by hand: builders, and `HEALTHY`, a group of two members with one rebalance."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.replay.members.event_recorder import EventRecorder
-from fakebroker.replay.members.events import SCHEMA, Event
+from fakebroker.replay.members.events import DDL as EVENTS_DDL, SCHEMA, Event
 from fakebroker.replay.script.script import DDL, Act, Script
 
 PARTITIONS = {"orders": 2}
@@ -16,10 +16,12 @@ START_US = 1_700_000_000 * SECOND
 
 
 def event(api: str, at_s: float, **more: Any) -> Event:
-    """A request of g-0 to broker 2, sent when it was due and answered without error after 1 ms; `more` says otherwise.
+    """Return a request of g-0 to broker 2, sent when it was due and answered without error after 1 ms.
 
     Args:
-        at_s: When, in seconds from the start. `done_s` says when it was answered, `until_s` gives `until_us`.
+        api: The API, or the action of a script.
+        at_s: Time, in seconds from the start.
+        more: Fields of `Event` to override; `done_s` is the time of the response, `until_s` is `until_us` in seconds.
     """
     at_us = START_US + round(at_s * SECOND)
     done_us = START_US + round(more.pop("done_s", at_s + 0.001) * SECOND)
@@ -32,39 +34,42 @@ def event(api: str, at_s: float, **more: Any) -> Event:
 
 
 def lost(api: str, at_s: float, **more: Any) -> Event:
-    """A request that was never answered, as its connection was lost."""
+    """Return a request without a response; its connection was lost, unless `lost=False`."""
     return event(api, at_s, **({"lost": True} | more | {"error": None, "latency_us": None}))
 
 
 def found(at_s: float, node: int = 2, *, again: bool = True, **more: Any) -> Event:
-    """A FindCoordinator that was answered.
+    """Return an answered FindCoordinator.
 
     Args:
-        again: Whether a member asked that had lost its coordinator.
+        at_s: Time, in seconds from the start.
+        node: Node id of the coordinator in the response.
+        again: Whether the member had lost its coordinator.
+        more: Fields of `Event` to override.
     """
     fields: dict[str, Any] = {"member": None, "member_id": None, "lookups": 1, "found": [("g", node, 0, again)]}
     return event("FindCoordinator", at_s, **(fields | more))
 
 
 def join(at_s: float, generation: int, **more: Any) -> Event:
-    """A JoinGroup that was answered; the leader is g-0."""
+    """Return an answered JoinGroup; the leader is g-0."""
     fields: dict[str, Any] = {"leader": "g-0-id", "protocol": "range", "members": 0}
     return event("JoinGroup", at_s, **(fields | more | {"generation": generation}))
 
 
 def sync(at_s: float, generation: int, *assigned: int, **more: Any) -> Event:
-    """A SyncGroup that brought these partitions of the topic "orders"."""
+    """Return an answered SyncGroup that assigns these partitions of the topic "orders"."""
     partitions = [f"orders-{number}" for number in assigned]
     return event("SyncGroup", at_s, **({"assigned": partitions} | more | {"generation": generation}))
 
 
 def commit(at_s: float, offset: int, **more: Any) -> Event:
-    """A commit to partition 0 that was acknowledged."""
+    """Return an acknowledged commit to partition 0."""
     return event("OffsetCommit", at_s, **({"offsets": [("orders-0", offset)], "generation": 2} | more))
 
 
 def fetch(at_s: float, offset: int, **more: Any) -> Event:
-    """An OffsetFetch of partition 0."""
+    """Return an answered OffsetFetch of partition 0."""
     return event("OffsetFetch", at_s, **({"offsets": [("orders-0", offset)], "member_id": None} | more))
 
 
@@ -73,7 +78,7 @@ def beat(at_s: float, generation: int = 2, **more: Any) -> Event:
 
 
 def beats(first_s: float, last_s: float, generation: int = 2, **more: Any) -> Event:
-    """Heartbeats once a second, folded into one row."""
+    """Return heartbeats with an interval of one second, aggregated into one row."""
     return beat(first_s, generation, count=round(last_s - first_s) + 1, until_s=last_s, **more)
 
 
@@ -82,12 +87,12 @@ OF_1: dict[str, Any] = {"member": "g-1"}
 HEALTHY = [
     event("start", 0, kind="act", error=None, latency_us=None, version=-1, broker=-1, member_id=None),
     found(0, again=False),
-    # Generation 1: g-0 alone. Its first JoinGroup is sent back with an id.
+    # Generation 1: g-0 alone. The response to its first JoinGroup is MEMBER_ID_REQUIRED.
     event("JoinGroup", 0.01, error=79),
     join(0.02, 1, done_s=3.02, members=1),
     sync(3.03, 1, 0, 1),
     fetch(3.04, -1),
-    # Generation 2: g-1 joins, g-0 hears of it by a heartbeat, and commits before it joins again.
+    # Generation 2: g-1 joins; g-0 gets REBALANCE_IN_PROGRESS for a heartbeat, and commits before it joins again.
     event("JoinGroup", 4, error=79, **OF_1),
     join(4.01, 2, done_s=5.02, **OF_1),
     beat(5, 1, error=27),
@@ -103,7 +108,7 @@ HEALTHY = [
 
 
 def member(name: str, **more: Any) -> Script:
-    """The script of a member; what it does is not looked at."""
+    """Return a script; promises depend on its settings, not on its actions."""
     script = Script(
         "all", "g", name, None, ("orders",), "range", 10_000, 20_000, 1_000, 5_000, 0.0, (Act(0.0, "start"),)
     )
@@ -113,8 +118,28 @@ def member(name: str, **more: Any) -> Script:
 MEMBERS = [member("g-0"), member("g-1"), member("g-2")]
 
 
+def event_of(group: str, each: Event, broker_offset: int = 0) -> Event:
+    """Return an event as one of another group, so that several cases can be checked at once.
+
+    Args:
+        group: Group id; also the prefix of the member's name.
+        each: The event.
+        broker_offset: Added to node ids, for groups with brokers of their own.
+    """
+    found = each.found and [(group, broker_offset + node, error, again) for _, node, error, again in each.found]
+    broker = broker_offset + each.broker if each.broker >= 0 else each.broker
+    return each._replace(group=group, member=each.member and f"{group}/{each.member}", broker=broker, found=found)
+
+
+def script_of(group: str, script: Script) -> Script:
+    """Return the script of a member as one of another group, with the name that `event_of` gives the member."""
+    return script._replace(group=group, member=f"{group}/{script.member}")
+
+
 def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
-    """The events as Spark gets them: in Arrow batches."""
+    """Return events as a data frame, by way of Arrow batches as in a replay."""
+    if not events:
+        return spark.createDataFrame([], EVENTS_DDL)  # Spark does not accept Arrow tables without batches
     recorder = EventRecorder()
     for each in events:
         recorder.add(each)

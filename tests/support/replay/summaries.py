@@ -1,4 +1,4 @@
-"""Summaries written by hand, as summary.py makes them: a steady minute with a broker stopped in it."""
+"""Contents of `summary.json` for tests: a steady minute in which a broker is stopped. Does not need a replay."""
 
 import random
 from typing import Any
@@ -7,28 +7,28 @@ _APIS = {"Heartbeat": (300.0, 2.0), "JoinGroup": (20.0, 300.0), "OffsetCommit": 
 _SLICES = 60
 
 
-def made_up_summary(seed: int, slower: float = 1.0) -> dict[str, Any]:
-    """A summary.
+def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any]:
+    """Return a valid summary.
 
     Args:
-        seed: Of its noise.
-        slower: As many times as long do heartbeats take.
+        seed: Seed of the noise in its numbers over time.
+        heartbeat_latency: Factor of the latency of heartbeats.
     """
     rng = random.Random(seed)
 
-    def around(value: float) -> list[float | None]:
+    def with_noise(value: float) -> list[float | None]:
         return [round(value * rng.uniform(0.8, 1.25), 3) for _ in range(_SLICES)]
 
     series = {
         api: {
-            "requests_per_s": around(rate),
-            "p50_ms": around(latency_ms * (slower if api == "Heartbeat" else 1)),
-            "p99_ms": around(latency_ms * 3 * (slower if api == "Heartbeat" else 1)),
+            "requests_per_s": with_noise(rate),
+            "p50_ms": with_noise(latency_ms * (heartbeat_latency if api == "Heartbeat" else 1)),
+            "p99_ms": with_noise(latency_ms * 3 * (heartbeat_latency if api == "Heartbeat" else 1)),
         }
         for api, (rate, latency_ms) in _APIS.items()
     }
-    apis = [_row(api, each) for api, each in series.items()]
-    total = _row("all", series["Heartbeat"]) | {"requests": sum(row["requests"] for row in apis)}
+    apis = [_api_row(api, each) for api, each in series.items()]
+    total = _api_row("all", series["Heartbeat"]) | {"requests": sum(row["requests"] for row in apis)}
     rebalancing = [max(0.0, 40.0 - 2 * abs(20 - index)) for index in range(_SLICES)]
     return {
         "version": 1,
@@ -64,8 +64,8 @@ def made_up_summary(seed: int, slower: float = 1.0) -> dict[str, Any]:
         "total": total,
         "apis": apis,
         "errors": [
-            _error("UNKNOWN_MEMBER_ID", 25, "Heartbeat", 17, False),
-            _error("REBALANCE_IN_PROGRESS", 27, "Heartbeat", 320, True),
+            _error_row("UNKNOWN_MEMBER_ID", 25, "Heartbeat", 17, False),
+            _error_row("REBALANCE_IN_PROGRESS", 27, "Heartbeat", 320, True),
         ],
         "rebalances": {
             "generations": 410,
@@ -197,11 +197,11 @@ def made_up_summary(seed: int, slower: float = 1.0) -> dict[str, Any]:
             "expectations": [{"expectation": "p99_ms of Heartbeat <= 500", "met": True, "actual": 6.1}],
         },
         "directory": "runs/steady-20260102",
-        "files": {"summary.json": "all numbers", "events.parquet": "one row a request"},
+        "files": {"summary.json": "all numbers", "events.parquet": "one row per request"},
     }
 
 
-def _row(api: str, series: dict[str, Any]) -> dict[str, Any]:
+def _api_row(api: str, series: dict[str, Any]) -> dict[str, Any]:
     rate = sum(series["requests_per_s"]) / _SLICES
     quantiles = {name: round(sum(series[name]) / _SLICES, 3) for name in ("p50_ms", "p99_ms")}
     most = {"p99_9_ms": quantiles["p99_ms"] * 1.2, "max_ms": quantiles["p99_ms"] * 2}
@@ -209,5 +209,5 @@ def _row(api: str, series: dict[str, Any]) -> dict[str, Any]:
     return {"api": api, "requests": round(rate * 60), "requests_per_s": round(rate, 1), **quantiles, **most, **errors}
 
 
-def _error(name: str, code: int, api: str, requests: int, ordinary: bool) -> dict[str, Any]:
+def _error_row(name: str, code: int, api: str, requests: int, ordinary: bool) -> dict[str, Any]:
     return {"name": name, "code": code, "api": api, "requests": requests, "ordinary": ordinary}

@@ -9,7 +9,7 @@ from fakebroker.errors import ErrorCode
 
 @dataclass(slots=True, kw_only=True)
 class BatchMember:
-    """One member of a batch; without protocols it does not join, but is registered as expected."""
+    """One member of a batch. Without protocols it does not join; its instance id is registered as expected."""
 
     member_id: str
     instance_id: str | None
@@ -18,7 +18,7 @@ class BatchMember:
 
 @dataclass(slots=True, kw_only=True)
 class BatchJoin:
-    """One JoinGroup request for many members. What it has once applies to each of them."""
+    """One JoinGroup request for many members, with common values for client, timeouts and protocol type."""
 
     client_id: str
     client_host: str
@@ -30,13 +30,13 @@ class BatchJoin:
 
 @dataclass(slots=True)
 class BatchResult:
-    """The answer to a batch.
+    """The result of a batch.
 
     Attributes:
-        generation: The result of those that have joined a generation; with its members if the leader is among them. If
-            none has joined, a result without a generation.
+        generation: The common result of the members that have joined a generation, with the members of the generation
+            if the leader is in the batch. Without a generation if no member has joined.
         members: The members of the request.
-        results: The result of each of them, in that order.
+        results: The result of each member, in the same order.
     """
 
     generation: JoinResult
@@ -59,13 +59,13 @@ class Batch:
     results: dict[int, JoinResult] = field(default_factory=dict)
 
     def add_result(self, index: int, result: JoinResult, send: Callable[[object, object], None]) -> None:
-        """Set the result of one member; `send` is called with the token and the `BatchResult` when it is the last."""
+        """Set the result of one member. With the last result, `send` is called with the token and the `BatchResult`."""
         self.results[index] = result
         if len(self.results) == len(self.members):
             send(self.token, self.result())
 
     def result(self) -> BatchResult:
-        """Return the answer; its generation is that of the leader if the batch has it, else of the first member."""
+        """Return the result of the batch; `generation` is the result of the leader, else of the first joined member."""
         results = tuple(self.results[index] for index in range(len(self.members)))
         joined = [result for result in results if not result.error and result.generation_id >= 0]
         leading = [result for result in joined if result.members]
@@ -75,10 +75,10 @@ class Batch:
 
 @dataclass(slots=True, eq=False)
 class BatchToken:
-    """The token of one member's join in a batch, so that groups park it like any other.
+    """The token of the join of one member of a batch. The group parks it like the token of a request.
 
     Attributes:
-        index: The index of the member.
+        index: The index of the member in the batch.
     """
 
     batch: Batch

@@ -1,7 +1,7 @@
 """The extension of a group with batch joins (KAFKA-8397): registers expected instances and holds their joins back.
 
-When all expected instances have joined, or the time is up, the joins that wait are handled as one, in a rebalance like
-any other. `scenarios/proposals/batch-join.md` has the rules.
+When all expected instances have joined, or the wait has expired, the waiting joins are handled as one, in an ordinary
+rebalance. `scenarios/proposals/batch-join.md` has the rules.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,8 +10,8 @@ from math import inf
 from typing import cast
 
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult
-from fakebroker.coordinator.group.batch_join.admission import join_together
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchToken
+from fakebroker.coordinator.group.batch_join.combined_joins import handle_combined_joins
 from fakebroker.coordinator.group.batch_join.expected_instances import (
     ExpectedInstance,
     ExpectedInstances,
@@ -25,14 +25,15 @@ from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 
 _MOST_NAMED = 8
+"""At most this many missing instances are named in the cause of a change."""
 
 
 class BatchJoinExtension:
-    """Expected instances and waiting joins of one group. See `GroupExtension` for what the classic group asks.
+    """Expected instances and waiting joins of one group; implements `GroupExtension`.
 
     Attributes:
         group: The group.
-        expected: The instances and joins.
+        expected: The expected instances and waiting joins. Replaced when the wait ends.
     """
 
     timer_name = "expected"
@@ -43,7 +44,7 @@ class BatchJoinExtension:
 
     @classmethod
     def of(cls, group: Group) -> "BatchJoinExtension":
-        """Return the extension of a group, which gets one if it has none yet."""
+        """Return the extension of a group; add it if the group has none yet."""
         if not isinstance(group.extension, cls):
             group.extension = cls(group)
         return group.extension
@@ -57,10 +58,16 @@ class BatchJoinExtension:
         now_ms: float,
         new_uuid: Callable[[], str],
     ) -> Procedure[ErrorCode]:
-        """Expect instances from now on, and answer each registration.
+        """Register expected instances and answer each registration.
+
+        Args:
+            members: The members of the batch without protocols, with their tokens.
+            timeout_ms: How long a registration lasts without a join.
+            now_ms: The time.
+            new_uuid: Returns the last part of a new member id.
 
         Returns:
-            NONE, or the error of storing that. After an error, no registration has been answered.
+            NONE, or the error of storing the registrations: then none is kept, and none is answered.
         """
         results = [(token, self._register(member, timeout_ms, now_ms, new_uuid)) for token, member in members]
         registered = [token.batch.members[token.index].instance_id or "" for token, each in results if not each.error]
@@ -87,7 +94,7 @@ class BatchJoinExtension:
         return JoinResult(ErrorCode.NONE, member_id=member_id)
 
     def expect(self, instance_id: str, member_id: str, timeout_ms: int, now_ms: float) -> None:
-        """Expect an instance that will become a member with this id; for at least 1 ms, as all timers."""
+        """Add an expected instance with the member id reserved for it; its timer runs for at least 1 ms."""
         expected = ExpectedInstance(instance_id, member_id, timeout_ms, now_ms + max(1, timeout_ms))
         self.expected.instances[instance_id] = expected
         self._arm()
@@ -104,49 +111,49 @@ class BatchJoinExtension:
         now_ms: float,
         new_uuid: Callable[[], str],
     ) -> Procedure[None]:
-        """Handle the members of a batch that join: as one, with the expected instances if one of them is expected."""
+        """Handle the joins of a batch as one. If an expected instance is among them, all of them wait with it."""
         joins, is_expected = [], False
         for token, member in members:
             join = _join_of(request, member)
             expected = self.expected.instances.get(member.instance_id or "")
             if expected is None:
-                self._drop_waiting(member.member_id, now_ms)
+                self._supersede_waiting(member.member_id, now_ms)
                 new_member_id = "" if member.member_id else classic_join.new_member_id(join, new_uuid)
                 joins.append(WaitingJoin(join, token, new_member_id))
-            elif refusal := self._refusal(expected, join):
-                self.group.answer(token, refusal)
+            elif rejection := self._rejection(expected, join):
+                self.group.answer(token, rejection)
             else:
                 joins.append(self._waiting_join(expected, join, token))
                 is_expected = True
         if is_expected:
             for waiting in joins:
-                self._wait(waiting, now_ms)
-            yield from self._admit_if_complete(now_ms)
+                self._hold_back(waiting, now_ms)
+            yield from self._end_wait_if_complete(now_ms)
         elif joins:
-            yield from join_together(self.group, joins, f"JoinGroup of {len(joins)} members at once", now_ms)
+            yield from handle_combined_joins(self.group, joins, f"JoinGroup of {len(joins)} members at once", now_ms)
 
     def join(
         self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]
     ) -> Procedure[None] | None:
-        """Hold back the join of an expected instance; any other is left to the classic group."""
+        """Hold back the join of an expected instance. Any other is handled by the classic group."""
         if not self.expected.instances:
             return None
         expected = self.expected.instances.get(request.instance_id or "")
         if expected is None:
-            self._drop_waiting(request.member_id, now_ms)
+            self._supersede_waiting(request.member_id, now_ms)
             return None
         return self._join_expected(expected, request, token, now_ms)
 
     def _join_expected(
         self, expected: ExpectedInstance, request: JoinGroup, token: object, now_ms: float
     ) -> Procedure[None]:
-        if refusal := self._refusal(expected, request):
-            self.group.answer(token, refusal)
+        if rejection := self._rejection(expected, request):
+            self.group.answer(token, rejection)
         else:
-            self._wait(self._waiting_join(expected, request, token), now_ms)
-            yield from self._admit_if_complete(now_ms)
+            self._hold_back(self._waiting_join(expected, request, token), now_ms)
+            yield from self._end_wait_if_complete(now_ms)
 
-    def _refusal(self, expected: ExpectedInstance, request: JoinGroup) -> JoinResult | None:
+    def _rejection(self, expected: ExpectedInstance, request: JoinGroup) -> JoinResult | None:
         if not self._fits(expected, request):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id)
         if request.member_id not in ("", expected.member_id):
@@ -154,9 +161,9 @@ class BatchJoinExtension:
         return None
 
     def _fits(self, expected: ExpectedInstance, request: JoinGroup) -> bool:
-        """Whether this join, the members, and the other expected instances that wait have a protocol in common.
+        """Whether this join, the members of the group, and the waiting expected instances have a common protocol.
 
-        Of those that wait, the ones that do not fit the members any more do not count.
+        Waiting instances that are no longer compatible with the members are ignored.
         """
         group = self.group
         if not group.supports(request.protocol_type, request.protocols):
@@ -172,10 +179,10 @@ class BatchJoinExtension:
         return bool(common)
 
     def _waiting_join(self, expected: ExpectedInstance, request: JoinGroup, token: object) -> WaitingJoin:
-        """Return the waiting join of an expected instance. An older one of it ends here.
+        """Return the waiting join of an expected instance, and end an older one.
 
-        A join without the id takes the place of the older one, as where a static member is replaced; one with the id is
-        the same member, which has joined again.
+        A join without the member id replaces the older one, which gets FENCED_INSTANCE_ID as in the replacement of a
+        static member. A join with the member id is a repetition by the same member.
         """
         older = self.expected.waiting.pop(expected.member_id, None)  # The deadline of the waiting joins remains.
         if older is not None and request.member_id:
@@ -184,22 +191,22 @@ class BatchJoinExtension:
             self.group.answer(older.token, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=expected.member_id))
         return WaitingJoin(replace(request, member_id=""), token, expected.member_id)
 
-    def _drop_waiting(self, member_id: str, now_ms: float) -> None:
-        """End the waiting join of a member that has joined again by itself."""
-        if older := self._withdraw(member_id):
+    def _supersede_waiting(self, member_id: str, now_ms: float) -> None:
+        """End the waiting join of a member, if there is one, because the member has joined again."""
+        if older := self._remove_waiting(member_id):
             self.supersede(older.token)
             self._restart_session(member_id, now_ms)
 
-    def _wait(self, join: WaitingJoin, now_ms: float) -> None:
-        """Hold a join back; the first one decides how long all of them wait."""
+    def _hold_back(self, join: WaitingJoin, now_ms: float) -> None:
+        """Hold a join back. The rebalance timeout of the first one limits how long all of them wait."""
         expected = self.expected
         if expected.waiting_deadline_ms == inf:
             expected.waiting_deadline_ms = now_ms + max(1, join.request.rebalance_timeout_ms)
         expected.waiting[join.member_id] = join
         self._arm()
 
-    def _withdraw(self, member_id: str) -> WaitingJoin | None:
-        """Remove a waiting join, if there is one."""
+    def _remove_waiting(self, member_id: str) -> WaitingJoin | None:
+        """Remove and return a waiting join, if there is one."""
         join = self.expected.waiting.pop(member_id, None)
         if not self.expected.waiting:
             self.expected.waiting_deadline_ms = inf
@@ -208,24 +215,24 @@ class BatchJoinExtension:
 
     # The end of the wait
 
-    def _admit_if_complete(self, now_ms: float) -> Procedure[bool]:
-        """Handle the waiting joins if no instance is missing any more; returns whether they rebalance."""
+    def _end_wait_if_complete(self, now_ms: float) -> Procedure[bool]:
+        """End the wait if no instance is missing; return whether a rebalance was started."""
         if not self.expected.waiting or self.expected.missing:
             return False
-        return (yield from self._admit("all instances that were expected have joined", now_ms))
+        return (yield from self._end_wait("all expected instances have joined", now_ms))
 
-    def _admit(self, cause: str, now_ms: float) -> Procedure[bool]:
-        """Handle the waiting joins as one: expected instances first, then in order of arrival. None is expected now."""
+    def _end_wait(self, cause: str, now_ms: float) -> Procedure[bool]:
+        """End the wait and handle the waiting joins as one: expected instances first, then by arrival."""
         expected_ids = [expected.member_id for expected in self.expected.instances.values()]
         joins = sorted(self.expected.waiting.values(), key=lambda join: join.member_id not in expected_ids)
         self.expected = ExpectedInstances()
         for join in joins:
             self._restart_session(join.member_id, now_ms)
-        yield from store_extension(self.group)  # If that fails, another coordinator that takes over expects them again.
-        return (yield from join_together(self.group, joins, cause, now_ms))
+        yield from store_extension(self.group)  # If that fails, they are expected again after a failover.
+        return (yield from handle_combined_joins(self.group, joins, cause, now_ms))
 
     def _restart_session(self, member_id: str, now_ms: float) -> None:
-        """Restart the session of a member: it may have expired while the answer to its waiting join was pending."""
+        """Restart the session of a member, which may have expired without effect while the member's join waited."""
         if member := self.group.members.get(member_id):
             self.group.arm_session(member, member.session_timeout_ms, now_ms)
 
@@ -244,11 +251,11 @@ class BatchJoinExtension:
         return self.expected.waiting
 
     def expire(self, now_ms: float) -> Procedure[None]:
-        """Stop waiting for missing instances if joins wait, or drop the next registration that expires."""
+        """End the wait for missing instances if there are waiting joins; else drop the registrations that expire."""
         expected = self.expected
         missing = ", ".join(instance.instance_id for instance in expected.missing[:_MOST_NAMED])
         if expected.waiting:
-            yield from self._admit(f"instances that were expected have not joined in time: {missing}", now_ms)
+            yield from self._end_wait(f"expected instances have not joined in time: {missing}", now_ms)
             return
         deadline_ms = expected.deadline_ms()
         for instance in expected.missing:
@@ -257,20 +264,20 @@ class BatchJoinExtension:
         yield from store_extension(self.group)
 
     def leave(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
-        """Stop expecting an instance; its waiting join gets UNKNOWN_MEMBER_ID."""
+        """Drop an expected instance; its waiting join gets UNKNOWN_MEMBER_ID."""
         expected = self.expected.find(member_id, instance_id)
         if expected is None:
             return None
         if member_id not in ("", expected.member_id):
             return ErrorCode.FENCED_INSTANCE_ID
         del self.expected.instances[expected.instance_id]
-        if join := self._withdraw(expected.member_id):
+        if join := self._remove_waiting(expected.member_id):
             self.group.answer(join.token, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID))
         return ErrorCode.NONE
 
     def after_leave(self, now_ms: float) -> Procedure[bool]:
         yield from store_extension(self.group)
-        return (yield from self._admit_if_complete(now_ms))
+        return (yield from self._end_wait_if_complete(now_ms))
 
     def deliver(self, token: object, result: object, send: Callable[[object, object], None]) -> None:
         if isinstance(token, BatchToken):
@@ -279,11 +286,11 @@ class BatchJoinExtension:
             send(token, result)
 
     def supersede(self, token: object) -> None:
-        """Answer a member of a batch, as the others wait for it; a join alone is never answered, as in Kafka."""
+        """Answer the join of a member of a batch, as the batch needs its result; as in Kafka, drop any other join."""
         if isinstance(token, BatchToken):
             self.group.answer(token, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
-    def refuse_all(self, error: ErrorCode) -> None:
+    def reject_waiting(self, error: ErrorCode) -> None:
         for join in self.expected.waiting.values():
             self.group.answer(join.token, JoinResult(error, member_id=join.member_id))
 
@@ -292,9 +299,10 @@ class BatchJoinExtension:
         return tuple(StoredInstance(each.instance_id, each.member_id, each.rebalance_timeout_ms) for each in instances)
 
     def restore(self, values: Iterable[object], now_ms: float) -> None:
-        """Expect the stored instances, as many as have a place in the group. Their time starts over.
+        """Restore expected instances, up to the free places in the group. Their timers start over.
 
-        An instance that left and was registered again before the next generation was stored is a member again.
+        An instance that is a member is skipped: it has left and was registered again, but only the registration was
+        stored.
         """
         members = self.group.static_members
         instances = [each for each in values if isinstance(each, StoredInstance) and each.instance_id not in members]
@@ -307,7 +315,7 @@ class BatchJoinExtension:
 
 
 def expected_instances(group: Group) -> ExpectedInstances:
-    """Return the expected instances and waiting joins of a group, to be read only."""
+    """Return the expected instances and waiting joins of a group, for callers that do not change them."""
     return group.extension.expected if isinstance(group.extension, BatchJoinExtension) else ExpectedInstances()
 
 
@@ -334,17 +342,17 @@ def _are_not_members(group: Group, expected: ExpectedInstances) -> bool:
 
 _RULES: tuple[tuple[str, Callable[[Group, ExpectedInstances], object]], ...] = (
     (
-        "who is expected is filed under its instance id",
+        "the key of an expected instance is its instance id",
         lambda g, e: all(instance.instance_id == i for i, instance in e.instances.items()),
     ),
-    ("who is expected is no member yet", _are_not_members),
-    ("joins wait only while somebody who is expected is missing", lambda g, e: not e.waiting or e.missing),
+    ("an expected instance is not a member", _are_not_members),
+    ("joins wait only while an expected instance is missing", lambda g, e: not e.waiting or e.missing),
     (
-        "the time of the waiting runs exactly while joins wait",
+        "the timer of waiting joins runs exactly while joins wait",
         lambda g, e: (e.waiting_deadline_ms < inf) == bool(e.waiting),
     ),
     (
-        "a join that waits is not parked in the group too",
+        "a waiting join is not parked in the group",
         lambda g, e: not any(i in g.parked_joins for i in e.waiting),
     ),
 )

@@ -24,7 +24,7 @@ class ExpectedInstance:
 
 @dataclass(slots=True)
 class StoredInstance:
-    """An expected instance in the record of its group: one of its `extension_values`."""
+    """An expected instance in the record of its group, one of `GroupValue.extension_values`."""
 
     instance_id: str
     member_id: str
@@ -33,11 +33,11 @@ class StoredInstance:
 
 @dataclass(slots=True, eq=False)
 class WaitingJoin:
-    """A join that is handled together with others.
+    """A join that waits, or is handled, together with other joins.
 
     Attributes:
         token: The token of the request, or a `BatchToken`.
-        new_member_id: The id that the member gets if it is new or has joined without its id.
+        new_member_id: The id for a member that has joined without an id; else "".
     """
 
     request: JoinGroup
@@ -53,11 +53,11 @@ class WaitingJoin:
 class ExpectedInstances:
     """The instances that are expected in one group, and the joins that wait until all of them have joined.
 
-    The classic group does not know the waiting joins: it behaves as if they had not arrived.
+    Waiting joins do not affect the state of the classic group.
 
     Attributes:
         instances: By instance id, in the order of registration.
-        waiting: Joins by member id, in order of arrival; most of them of expected instances.
+        waiting: Joins by member id, in order of arrival: of expected instances, and of other members of their batches.
         waiting_deadline_ms: When the joins stop waiting; infinite if there are none.
     """
 
@@ -71,13 +71,13 @@ class ExpectedInstances:
         return [instance for instance in self.instances.values() if instance.member_id not in self.waiting]
 
     def deadline_ms(self) -> float:
-        """Return when the joins stop waiting or, without any, when the next registration expires."""
+        """Return when the joins stop waiting; without waiting joins, when the next registration expires."""
         if self.waiting:
             return self.waiting_deadline_ms
         return min((instance.deadline_ms for instance in self.instances.values()), default=inf)
 
     def find(self, member_id: str, instance_id: str | None) -> ExpectedInstance | None:
-        """Return the instance with an instance id, or without one that with the member id."""
+        """Return the expected instance with this instance id, or if that is None, with this member id."""
         if instance_id is not None:
             return self.instances.get(instance_id)
         return next((instance for instance in self.instances.values() if instance.member_id == member_id), None)

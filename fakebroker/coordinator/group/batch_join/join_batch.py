@@ -1,4 +1,4 @@
-"""JoinGroup requests for many members (KAFKA-8397): checks that do not depend on the group, registrations, joins."""
+"""Batch JoinGroup requests (KAFKA-8397): the checks that do not depend on the group, and the request as a procedure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from fakebroker.topic_partition import is_legal_name
 
 
 def join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, token: object, now_ms: float) -> None:
-    """Handle a batch; its `BatchResult` comes through `Coordinator.answers` once all members have their results."""
+    """Handle a batch; its `BatchResult` is added to `Coordinator.answers` when the results of all members are known."""
     coordinator.submit(group_id, partial(_join_batch, coordinator, group_id, request, token, now_ms))
 
 
@@ -25,8 +25,8 @@ def _join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, tok
     error = ErrorCode.INVALID_GROUP_ID if not group_id else ErrorCode.NONE
     if group is None:
         error = error or coordinator.error_for(group_id)
-    passed = _refuse(batch, request, coordinator.config, error, exists=group is not None)
-    if not passed:
+    accepted = _check(batch, request, coordinator.config, error, exists=group is not None)
+    if not accepted:
         coordinator.answer(token, batch.result())
         return
     is_new = group is None
@@ -34,7 +34,7 @@ def _join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, tok
         group = coordinator.create_group(group_id, now_ms)
         group.record_creation("first JoinGroup", now_ms)
     extension = BatchJoinExtension.of(group)
-    coordinator.run(group, _handle(coordinator, extension, request, passed, now_ms, is_new=is_new), now_ms)
+    coordinator.run(group, _handle(coordinator, extension, request, accepted, now_ms, is_new=is_new), now_ms)
 
 
 def _handle(
@@ -56,30 +56,33 @@ def _handle(
         return
     joining = [(token, member) for token, member in members if member.protocols]
     joins = extension.join_batch(request, joining, now_ms, new_uuid)
-    yield from coordinator.and_store_new(group, joins, now_ms) if is_new else joins
+    yield from coordinator.run_first_join(group, joins, now_ms) if is_new else joins
 
 
-def _refuse(
+def _check(
     batch: Batch, request: BatchJoin, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
 ) -> list[tuple[BatchToken, BatchMember]]:
-    """Set the results of members that are rejected in every state of the group; return the others.
+    """Set the results of members that are rejected whatever the state of the group; return the others.
 
     Args:
-        error: Why the whole request is rejected, or NONE.
-        exists: Whether there is such a group. Else no member can have an id in it.
+        batch: The batch, without results.
+        request: Its request.
+        config: The settings of the coordinator.
+        error: The error of the whole request, or NONE.
+        exists: Whether the group exists; if not, no member can have an id.
     """
     counts = Counter(member.instance_id for member in batch.members)
-    passed = []
+    accepted = []
     for index, member in enumerate(batch.members):
         is_twice = counts[member.instance_id] > 1
-        if fault := error or _fault(request, member, config, is_twice=is_twice, exists=exists):
+        if fault := error or _member_error(request, member, config, is_twice=is_twice, exists=exists):
             batch.results[index] = JoinResult(fault, member_id=member.member_id)
         else:
-            passed.append((BatchToken(batch, index), member))
-    return passed
+            accepted.append((BatchToken(batch, index), member))
+    return accepted
 
 
-def _fault(
+def _member_error(
     request: BatchJoin, member: BatchMember, config: CoordinatorConfig, *, is_twice: bool, exists: bool
 ) -> ErrorCode:
     timeout_ms = request.session_timeout_ms

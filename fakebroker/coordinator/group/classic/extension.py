@@ -1,6 +1,7 @@
-"""The hook through which a protocol extension changes a classic group, and the extension that changes nothing.
+"""The hook for protocol extensions of a classic group, and the default extension, which changes nothing.
 
-The classic group asks at the points below and does not know which extension it has (see `CoordinatorConfig.extension`).
+The classic group calls the methods of `GroupExtension` and does not depend on any extension. Which one a group has is
+set by `CoordinatorConfig.extension`.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -13,10 +14,10 @@ from fakebroker.errors import ErrorCode
 
 
 class GroupExtension(Protocol):
-    """What an extension adds to one group. The group and its invariants hold without it.
+    """The extension of one group. The group keeps its own invariants without it.
 
     Attributes:
-        timer_name: What a history calls the timer of the extension.
+        timer_name: The name of the extension's timer in histories (`history.Timer.what`).
     """
 
     timer_name: str
@@ -27,47 +28,47 @@ class GroupExtension(Protocol):
 
     @property
     def reserved_places(self) -> int:
-        """How many places of `group.max.size` are taken by members to come; while there are any, no group expires."""
+        """The number of places in `group.max.size` that are reserved for future members. If not 0, no group expires."""
 
     @property
     def waiting_joins(self) -> Collection[str]:
-        """Ids of members whose JoinGroup the extension keeps. While there are any, the group is not deleted."""
+        """Ids of members whose JoinGroup the extension holds back. While there are any, the group is not deleted."""
 
     def join(
         self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]
     ) -> Procedure[None] | None:
-        """Take over a JoinGroup; None if the classic group is to handle it."""
+        """Handle a JoinGroup, or return None to let the classic group handle it."""
 
     def leave(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
-        """Take over the departure of a member in a LeaveGroup; None if the classic group is to handle it."""
+        """Handle one member of a LeaveGroup, or return None to let the classic group handle it."""
 
     def after_leave(self, now_ms: float) -> Procedure[bool]:
-        """Complete a LeaveGroup in which `leave` succeeded; returns whether that has started a rebalance."""
+        """Complete a LeaveGroup in which `leave` has returned NONE; return whether a rebalance was started."""
 
     def expire(self, now_ms: float) -> Procedure[None]:
-        """Handle the end of the extension's timer."""
+        """Handle the expiry of the extension's timer."""
 
     def deliver(self, token: object, result: object, send: Callable[[object, object], None]) -> None:
-        """Send the answer to a token, or take it if the token is the extension's own."""
+        """Call `send` with a token and its result, or keep the result if the extension has created the token."""
 
     def supersede(self, token: object) -> None:
-        """A parked join is dropped, for the same member has joined again."""
+        """Handle that a parked join is dropped because the same member has joined again."""
 
-    def refuse_all(self, error: ErrorCode) -> None:
-        """Answer the joins that the extension keeps with an error, for the group moves to another coordinator."""
+    def reject_waiting(self, error: ErrorCode) -> None:
+        """Answer the joins that are held back with an error, because the group object is dropped."""
 
     def stored_values(self) -> tuple[object, ...]:
-        """What is stored with the group: values that are opaque to the coordinator."""
+        """Return the values to store with the group (`GroupValue.extension_values`)."""
 
     def restore(self, values: Iterable[object], now_ms: float) -> None:
-        """Take over what was stored, after the members are restored."""
+        """Restore the state of the extension from stored values; called after the members are restored."""
 
     def broken_rule(self) -> str | None:
-        """An invariant that does not hold, or None."""
+        """Return the description of an invariant of the extension that does not hold, or None."""
 
 
 class NoExtension:
-    """Changes nothing. Has no state, so one instance serves all groups."""
+    """The extension that changes nothing. It has no state, so all groups share one instance."""
 
     timer_name = ""
     deadline_ms = inf
@@ -93,7 +94,7 @@ class NoExtension:
     def supersede(self, token: object) -> None:
         pass
 
-    def refuse_all(self, error: ErrorCode) -> None:
+    def reject_waiting(self, error: ErrorCode) -> None:
         pass
 
     def stored_values(self) -> tuple[object, ...]:
@@ -110,5 +111,5 @@ NO_EXTENSION = NoExtension()
 
 
 def no_extension(group: object) -> NoExtension:
-    """The extension of a group that has none."""
+    """Return the extension that changes nothing, for any group."""
     return NO_EXTENSION

@@ -1,8 +1,7 @@
-"""The state of one classic group: its members, requests that wait, and deadlines, and the changes that keep them
-consistent.
+"""The state of one classic group (members, parked requests, deadlines), with methods that keep it consistent.
 
-Below the procedures (`rebalance`, `join`, `sync`, `leave`), which decide. Does not know other groups, the leader
-of its partition, or what its tokens are.
+What requests and timers do is decided by the procedures in `rebalance`, `join`, `sync` and `leave`. Does not depend on
+other groups, on the coordinator, or on the types of tokens.
 """
 
 from collections.abc import Callable
@@ -40,32 +39,36 @@ class Group:
 
     Attributes:
         partition: The partition of `__consumer_offsets` that the group belongs to.
-        send: Sends an answer: called with the token of a request and its result.
+        send: Called with the token of a request and its result, to answer it.
         state_since_ms: Time of the last transition.
         generation_id: Never decreases.
-        protocol_type: `None` until a member is added (a "simple" group). Outlives the members.
-        leader_id: Set exactly while there are members. Whenever any member could succeed a lost leader, the one that
-            was added first does; a static member that was replaced counts as added then.
-        members: By id, in the order they were added.
-        static_members: Member id by instance id.
+        protocol_type: `None` until a member is added (a "simple" group). Kept when all members have left.
+        protocol_name: The protocol of the generation; `None` without one.
+        leader_id: `None` exactly if there are no members. A lost leader is succeeded by the member that was added
+            first; a static member that was replaced counts as added at its replacement.
+        members: By member id, in the order in which they were added.
+        static_members: Member ids by instance id.
         pending_members: Ids returned with MEMBER_ID_REQUIRED that have not joined yet, with the deadline of each.
-        parked_joins: Tokens of joins to be answered when the rebalance has its members, by member id, in order of
-            arrival.
-        parked_syncs: Tokens of syncs to be answered with the leader's, by member id, in order of arrival.
-        awaiting_sync: Ids that have not sent a SyncGroup of this generation.
-        protocol_counts: How many members support each protocol; only protocols that a member supports.
+        parked_joins: Tokens of JoinGroup requests that are answered at the end of the join phase, by member id, in
+            order of arrival.
+        parked_syncs: Tokens of SyncGroup requests that are answered at the leader's SyncGroup, by member id, in order
+            of arrival.
+        awaiting_sync: Member ids that have not sent a SyncGroup in this generation.
+        protocol_counts: The number of members that support a protocol, for each protocol with at least one.
         subscribed_topics: Union of the members' subscriptions in this generation; `None` if unknown.
-        new_member_added: A member was added during an initial delay since its timer last expired.
-        initial_delay_ms: The current wait of an initial rebalance.
-        initial_remaining_ms: How much longer an initial rebalance may wait.
-        deadline_ms: No timer of the group expires earlier. Only the coordinator raises it.
-        scheduled_ms, timer_number: When the coordinator next looks at the group's timers; see `TimerQueue`.
-        stored: The group as the log has it, but for the values of the extension; `None` if there is no record of it.
-        extension: The protocol extension that takes part in the group.
-        controls: What a test wants of its rebalances, or None.
-        is_overdue: The timer of the state has expired while the group was held in it (`controls`).
-        held_sync: The leader's sync and its token, while the group is held in CompletingRebalance.
-        change: What the request or timer in progress has changed.
+        new_member_added: Whether a member was added during an initial delay. As in Kafka, it is reset only when an
+            initial delay expires and is extended.
+        initial_delay_ms: The current delay of an initial rebalance.
+        initial_remaining_ms: How much longer an initial rebalance may be delayed after the current delay.
+        join_deadline_ms: When the join timer expires; infinite if it is not running. `sync_deadline_ms` likewise.
+        deadline_ms: A lower bound of all deadlines of the group. Procedures lower it; only the coordinator raises it.
+        scheduled_ms, timer_number: When the coordinator checks the group's timers next; see `TimerEntry`.
+        stored: The last stored value of the group, without the values of the extension; `None` if it was never stored.
+        extension: The protocol extension of the group.
+        controls: The manual settings of the group's rebalances, or None.
+        is_overdue: Whether the timer of the state has expired while the group was held in the state (`controls`).
+        held_sync: The leader's SyncGroup and its token, while the group is held in CompletingRebalance.
+        change: The changes by the request or timer in progress.
     """
 
     group_id: str
@@ -106,7 +109,11 @@ class Group:
     # State
 
     def transition_to(self, state: GroupState, now_ms: float) -> None:
-        """Set the state; the only place that does so for an existing group."""
+        """Set the state. No other method does so after the group was created.
+
+        Raises:
+            RuntimeError: `TRANSITIONS` does not have the transition.
+        """
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"group {self.group_id!r}: no transition from {self.state.value} to {state.value}")
         self.previous_state = self.state
@@ -116,38 +123,39 @@ class Group:
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """Whether this is the first rebalance of an empty group, which takes its delay even if all have joined."""
+        """Whether this is the first rebalance of an empty group, which is delayed even if all members have joined."""
         return self.state is PREPARING_REBALANCE and self.previous_state is EMPTY
 
     @property
-    def is_extended_by_a_new_member(self) -> bool:
-        """Whether a new member prolongs the initial delay; before KIP-848 only that of the first generation."""
+    def does_new_member_extend_delay(self) -> bool:
+        """Whether a new member extends the initial delay; before KIP-848 only in the first generation."""
         is_first = self.generation_id == 0 or not self.config.is_before_kip_848
         return self.is_initial_rebalance and is_first
 
     @property
-    def has_everyone_joined(self) -> bool:
+    def have_all_joined(self) -> bool:
+        """Whether the joins of all members are parked and no id is pending."""
         return len(self.parked_joins) == len(self.members) and not self.pending_members
 
     @property
     def is_held(self) -> bool:
-        """Whether a test wants the group to stay in the state that it is in."""
+        """Whether the group is held in its current state by `controls`."""
         return self.controls is not None and self.state in self.controls.held_states
 
     # History
 
     def record_creation(self, cause: str, now_ms: float) -> None:
-        """Record that the group was created or loaded; called once, when it has its first contents."""
+        """Add the creation of the group to its change; called once, when the group has its first contents."""
         self.change.cause = cause
         self._add_moment(DEAD, now_ms)
 
     def end_moment(self, now_ms: float) -> None:
-        """Add a moment to the change: members were added or removed."""
+        """Add a moment to the change for members that were added, parked or removed without a transition."""
         self._add_moment(self.state, now_ms)
 
     def _add_moment(self, state_from: GroupState, now_ms: float) -> None:
         change = self.change
-        # A member that was added and removed within one moment, as by a replacement that is reverted, is left out.
+        # A member that was added and removed within one moment is left out (a static replacement that is reverted).
         joined = tuple(member_id for member_id in change.joined if member_id not in change.left)
         left = tuple(member_id for member_id in change.left if member_id not in change.joined)
         members = tuple(self.members)
@@ -172,7 +180,7 @@ class Group:
         change.clear_members()
 
     def timers(self, now_ms: float, *, with_members: bool) -> tuple[Timer, ...]:
-        """Return the timers that run, the next to expire first; with those of members all members are looked at."""
+        """Return the running timers, the next to expire first; `with_members` adds sessions and pending ids."""
         if self.state is DEAD:
             return ()
         deadlines = [("join", self.join_deadline_ms), ("sync", self.sync_deadline_ms)]
@@ -208,7 +216,7 @@ class Group:
         """Return the error of an OffsetCommit, or NONE (Kafka's `ClassicGroup.validateOffsetCommit`)."""
         if generation_id < 0 and self.state is EMPTY:
             return NONE
-        # A commit without any identity ends here too: no member has the id "".
+        # Also rejects a commit without a member id: no member has the id "".
         if error := self.check_member(member_id, instance_id):
             return error
         if generation_id != self.generation_id:
@@ -216,10 +224,10 @@ class Group:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is COMPLETING_REBALANCE else NONE
 
     def has_room_for(self, member_id: str) -> bool:
-        """Whether `group.max.size` lets this member join (Kafka's `acceptJoiningMember`); pending ids do not count.
+        """Whether `group.max.size` allows this member to join (Kafka's `acceptJoiningMember`).
 
-        While members join, the places go to those whose joins are parked: so the last ones of a group that is too large
-        are the ones rejected. A place that the extension reserves is taken.
+        In PreparingRebalance the parked joins are counted, in other states the members. So if a group is too large, the
+        last members to rejoin are rejected. Places that the extension reserves are counted, pending ids are not.
         """
         reserved_places = self.extension.reserved_places
         places = self.config.group_max_size - reserved_places
@@ -230,7 +238,7 @@ class Group:
         return member_id in self.members or len(self.members) < places
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether a member with these protocols can join: one of them is supported by all members."""
+        """Whether a member with these protocols can join: all members have to support one of them."""
         if self.state is EMPTY and not self.members:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
@@ -238,7 +246,7 @@ class Group:
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Unknown subscriptions count as all topics in a consumer group, as none in any other."""
+        """Whether a member is subscribed to a topic. If unknown: True in a consumer group, False in other groups."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
@@ -246,7 +254,7 @@ class Group:
     # Members
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Add a member, which may have been pending. The first one decides the group's protocol type."""
+        """Add a member, whose id may have been pending. The first member sets the protocol type of the group."""
         if not self.members:
             self.protocol_type = protocol_type
             self.leader_id = member.member_id
@@ -258,7 +266,7 @@ class Group:
         self._count_protocols(member, 1)
 
     def update(self, member: Member, request: JoinGroup | Member) -> None:
-        """Take over what a member that joins again may change; or, from a copy of the member, what it was before."""
+        """Set protocols and timeouts of a member from its new JoinGroup, or from a copy to revert them."""
         self._count_protocols(member, -1)
         member.protocols = request.protocols
         self._count_protocols(member, 1)
@@ -266,7 +274,7 @@ class Group:
         member.session_timeout_ms = request.session_timeout_ms
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or a pending id. A parked join gets UNKNOWN_MEMBER_ID, a parked sync is never answered."""
+        """Remove a member or a pending id. A parked join gets UNKNOWN_MEMBER_ID; a parked sync is never answered."""
         self.answer_join(member_id, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self.parked_syncs.pop(member_id, None)
         self.take_held_sync(member_id)
@@ -283,9 +291,9 @@ class Group:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static_member(self, instance_id: str, new_member_id: str) -> Member:
-        """Give a static member a new id; requests that wait under the old one get FENCED_INSTANCE_ID (KIP-345).
+        """Give a static member a new id; parked requests of the old one get FENCED_INSTANCE_ID (KIP-345).
 
-        An old id that has not sent its SyncGroup goes on being awaited, as in Kafka's `ClassicGroup`.
+        If the old id has not sent its SyncGroup, it stays in `awaiting_sync`, as in Kafka's `ClassicGroup`.
         """
         old_member_id = self.static_members[instance_id]
         self.answer_join(old_member_id, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=old_member_id))
@@ -310,14 +318,14 @@ class Group:
     # Generations
 
     def select_protocol(self) -> str:
-        """Return what the members would choose now; each votes for its favorite of the protocols that all support."""
+        """Return the elected protocol: each member votes for its most preferred one that all members support."""
         candidates = [name for name, count in self.protocol_counts.items() if count == len(self.members)]
         if len(candidates) == 1:
             return candidates[0]
         return most_voted(member.vote(candidates) for member in self.members.values())
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Return all subscribed topics; `None` if a subscription cannot be read or this is not a consumer group."""
+        """Return the subscribed topics of all members; `None` if one cannot be parsed or it is not a consumer group."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         topics: list[str] = []
@@ -329,12 +337,12 @@ class Group:
         return frozenset(topics)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return the members as the leader of this generation gets them."""
+        """Return the members for the JoinGroup response of the leader."""
         name = self.protocol_name or ""
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata_for(name)) for m in self.members.values())
 
     def join_result(self, member_id: str, *, with_members: bool) -> JoinResult:
-        """Return the result of a member that has joined the current generation."""
+        """Return the JoinGroup result of a member of the current generation."""
         return JoinResult(
             NONE,
             self.generation_id,
@@ -348,39 +356,39 @@ class Group:
     # Answers
 
     def answer(self, token: object, result: JoinResult | SyncResult) -> None:
-        """Answer a JoinGroup or SyncGroup."""
+        """Answer a JoinGroup or SyncGroup; a parked one is removed before by the caller."""
         self.extension.deliver(token, result, self.send)
 
     def park_join(self, member_id: str, token: object) -> None:
-        """Keep a join until the rebalance has its members. An older one of the same member is dropped, as in Kafka."""
+        """Park a join until the join phase ends. An older one of the same member is dropped unanswered, as in Kafka."""
         if member_id in self.parked_joins:
             self.extension.supersede(self.parked_joins.pop(member_id))
         self.parked_joins[member_id] = token
         self.change.rejoined.append(member_id)
 
     def park_sync(self, member_id: str, token: object) -> None:
-        """Keep a sync until the leader's. An older one of the same member is dropped: Kafka never answers it."""
+        """Park a sync until the leader's. An older one of the same member is dropped unanswered, as in Kafka."""
         self.parked_syncs.pop(member_id, None)
         self.parked_syncs[member_id] = token
 
     def answer_join(self, member_id: str, result: JoinResult) -> None:
-        """Answer the member's parked join, if there is one."""
+        """Answer the parked join of a member, if there is one."""
         if member_id in self.parked_joins:
             self.answer(self.parked_joins.pop(member_id), result)
 
     def answer_sync(self, member_id: str, result: SyncResult) -> None:
-        """Answer the member's parked sync, or the leader's that is held, if there is one."""
+        """Answer the parked or held sync of a member, if there is one."""
         if member_id in self.parked_syncs:
             self.answer(self.parked_syncs.pop(member_id), result)
         if held := self.take_held_sync(member_id):
             self.answer(held[1], result)
 
     def is_sync_held(self, member_id: str) -> bool:
-        """Whether this member is the leader and its sync is held."""
+        """Whether the sync of this member, the leader, is held."""
         return self.held_sync is not None and self.held_sync[0].member_id == member_id
 
     def take_held_sync(self, member_id: str) -> tuple[SyncGroup, object] | None:
-        """Return the leader's sync and its token if it is held and this member's; it is not held any more."""
+        """Return the held sync and its token, and clear it. Return None if there is none of this member."""
         if not self.is_sync_held(member_id):
             return None
         held, self.held_sync = self.held_sync, None
@@ -389,28 +397,31 @@ class Group:
     # Timers
 
     def rebalance_timeout_ms(self) -> int:
-        """Return the largest rebalance timeout of the members; at least 1 ms, so no timer expires as it starts."""
+        """Return the largest rebalance timeout of the members; at least 1 ms, so that no timer expires as it starts."""
         return max([1, *(member.rebalance_timeout_ms for member in self.members.values())])
 
     def arm_session(self, member: Member, timeout_ms: float, now_ms: float) -> None:
-        """Restart the session of a member; the other `arm_` methods start the other timers."""
+        """Start or restart the session of a member."""
         member.deadline_ms = now_ms + timeout_ms
         self.deadline_ms = min(self.deadline_ms, member.session_ends_ms)
 
     def arm_pending(self, member_id: str, timeout_ms: float, now_ms: float) -> None:
+        """Add a pending id, and start its timer."""
         self.pending_members[member_id] = now_ms + timeout_ms
         self.deadline_ms = min(self.deadline_ms, now_ms + timeout_ms)
 
     def arm_join(self, timeout_ms: float, now_ms: float) -> None:
+        """Start or restart the join timer."""
         self.join_deadline_ms = now_ms + timeout_ms
         self.deadline_ms = min(self.deadline_ms, self.join_deadline_ms)
 
     def arm_sync(self, timeout_ms: float, now_ms: float) -> None:
+        """Start or restart the sync timer."""
         self.sync_deadline_ms = now_ms + timeout_ms
         self.deadline_ms = min(self.deadline_ms, self.sync_deadline_ms)
 
     def earliest_deadline(self) -> float:
-        """Return when the first of the group's timers expires; infinite without timers."""
+        """Return the earliest deadline of all timers of the group; infinite if no timer is running."""
         return min(
             self.join_deadline_ms,
             self.sync_deadline_ms,

@@ -1,7 +1,7 @@
-"""JoinGroup: which members may join a group, and what a join does in each state.
+"""JoinGroup: the checks of a join, and its effect in each state of the group.
 
-The checks are in Kafka's order (`GroupMetadataManager.classicGroupJoinToClassicGroup`). The rebalance is in
-`rebalance`.
+The checks are in Kafka's order (`GroupMetadataManager.classicGroupJoinToClassicGroup`). `rebalance` has the rebalances
+that joins start and complete.
 """
 
 from collections.abc import Callable
@@ -17,19 +17,22 @@ from fakebroker.coordinator.group.persistence import store
 from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 
-# A new member does not know its id yet, so it cannot send heartbeats; and if its client is gone, its place must not be
-# kept forever. A constant in Kafka too.
+# Replaces the session timeout of a new member until its first generation: without its id it cannot send heartbeats. A
+# constant in Kafka, too.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
-def refuse(
+def reject_request(
     group_id: str, request: JoinGroup, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
 ) -> JoinResult | None:
-    """Return the answer to a JoinGroup that is rejected in every state of the group, or None.
+    """Return the result of a JoinGroup that is rejected whatever the state of the group; None if it is accepted.
 
     Args:
-        error: Why the coordinator does not serve the group, or NONE.
-        exists: Whether there is such a group.
+        group_id: The group.
+        request: The request.
+        config: The settings of the coordinator.
+        error: NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if the group is not served here, else NONE.
+        exists: Whether the group exists.
     """
     if not group_id:
         return JoinResult(ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
@@ -47,9 +50,9 @@ def refuse(
 def join(
     group: Group, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]
 ) -> Procedure[None]:
-    """Handle a JoinGroup for a group that exists; the answer comes at once or later."""
-    if refusal := refusal_of(group, request):
-        group.answer(token, refusal)
+    """Handle a JoinGroup for a group that exists: answer it at once, or park it until the join phase ends."""
+    if rejection := reject_join(group, request):
+        group.answer(token, rejection)
     elif not request.member_id:
         yield from _join_as(new_member_id(request, new_uuid), group, request, token, now_ms)
     elif request.member_id in group.pending_members:
@@ -59,21 +62,24 @@ def join(
 
 
 def new_member_id(request: JoinGroup, new_uuid: Callable[[], str]) -> str:
-    """Return the id that a member without one gets."""
+    """Return a new member id: the instance id or client id, "-" and a UUID."""
     return f"{request.client_id if request.instance_id is None else request.instance_id}-{new_uuid()}"
 
 
-def refusal_of(group: Group, request: JoinGroup) -> JoinResult | None:
-    """Return the answer to a join that is rejected, or None; a member without a place in the group is removed."""
+def reject_join(group: Group, request: JoinGroup) -> JoinResult | None:
+    """Return the result of a join that the group rejects; None if it is accepted.
+
+    If the group is full, the member is also removed.
+    """
     member_id = request.member_id
     if not group.has_room_for(member_id):
-        group.change.cause = f"JoinGroup of {member_id}, for which there is no room"
+        group.change.cause = f"JoinGroup of {member_id}, but the group is full"
         group.remove(member_id)
         return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if not group.supports(request.protocol_type, request.protocols):
         return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id)
     if member_id in group.pending_members:
-        # Only dynamic members are ever pending; Kafka fails with an IllegalStateException.
+        # Only dynamic members can be pending. Kafka fails with an IllegalStateException.
         return None if request.instance_id is None else JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR)
     if member_id and (error := group.check_member(member_id, request.instance_id)):
         return JoinResult(error, member_id=member_id)
@@ -81,7 +87,7 @@ def refusal_of(group: Group, request: JoinGroup) -> JoinResult | None:
 
 
 def _join_as(new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> Procedure[None]:
-    """Handle a join without a member id. A static member never has to join twice; a dynamic one does since KIP-394."""
+    """Handle a join without a member id. Since KIP-394, a dynamic member has to join again with `new_member_id`."""
     if request.instance_id is None and request.requires_member_id:
         group.arm_pending(new_member_id, request.session_timeout_ms, now_ms)
         group.answer(token, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id=new_member_id))
@@ -98,8 +104,8 @@ def _add_member(member_id: str, group: Group, request: JoinGroup, token: object,
 
 
 def add_new_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
-    """Add a member and park its join; the caller starts the rebalance."""
-    if group.is_extended_by_a_new_member:
+    """Add a member and park its join; the caller starts or continues the rebalance."""
+    if group.does_new_member_extend_delay:
         group.new_member_added = True
     member = Member(
         member_id=member_id,
@@ -117,9 +123,11 @@ def add_new_member(member_id: str, group: Group, request: JoinGroup, token: obje
 
 
 def rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> Procedure[None]:
-    """Handle the join of a known member: answered at once if nothing changes, so that a lost answer costs no rebalance.
+    """Handle the join of a member of the group.
 
-    The leader of a stable group always starts a rebalance: it may have seen a change that no metadata shows.
+    Outside of PreparingRebalance, a join with unchanged protocols repeats the current result: the member may not have
+    received it. Only the leader of a Stable group always starts a rebalance, because the assignment may depend on more
+    than the metadata.
     """
     member = group.members[request.member_id]
     is_leader = group.leader_id == member.member_id
@@ -127,34 +135,33 @@ def rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> Pr
     if is_unchanged and not (is_leader and group.state is STABLE):
         group.answer(token, group.join_result(member.member_id, with_members=is_leader))
         return
-    group.change.cause = f"JoinGroup of {_described(member, request, is_leader=is_leader)}"
+    group.change.cause = f"JoinGroup of {_describe_join(member, request, is_leader=is_leader)}"
     group.update(member, request)
     group.park_join(member.member_id, token)
     yield from rebalance_or_complete(group, now_ms)
 
 
-def _described(member: Member, request: JoinGroup, *, is_leader: bool) -> str:
-    words = [member.member_id]
+def _describe_join(member: Member, request: JoinGroup, *, is_leader: bool) -> str:
+    parts = [member.member_id]
     if is_leader:
-        words.append("the leader")
+        parts.append("the leader")
     if request.protocols != member.protocols:
-        words.append("with other protocols than before")
-    return ", ".join(words)
+        parts.append("with changed protocols")
+    return ", ".join(parts)
 
 
 def replace_static_member(
     new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float
 ) -> Procedure[None]:
-    """Handle the join of a static member that has restarted without its id: it gets a new one.
+    """Handle the join of a static member that has restarted and does not know its id: it gets a new one.
 
-    In a stable group no rebalance is needed as long as the members would choose the same protocol, whatever else
-    changed.
+    A Stable group does not rebalance if it would still select the same protocol, whatever else has changed.
     """
     former_leader_id, former_ids = group.leader_id, list(group.members)
     former = copy(group.members[group.static_members[request.instance_id or ""]])
     group.change.cause = f"JoinGroup of {new_member_id}, which replaces {former.member_id}"
     member = group.replace_static_member(request.instance_id or "", new_member_id)
-    group.arm_session(member, member.session_timeout_ms, now_ms)  # Still with the timeout from before, as Kafka does.
+    group.arm_session(member, member.session_timeout_ms, now_ms)  # With the previous session timeout, as in Kafka.
     group.update(member, request)
     if group.state is STABLE and group.select_protocol() == group.protocol_name:
         if error := (yield from store(group)):
@@ -170,7 +177,7 @@ def replace_static_member(
 
 
 def _revert_replacement(group: Group, member: Member, former: Member, former_ids: list[str], now_ms: float) -> None:
-    """Restore the former member, as the replacement could not be stored; but its session starts over."""
+    """Restore the former member because its replacement could not be stored. Its session restarts."""
     group.replace_static_member(former.instance_id or "", former.member_id)
     group.update(member, former)
     group.members = {member_id: group.members[member_id] for member_id in former_ids}
@@ -182,8 +189,8 @@ def _replacement_result(
 ) -> JoinResult:
     """Return the result of a static member that was replaced without a rebalance.
 
-    Clients that cannot skip the assignment get the former leader, even if it was this member: else they would assign
-    again (KIP-814).
+    A client that does not support `skip_assignment` gets the former leader id, even if that was its own: as the leader
+    it would assign again (KIP-814).
     """
     is_leader = group.leader_id == member_id
     result = group.join_result(member_id, with_members=is_leader and supports_skip_assignment)

@@ -1,4 +1,4 @@
-"""LeaveGroup: members leave, or an administrator removes them (`classicGroupLeaveToClassicGroup`, KIP-345)."""
+"""LeaveGroup, sent by members or by an administrator to remove them (`classicGroupLeaveToClassicGroup`, KIP-345)."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,21 @@ from fakebroker.errors import ErrorCode
 
 
 def leave(group: Group, members: Sequence[tuple[str, str | None]], now_ms: float) -> Procedure[ItemResults]:
-    """Remove the given members, as (member id, instance id), and start one rebalance for all of them.
+    """Remove members and start one rebalance for all of them.
+
+    Args:
+        group: The group.
+        members: Pairs of member id, or "", and instance id.
+        now_ms: The time.
 
     Returns:
-        An error of the whole request and no codes, if no member is left and that could not be stored; or NONE and one
-        code for each, in order.
+        NONE and one error code for each member, in order. If no member is left and the empty group could not be stored,
+        the error of that and an empty list.
     """
     errors: list[ErrorCode] = []
     if group.config.is_before_kip_848:
         for member_id, instance_id in members:
-            errors.append((yield from _leave_alone(group, member_id, instance_id, now_ms)))
+            errors.append((yield from _leave_before_kip_848(group, member_id, instance_id, now_ms)))
         return ErrorCode.NONE, errors
     group.change.cause = (
         f"LeaveGroup of {', '.join(member_id or str(instance_id) for member_id, instance_id in members)}"
@@ -29,30 +34,30 @@ def leave(group: Group, members: Sequence[tuple[str, str | None]], now_ms: float
     for member_id, instance_id in members:
         error = group.extension.leave(member_id, instance_id)
         if error is None:
-            error = _leave_one(group, member_id, instance_id)
+            error = _remove_member(group, member_id, instance_id)
             has_left |= not error
         else:
             has_left_extension |= not error
         errors.append(error)
     if has_left_extension and (yield from group.extension.after_leave(now_ms)):
         return ErrorCode.NONE, errors
-    # A pending id that leaves starts a rebalance as well, though no member is missing: Kafka does not tell them apart.
+    # A pending id that leaves starts a rebalance too, although no member has left: Kafka does not distinguish them.
     if has_left and group.state is not EMPTY and (error := (yield from rebalance_or_complete(group, now_ms))):
         return error, []
     return ErrorCode.NONE, errors
 
 
-def _leave_alone(group: Group, member_id: str, instance_id: str | None, now_ms: float) -> Procedure[ErrorCode]:
-    """Remove one member as if it were alone; a pending id is not missed (`GroupCoordinator.handleLeaveGroup`)."""
+def _leave_before_kip_848(group: Group, member_id: str, instance_id: str | None, now_ms: float) -> Procedure[ErrorCode]:
+    """Remove one member and start a rebalance, unless its id was pending (`GroupCoordinator.handleLeaveGroup`)."""
     group.change.cause = f"LeaveGroup of {member_id or instance_id}"
     was_pending = member_id in group.pending_members
-    error = _leave_one(group, member_id, instance_id)
+    error = _remove_member(group, member_id, instance_id)
     if not error and not (was_pending and group.state is not PREPARING_REBALANCE):
         yield from rebalance_or_complete(group, now_ms)
     return error
 
 
-def _leave_one(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+def _remove_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
     if not member_id and instance_id is not None:
         member_id = group.static_members.get(instance_id, "")
     if member_id not in group.pending_members and (error := group.check_member(member_id, instance_id)):

@@ -11,14 +11,16 @@ class Member:
 
     Attributes:
         instance_id: Set for a static member (KIP-345).
-        protocols: Names with metadata, the favorite first.
-        deadline_ms: When its session (or, while new, its wait for the first generation) expires. Infinite once it has
-            expired while an answer to the member is pending: it starts again with that answer.
-        is_new: Added in the rebalance in progress, so it is removed at its deadline even if its join is parked.
-        keeper: Suspends the session, on behalf of heartbeats that are accounted for later. Called with the group's id
-            before a timer of the group expires; it then resumes the sessions of the group's members.
-        assignment: What the leader assigned to it, kept until the leader's next sync or until a rebalance starts before
-            the leader has synced.
+        protocols: Pairs of name and metadata, in order of preference.
+        is_new: Whether the member was added in the rebalance in progress. If so, it is removed at its deadline even if
+            its join is parked.
+        deadline_ms: When the session expires, or for a new member the wait for its first generation. Infinite if the
+            session has expired while an answer to the member was pending; it restarts with that answer.
+        keeper: Set while the session is suspended, because a simulation adds the member's heartbeats later. Called with
+            the group id before a timer of the group expires; it then calls `Coordinator.resume_session` for the
+            members of the group.
+        assignment: The assignment by the leader. Empty once a rebalance has started before the leader of the
+            generation has synced.
     """
 
     member_id: str
@@ -35,13 +37,13 @@ class Member:
 
     @property
     def session_ends_ms(self) -> float:
-        """When its session expires; infinite while it is suspended."""
+        """When the session expires; infinite while it is suspended."""
         return self.deadline_ms if self.keeper is None else inf
 
     def metadata_for(self, protocol_name: str) -> bytes:
-        """Return the metadata of the first protocol of that name."""
+        """Return the metadata of the first protocol with this name."""
         return next(metadata for name, metadata in self.protocols if name == protocol_name)
 
     def vote(self, candidates: Container[str]) -> str:
-        """Return the member's favorite among `candidates`."""
+        """Return the member's most preferred protocol in `candidates`."""
         return next(name for name, _ in self.protocols if name in candidates)

@@ -1,4 +1,4 @@
-"""Which protocol a generation uses: the members' vote, with ties settled as a Java broker settles them."""
+"""The protocol of a generation: elected by the members, with ties resolved as on a Java broker."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ _INITIAL_CAPACITY = 16  # java.util.HashMap
 
 
 def java_hash_map_order(names: Iterable[str]) -> list[str]:
-    """Return these keys in the iteration order of a `java.util.HashMap`.
+    """Return distinct names in the iteration order of a `java.util.HashMap` into which they are inserted in this order.
 
-    Buckets in order of index; inside one bucket in order of insertion, which here is the order of `names`.
+    That is by index of their bucket, and within a bucket by insertion.
     """
     keys = list(dict.fromkeys(names))
     capacity = _INITIAL_CAPACITY
@@ -26,6 +26,6 @@ def java_hash_map_order(names: Iterable[str]) -> list[str]:
 
 
 def most_voted(votes: Iterable[str]) -> str:
-    """Return the name with most votes; on a tie the first in `java_hash_map_order` (Kafka's `selectProtocol`)."""
+    """Return the name with the most votes; of a tie, the first in `java_hash_map_order` (Kafka's `selectProtocol`)."""
     counts = Counter(votes)
     return max(java_hash_map_order(counts), key=counts.__getitem__)

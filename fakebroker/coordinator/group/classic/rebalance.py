@@ -1,7 +1,7 @@
-"""The rebalance of a classic group, and what happens when one of the group's timers expires.
+"""The rebalance of a classic group and the expiry of its timers.
 
-Start, initial delay, end of the join phase, and members that are late. Which requests start a rebalance is decided in
-`join`, `sync` and `leave`.
+The rebalance consists of its start, the initial delay, and the end of the join phase; `sync` completes it. Which
+requests start a rebalance is decided in `join`, `sync` and `leave`.
 """
 
 from math import inf
@@ -16,27 +16,27 @@ from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 
 _HELD_TIMEOUT_MS = 24 * 3600 * 1000
-"""The timer of a state that has expired while the group is held in it: far in the future."""
+"""Where the timer of a state is set to when it expires while the group is held in the state: far in the future."""
 
 
 def rebalance_or_complete(group: Group, now_ms: float) -> Procedure[ErrorCode]:
-    """Start a rebalance; or, if one is in progress, end its join phase once all have joined and no initial delay runs.
+    """Start a rebalance; or, if one is in progress without an initial delay, end the join phase if all have joined.
 
     Returns:
-        As `become_empty`, if the group becomes empty; else NONE.
+        NONE, or the error of storing the group if it has become Empty.
     """
     if group.state is not PREPARING_REBALANCE:
         return (yield from start_rebalance(group, now_ms))
-    if group.has_everyone_joined and not group.is_initial_rebalance:
+    if group.have_all_joined and not group.is_initial_rebalance:
         return (yield from complete_join_phase(group, now_ms))
     return ErrorCode.NONE
 
 
 def start_rebalance(group: Group, now_ms: float) -> Procedure[ErrorCode]:
-    """Go to PreparingRebalance from Empty, CompletingRebalance or Stable (Kafka's `prepareRebalance`).
+    """Start a rebalance of a group in Empty, CompletingRebalance or Stable (Kafka's `prepareRebalance`).
 
     Returns:
-        As `rebalance_or_complete`.
+        NONE, or the error of storing the group if it has become Empty.
     """
     if group.state is COMPLETING_REBALANCE:
         _abandon_generation(group, now_ms)
@@ -46,7 +46,7 @@ def start_rebalance(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     group.transition_to(PREPARING_REBALANCE, now_ms)
     if group.is_initial_rebalance:
         return (yield from _start_initial_delay(group, now_ms))
-    if group.has_everyone_joined or not group.members:  # Without members the longest rebalance timeout is 0.
+    if group.have_all_joined or not group.members:  # In Kafka the timeout of the join phase is 0 without members.
         return (yield from complete_join_phase(group, now_ms))
     group.arm_join(group.rebalance_timeout_ms(), now_ms)
     return ErrorCode.NONE
@@ -64,7 +64,7 @@ def _abandon_generation(group: Group, now_ms: float) -> None:
 def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
     """Answer every parked sync, in order of arrival, with the member's assignment or with `error`.
 
-    The sessions of these members start over: one that expired meanwhile was left alone, because an answer was pending
+    The sessions of these members restart: those that have expired meanwhile had no effect, as an answer was pending
     (Kafka's `propagateAssignment`).
     """
     for member_id in list(group.parked_syncs):
@@ -73,17 +73,17 @@ def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
         group.arm_session(member, member.session_timeout_ms, now_ms)
 
 
-def refuse_all(group: Group, error: ErrorCode) -> None:
-    """Answer every join and sync that waits with an error, for the group moves to another coordinator."""
+def reject_waiting(group: Group, error: ErrorCode) -> None:
+    """Answer every waiting join and sync with an error, because this group object is dropped."""
     for member_id in list(group.parked_joins):
         group.answer_join(member_id, JoinResult(error, member_id=member_id))
-    group.extension.refuse_all(error)
-    for member_id in [*group.parked_syncs, group.leader_id or ""]:  # The leader's is not parked if it is held.
+    group.extension.reject_waiting(error)
+    for member_id in [*group.parked_syncs, group.leader_id or ""]:  # The leader's sync may be held instead of parked.
         group.answer_sync(member_id, SyncResult(error))
 
 
 def sync_result(group: Group, member: Member) -> SyncResult:
-    """Return the result of a member that has synced in the current generation."""
+    """Return the SyncGroup result of a member of the current generation."""
     return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
 
 
@@ -101,12 +101,12 @@ def _start_initial_delay(group: Group, now_ms: float) -> Procedure[ErrorCode]:
 
 
 def _expire_join(group: Group, now_ms: float) -> Procedure[None]:
-    """Complete the join phase; but an initial delay is extended while members are being added.
+    """End the join phase, or extend the initial delay if a member was added during it.
 
     See Kafka's `tryCompleteInitialRebalanceElseSchedule`.
     """
     if not (group.is_initial_rebalance and group.new_member_added and group.initial_remaining_ms):
-        group.change.cause = "initial delay is over" if group.is_initial_rebalance else "join timer ran out"
+        group.change.cause = "initial delay is over" if group.is_initial_rebalance else "join timer expired"
         yield from complete_join_phase(group, now_ms)
         return
     group.new_member_added = False
@@ -122,12 +122,11 @@ def _expire_join(group: Group, now_ms: float) -> Procedure[None]:
 def complete_join_phase(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     """End the join phase with the members that have joined (Kafka's `completeClassicGroupJoin`).
 
-    Dynamic members that did not join are removed, static ones stay. If only static members are left and none of them
-    has
-    joined, none could lead: the group goes on waiting for them until their sessions expire.
+    Dynamic members that have not joined are removed, static ones stay. If only static members are left and none of them
+    has joined, there is no leader: the join phase continues until one of them joins or their sessions have expired.
 
     Returns:
-        As `become_empty`, if no member is left; else NONE.
+        NONE, or the error of storing the group if it has become Empty.
     """
     if group.is_held:
         _hold_join_phase(group, now_ms)
@@ -147,7 +146,7 @@ def complete_join_phase(group: Group, now_ms: float) -> Procedure[ErrorCode]:
 
 
 def _hold_join_phase(group: Group, now_ms: float) -> None:
-    """Continue a join phase that would be over, because the group is held in it."""
+    """Continue a join phase that would end if the group were not held in it."""
     has_expired = group.join_deadline_ms <= now_ms
     if has_expired or group.is_initial_rebalance:
         group.is_overdue = True
@@ -159,8 +158,9 @@ def _become_empty(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     """Go to Empty and store that.
 
     Returns:
-        The error of storing it, for the LeaveGroup that caused it, or NONE. The group is Empty all the same: if its
-        last stored generation is loaded by another coordinator, its members are gone and their sessions expire.
+        NONE, or the error of storing the group, for the LeaveGroup that has caused it. The group is Empty even after an
+        error: a coordinator that loads the generation stored before has members that send no more requests, and their
+        sessions expire.
     """
     group.generation_id += 1
     group.protocol_name = None
@@ -188,7 +188,7 @@ def _start_generation(group: Group, now_ms: float) -> None:
 
 
 def _choose_leader(group: Group, controls: GroupControls) -> None:
-    """Let the chosen member lead if it has joined; the choice applies to one generation."""
+    """Set the leader to the chosen member if it has joined, and clear the choice."""
     member_id = group.static_members.get(controls.next_leader, controls.next_leader)
     if member_id in group.parked_joins:
         group.leader_id = member_id
@@ -201,9 +201,9 @@ def _choose_leader(group: Group, controls: GroupControls) -> None:
 def expire_next_timer(group: Group, now_ms: float) -> Procedure[None]:
     """Expire the timer with the earliest deadline.
 
-    At the same deadline sessions come first, in the order the members were added, then pending ids in the order they
-    were returned, then the join timer, then the sync timer, and last the timer of the extension. The keepers of
-    suspended sessions are called before.
+    Timers with the same deadline expire in this order: sessions as the members were added, pending ids as they were
+    returned, the join timer, the sync timer, the timer of the extension. First the keepers of suspended sessions
+    (`Member.keeper`) are called, which sets the deadlines of these sessions.
     """
     for member in group.members.values():
         if member.keeper is not None:
@@ -223,9 +223,9 @@ def expire_next_timer(group: Group, now_ms: float) -> Procedure[None]:
 
 
 def expire_session(group: Group, member: Member, now_ms: float) -> Procedure[None]:
-    """Remove a member, unless an answer to it is pending; a new member is removed even then."""
+    """Remove a member. If an answer to the member is pending, only a new member is removed."""
     member_id = member.member_id
-    if group.is_sync_held(member_id):  # An answer is pending, too.
+    if group.is_sync_held(member_id):  # The answer to a held sync is pending as well.
         group.arm_session(member, member.session_timeout_ms, now_ms)
         return
     is_parked = member_id in group.parked_joins or member_id in group.parked_syncs
@@ -241,26 +241,26 @@ def expire_session(group: Group, member: Member, now_ms: float) -> Procedure[Non
 
 
 def _expire_pending(group: Group, member_id: str, now_ms: float) -> Procedure[None]:
-    group.change.cause = f"{member_id} was told its id and never joined with it"
+    group.change.cause = f"pending id {member_id} expired"
     group.remove(member_id)
     if group.state is PREPARING_REBALANCE:
         yield from _complete_if_all_have_joined(group, now_ms)
 
 
 def _complete_if_all_have_joined(group: Group, now_ms: float) -> Procedure[None]:
-    # Unlike a join or a LeaveGroup, an expiry cuts even an initial delay short; not so before KIP-848.
-    if group.has_everyone_joined and not (group.config.is_before_kip_848 and group.is_initial_rebalance):
+    # Since KIP-848 an expiry ends even the initial delay, unlike a JoinGroup or LeaveGroup.
+    if group.have_all_joined and not (group.config.is_before_kip_848 and group.is_initial_rebalance):
         yield from complete_join_phase(group, now_ms)
 
 
 def expire_sync(group: Group, now_ms: float) -> Procedure[None]:
-    """Remove, all together, the members that have not synced in this generation (Kafka's `expirePendingSync`)."""
+    """Remove all members that have not synced in this generation, with one rebalance (Kafka's `expirePendingSync`)."""
     if group.is_held:
         group.is_overdue = True
         group.arm_sync(_HELD_TIMEOUT_MS, now_ms)
         return
     group.sync_deadline_ms = inf
-    group.change.cause = "sync timer ran out"
+    group.change.cause = "sync timer expired"
     late_ids = list(group.awaiting_sync)
     for member_id in late_ids:
         group.remove(member_id)

@@ -1,8 +1,7 @@
-"""The topics a consumer subscribes to, read from the metadata it joins with.
+"""The topics that a consumer subscribes to, parsed from its JoinGroup metadata.
 
-The only place in this package that reads bytes: whether a group is subscribed to a topic decides which of its offsets
-may be deleted. Nothing else of the metadata is read. Consumers use `protocol/consumer_protocol.py`, which is stricter,
-and which this package cannot import.
+The coordinator needs them to decide which committed offsets may be deleted; all other metadata is opaque to it. Clients
+use the stricter parser in `protocol/consumer_protocol.py`, which this package must not import.
 """
 
 import struct
@@ -15,8 +14,8 @@ _BYTES_LENGTH = struct.Struct(">i")
 def parse_subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
     """Return the topics of a `ConsumerProtocolSubscription`, or `None` if `metadata` is not one.
 
-    Read as version 0, which every later version starts with, regardless of the version in the bytes (Kafka's
-    `ClassicGroup.computeSubscribedTopics`): topics, then the nullable user data.
+    The bytes are parsed as version 0 (topics, nullable user data), whatever version they state: all later versions
+    start with these fields (Kafka's `ClassicGroup.computeSubscribedTopics`).
     """
     try:
         _, count = _VERSION_AND_COUNT.unpack_from(metadata)

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, every member fetches its own (`classicGroupSyncToClassicGroup`)."""
+"""SyncGroup: the leader sends all assignments, each member fetches its own (`classicGroupSyncToClassicGroup`)."""
 
 from math import inf
 
@@ -12,13 +12,13 @@ from fakebroker.errors import ErrorCode
 
 
 def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> Procedure[None]:
-    """Handle a SyncGroup; the answer comes at once or with the leader's sync."""
+    """Handle a SyncGroup: answer it at once, or park it until the leader's SyncGroup."""
     member_id = request.member_id
     if error := _check_sync(group, request):
         group.answer(token, SyncResult(error))
     elif member_id == group.leader_id and group.state is COMPLETING_REBALANCE:
         if group.is_held:
-            group.held_sync = request, token  # An older one is dropped, as a parked one is.
+            group.held_sync = request, token  # An older one is dropped, as in `park_sync`.
         else:
             yield from _assign(group, request, token, now_ms)
     else:
@@ -53,7 +53,7 @@ def _differs(given: str | None, chosen: str | None) -> bool:
 
 
 def _assign(group: Group, request: SyncGroup, token: object, now_ms: float) -> Procedure[None]:
-    """Store the generation before any sync of it is answered; if that fails, all get the error and rebalance."""
+    """Store the assignments, then answer all syncs. If storing fails, they get the error and a rebalance starts."""
     assignments = dict(request.assignments)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")

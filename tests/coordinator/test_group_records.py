@@ -1,0 +1,274 @@
+"""The records of groups and offsets: when they are stored, their contents, and the groups restored from them."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.persistence import replay
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.protocol.consumer_protocol import encode_subscription
+from tests.support.coordinator.coordinator_harness import (
+    DELAY_MS,
+    REBALANCE_MS,
+    SESSION_MS,
+    START_MS,
+    CoordinatorHarness,
+    protocols,
+    result_of,
+)
+from tests.support.subtests import subtest_for_each
+
+PARTITION = partition_for("g", 50)
+NOW_MS = int(START_MS)
+TWO = protocols("sticky", "range")
+
+
+def offset(value: int, timestamp_ms: int = NOW_MS) -> CommittedOffset:
+    return CommittedOffset(offset=value, commit_timestamp_ms=timestamp_ms)
+
+
+def written(harness: CoordinatorHarness, act: Callable[[], object]) -> list[tuple[Record, ...]]:
+    """Return the batches that an action appends, all of them to the partition of "g"."""
+    before = len(harness.batches)
+    act()
+    batches = harness.batches[before:]
+    assert {partition for partition, _ in batches} <= {PARTITION}
+    return [records for _, records in batches]
+
+
+# Stored records
+
+
+@subtest_for_each(
+    "options",
+    [{}, {"two_step": True}, {"instance_id": "i"}, {"protocols": ()}],
+    ids=["parked", "member id required", "static", "rejected"],
+)
+def test_join_that_creates_a_group_stores_an_empty_group(options: dict[str, Any]) -> None:
+    harness = CoordinatorHarness()
+    empty = GroupRecord("g", GroupValue("", 0, None, None, NOW_MS, ()))
+    assert written(harness, lambda: harness.join(**options)) == [(empty,)]
+    assert written(harness, lambda: harness.join(**options)) == []
+
+
+def test_join_without_delay_stores_an_empty_group() -> None:
+    harness = CoordinatorHarness(group_initial_rebalance_delay_ms=0)
+    empty = GroupRecord("g", GroupValue("", 0, None, None, NOW_MS, ()))
+    assert written(harness, harness.join) == [(empty,)]
+    assert harness.state() == "CompletingRebalance"
+
+
+def test_sync_of_the_leader_stores_the_group() -> None:
+    harness = CoordinatorHarness()
+    leader, static = harness.create_completing_group(1, static=("i",), protocols=TWO)
+    joined_ms = int(harness.now_ms)
+    harness.advance(100)
+    assert written(harness, lambda: harness.sync(static, 1)) == []
+
+    def member(member_id: str, instance_id: str | None, assignment: bytes) -> MemberValue:
+        times = (REBALANCE_MS, SESSION_MS)
+        return MemberValue(
+            member_id, instance_id, "client", "/127.0.0.1", *times, encode_subscription(["t"]), assignment
+        )
+
+    members = member(leader, None, b"a"), member(static, "i", b"")
+    value = GroupValue("consumer", 1, "sticky", leader, joined_ms, members)
+    sync = partial(harness.sync, leader, 1, [(leader, b"a"), ("unknown", b"?")])
+    assert written(harness, sync) == [(GroupRecord("g", value),)]
+    assert written(harness, sync) == []
+
+
+def emptied(generation_id: int, timestamp_ms: float) -> list[tuple[Record, ...]]:
+    return [(GroupRecord("g", GroupValue("consumer", generation_id, None, None, int(timestamp_ms), ())),)]
+
+
+def test_leave_group_of_the_last_member_stores_an_empty_generation() -> None:
+    harness = CoordinatorHarness()
+    first, last = harness.create_stable_group()
+    assert written(harness, lambda: harness.leave((first, None))) == []
+    assert written(harness, lambda: harness.leave((last, None))) == emptied(2, harness.now_ms)
+
+
+def test_expiry_of_the_last_session_stores_an_empty_generation() -> None:
+    harness = CoordinatorHarness()
+    harness.create_stable_group(1)
+    batches = written(harness, lambda: harness.advance(SESSION_MS))
+    assert batches == emptied(2, harness.now_ms)
+
+
+def test_join_phase_without_members_stores_an_empty_generation() -> None:
+    harness = CoordinatorHarness()
+    call = harness.join(session_ms=SESSION_MS)
+    member_id = next(iter(harness.group().members))
+    harness.leave((member_id, None))
+    assert not call.is_parked
+    assert written(harness, lambda: harness.advance(DELAY_MS)) == emptied(1, harness.now_ms)
+
+
+def test_static_replacement_without_rebalance_stores_the_group() -> None:
+    harness = CoordinatorHarness()
+    leader, old_id = harness.create_stable_group(1, static=("i",))
+    ((record,),) = written(harness, lambda: harness.join(instance_id="i", protocols=protocols("range", metadata=b"?")))
+    assert isinstance(record, GroupRecord)
+    assert record.value is not None
+    assert (record.value.generation_id, record.value.leader) == (1, leader)
+    _, member = record.value.members
+    assert (member.member_id, member.instance_id, member.subscription) == ("i-uuid3", "i", b"?")
+    assert member.assignment == old_id.encode()
+
+
+def test_commit_stores_accepted_offsets_in_one_batch() -> None:
+    harness = CoordinatorHarness()
+    offsets = [
+        OffsetToCommit(topic="t", partition=0, offset=1),
+        OffsetToCommit(topic="t", partition=1, offset=2, metadata="m" * 4097),
+        OffsetToCommit(topic="u", partition=0, offset=3, leader_epoch=4, metadata="m", expire_timestamp_ms=9),
+    ]
+    full = CommittedOffset(offset=3, leader_epoch=4, metadata="m", commit_timestamp_ms=NOW_MS, expire_timestamp_ms=9)
+    assert written(
+        harness, lambda: result_of(harness.coordinator.commit_offsets, "g", -1, "", None, offsets, START_MS)
+    ) == [(OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "u", 0, full))]
+    assert written(harness, lambda: harness.commit(metadata="m" * 4097)) == []
+
+
+def test_offset_delete_stores_tombstones_for_existing_offsets() -> None:
+    harness = CoordinatorHarness()
+    for topic in "tu":
+        harness.commit(topic=topic)
+    partitions = [("u", 0), ("u", 1), ("t", 0)]
+    tombstones = OffsetRecord("g", "u", 0, None), OffsetRecord("g", "t", 0, None)
+    assert written(harness, lambda: result_of(harness.coordinator.delete_offsets, "g", partitions)) == [tombstones]
+    assert written(harness, lambda: result_of(harness.coordinator.delete_offsets, "g", partitions)) == []
+
+
+def test_deleted_topic_stores_one_batch_for_each_offsets_partition() -> None:
+    harness = CoordinatorHarness()
+    for group_id, topic, partition in [("g", "t", 0), ("g", "t", 3), ("g", "u", 0), ("a", "t", 1), ("group", "t", 2)]:
+        harness.commit(group_id=group_id, topic=topic, partition=partition)
+    harness.commit(group_id="h", topic="u")
+    harness.batches.clear()
+    harness.coordinator.delete_topic_offsets("t")
+    assert harness.batches == [
+        (PARTITION, (OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 3, None))),
+        (47, (OffsetRecord("a", "t", 1, None), OffsetRecord("group", "t", 2, None))),
+    ]
+
+
+def test_deleted_group_stores_tombstones_for_its_offsets_and_then_the_group() -> None:
+    harness = CoordinatorHarness()
+    for partition in range(2):
+        harness.commit(partition=partition)
+    tombstones = OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 1, None), GroupRecord("g", None)
+    assert written(harness, lambda: harness.delete_group()) == [tombstones]
+
+
+def test_rebalance_without_the_leaders_sync_stores_nothing() -> None:
+    harness = CoordinatorHarness()
+    leader, follower = harness.create_stable_group()
+
+    def act() -> None:
+        harness.heartbeat(leader, 1)
+        harness.request_member_id()
+        harness.join(follower, protocols=TWO)
+        harness.join(leader)
+        harness.join(instance_id="i")
+        harness.advance(SESSION_MS)
+        harness.sync(follower, 2)
+
+    assert written(harness, act) == []
+    assert harness.state() == "CompletingRebalance"
+
+
+# Restored groups
+
+
+def group_value(generation_id: int) -> GroupValue:
+    return GroupValue("consumer", generation_id, None, None, NOW_MS, ())
+
+
+COMMITTED, DELETED = OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "t", 0, None)
+SIMPLE = GroupValue("", 0, None, None, -1, ())
+REPLAYED: list[tuple[str, list[Record], list[tuple[str, GroupValue, list[int]]]]] = [
+    ("no records", [], []),
+    ("a group", [GroupRecord("g", group_value(1))], [("g", group_value(1), [])]),
+    (
+        "the last value is valid",
+        [GroupRecord("g", group_value(2)), GroupRecord("g", group_value(1))],
+        [("g", group_value(1), [])],
+    ),
+    ("offsets without a group record are a simple group", [COMMITTED], [("g", SIMPLE, [1])]),
+    ("the last offset is valid", [OffsetRecord("g", "t", 0, offset(5)), COMMITTED], [("g", SIMPLE, [1])]),
+    ("a simple group remains without its offsets", [COMMITTED, DELETED], [("g", SIMPLE, [])]),
+    ("a tombstone of an offset creates no group", [DELETED], []),
+    ("offsets before the group", [COMMITTED, GroupRecord("g", group_value(3))], [("g", group_value(3), [1])]),
+    ("offsets after the group", [GroupRecord("g", group_value(3)), COMMITTED], [("g", group_value(3), [1])]),
+    ("a deleted group", [COMMITTED, GroupRecord("g", group_value(3)), DELETED, GroupRecord("g", None)], []),
+    ("a deleted group with an offset that was not", [COMMITTED, GroupRecord("g", None)], []),
+    ("a tombstone of a missing group", [GroupRecord("g", None)], []),
+    (
+        "a deleted group with new offsets",
+        [GroupRecord("g", group_value(9)), GroupRecord("g", None), COMMITTED],
+        [("g", SIMPLE, [1])],
+    ),
+    (
+        "two groups",
+        [OffsetRecord("h", "t", 0, offset(7)), COMMITTED, OffsetRecord("h", "t", 0, offset(8))],
+        [("h", SIMPLE, [8]), ("g", SIMPLE, [1])],
+    ),
+]
+
+
+@subtest_for_each(("records", "expected"), [row[1:] for row in REPLAYED], ids=[row[0] for row in REPLAYED])
+def test_replay_of_records(records: list[Record], expected: list[tuple[str, GroupValue, list[int]]]) -> None:
+    replayed = replay(records)
+    assert [
+        (group_id, value, [committed.offset for _, _, committed in offsets])
+        for group_id, (value, offsets) in replayed.items()
+    ] == expected
+
+
+def loaded(harness: CoordinatorHarness) -> Group:
+    harness.fail_over()
+    return harness.group()
+
+
+def test_subscribed_topics_are_restored() -> None:
+    harness = CoordinatorHarness()
+    harness.create_stable_group(1, protocols=protocols("range", metadata=encode_subscription(["u", "v"])))
+    assert loaded(harness).subscribed_topics == frozenset("uv")
+
+
+def test_unknown_subscribed_topics_are_restored_as_unknown() -> None:
+    harness = CoordinatorHarness()
+    harness.create_stable_group(1, protocols=protocols("range", metadata=b"?"))
+    assert loaded(harness).subscribed_topics is None
+
+
+@subtest_for_each("is_simple", [True, False])
+def test_time_of_the_last_transition_is_restored(is_simple: bool) -> None:
+    harness = CoordinatorHarness()
+    if is_simple:
+        harness.commit()
+    else:
+        harness.leave((harness.create_stable_group(1)[0], None))
+    since_ms = harness.now_ms
+    harness.advance(100)
+    assert loaded(harness).state_since_ms == (-1 if is_simple else since_ms)
+
+
+def test_partition_is_still_loading_after_an_invalid_record() -> None:
+    harness = CoordinatorHarness()
+    coordinator: Coordinator = harness.new_coordinator()
+    coordinator.start_loading(PARTITION)
+    with pytest.raises(AttributeError):
+        coordinator.finish_loading(PARTITION, [COMMITTED, None], harness.now_ms)  # type: ignore[list-item] # on purpose
+    assert list(coordinator.groups()) == []
+    coordinator.finish_loading(PARTITION, [COMMITTED], harness.now_ms)
+    assert [group.group_id for group in coordinator.groups()] == ["g"]

@@ -1,0 +1,81 @@
+"""The groups of a coordinator, and their end when it resigns."""
+
+from fakebroker.coordinator.group.api import JoinResult, SyncResult
+from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.errors import ErrorCode
+from tests.support.coordinator.coordinator_harness import DELAY_MS, CoordinatorHarness, result_of
+
+NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
+PARTITION = partition_for("g", 50)
+
+
+def test_all_requests_for_a_group_of_another_broker_are_rejected() -> None:
+    harness = CoordinatorHarness()
+    harness.coordinator.resign(PARTITION, harness.now_ms)
+    coordinator, now_ms = harness.coordinator, harness.now_ms
+    assert coordinator.error_for("g") is NOT_COORDINATOR
+    assert coordinator.error_for("a") is ErrorCode.NONE
+    assert harness.join().result == JoinResult(NOT_COORDINATOR)
+    assert harness.sync("x", 1).result == SyncResult(NOT_COORDINATOR)
+    assert harness.heartbeat("x", 1) is NOT_COORDINATOR
+    assert harness.commit() is NOT_COORDINATOR
+    assert harness.commit("x", 1) is NOT_COORDINATOR
+    assert result_of(coordinator.leave_group, "g", [("x", None)], now_ms) == (NOT_COORDINATOR, [])
+    assert coordinator.fetch_offsets("g", None, now_ms) == (NOT_COORDINATOR, [])
+    assert result_of(coordinator.delete_offsets, "g", [("t", 0)]) == (NOT_COORDINATOR, [])
+    assert result_of(coordinator.delete_group, "g", now_ms) is NOT_COORDINATOR
+    assert harness.state() == "-"
+
+
+def test_parked_joins_get_not_coordinator_with_their_member_ids() -> None:
+    harness = CoordinatorHarness()
+    calls = [harness.join(client_id=name) for name in "ab"]
+    harness.coordinator.resign(PARTITION, harness.now_ms)
+    harness.settle()
+    assert [call.result for call in calls] == [
+        JoinResult(NOT_COORDINATOR, member_id="a-uuid1"),
+        JoinResult(NOT_COORDINATOR, member_id="b-uuid2"),
+    ]
+
+
+def test_parked_syncs_get_not_coordinator() -> None:
+    harness = CoordinatorHarness()
+    _, follower = harness.create_completing_group()
+    call = harness.sync(follower, 1)
+    harness.coordinator.resign(PARTITION, harness.now_ms)
+    harness.settle()
+    assert call.result == SyncResult(NOT_COORDINATOR)
+
+
+def test_resign_drops_the_groups_of_one_partition() -> None:
+    harness = CoordinatorHarness()
+    harness.create_stable_group()
+    group = harness.group()
+    harness.commit(group_id="other")
+    harness.coordinator.resign(PARTITION, harness.now_ms)
+    assert group.state is GroupState.DEAD
+    assert [group.group_id for group in harness.coordinator.groups()] == ["other"]
+    harness.delete_group("other")
+    harness.advance(1_000_000)
+    assert harness.coordinator.next_deadline() is None
+
+
+def test_partition_that_is_led_again_has_no_groups() -> None:
+    harness = CoordinatorHarness()
+    (member_id,) = harness.create_stable_group(1)
+    harness.coordinator.resign(PARTITION, harness.now_ms)
+    harness.coordinator.lead(PARTITION, harness.now_ms)
+    assert harness.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    call = harness.join()
+    harness.advance(DELAY_MS)
+    assert call.joined.generation_id == 1
+
+
+def test_groups_are_listed_in_order_of_creation() -> None:
+    harness = CoordinatorHarness()
+    for group_id in "zay":
+        harness.commit(group_id=group_id)
+    harness.delete_group("a")
+    harness.commit(group_id="a")
+    assert [group.group_id for group in harness.coordinator.groups()] == ["z", "y", "a"]

@@ -1,0 +1,155 @@
+"""Partitions that move between two coordinators hundreds of times, while clients send requests.
+
+Uses the clients and checks of `GroupStateMachine`, with random numbers instead of Hypothesis because one history is
+much longer. The log of a partition is compacted before it is loaded.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from fakebroker.coordinator.group.api import Answer
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import DEAD, GroupState
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.records import OffsetRecord, Record
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.errors import ErrorCode
+from tests.support.coordinator.coordinator_harness import CoordinatorHarness
+from tests.support.coordinator.group_state_machine import GROUP_IDS, OFFERS, RETENTION_MS, GroupStateMachine
+from tests.support.coordinator.surviving_state import SurvivingState
+from tests.support.soak import cases, examples, soak
+
+PARTITIONS = 50
+MOVED = sorted({partition_for(group_id, PARTITIONS) for group_id in GROUP_IDS})
+
+
+class CoordinatorPair:
+    """Two coordinators with the interface of one: requests for a group are passed to the leader of its partition."""
+
+    def __init__(self, harness: CoordinatorHarness) -> None:
+        self.both = [harness.coordinator, harness.new_coordinator()]
+        self.leader_of = dict.fromkeys(range(PARTITIONS), 0)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def request(group_id: str, *arguments: Any) -> Any:
+            leader = self.both[self.leader_of[partition_for(group_id, PARTITIONS)]]
+            return getattr(leader, name)(group_id, *arguments)
+
+        return request
+
+    @property
+    def answers(self) -> list[Answer]:
+        return [answer for one in self.both for answer in one.answers]
+
+    @answers.setter
+    def answers(self, answers: list[Answer]) -> None:
+        for one in self.both:
+            one.answers = list(answers)
+
+    def groups(self) -> list[Group]:
+        return [group for one in self.both for group in one.groups()]
+
+    def tick(self, now_ms: float) -> None:
+        for one in self.both:
+            one.tick(now_ms)
+
+    def next_deadline(self) -> float | None:
+        return min((at for one in self.both if (at := one.next_deadline()) is not None), default=None)
+
+
+class RandomFailovers:
+    """A history of requests and failovers, drawn by a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.machine = GroupStateMachine()
+        self.machine.start(2**31 - 1, 3_000, RETENTION_MS, False, [None, "i"])
+        self.harness = self.machine.harness
+        self.moved_in: Counter[GroupState] = Counter()
+        self.pair = CoordinatorPair(self.harness)
+        self.harness.coordinator = cast(Coordinator, self.pair)
+
+    def move(self, partition: int) -> None:
+        machine, harness = self.machine, self.harness
+        old = self.pair.leader_of[partition]
+        groups = [group for group in self.pair.groups() if group.partition == partition]
+        self.moved_in.update(group.state for group in groups)
+        survivors = machine.survivors
+        after_step, harness.after_step = harness.after_step, lambda: None
+        self.pair.both[old].resign(partition, harness.now_ms)
+        self.pair.leader_of[partition] = 1 - old
+        new = self.pair.both[1 - old]
+        new.start_loading(partition)
+        harness.settle()
+        if self.random.random() < 0.3:
+            machine.send_requests_while_loading(
+                c for c in machine.clients if partition_for(c.group_id, PARTITIONS) == partition
+            )
+        self.compact(partition)
+        harness.after_step = after_step
+        new.finish_loading(partition, harness.records(partition), harness.now_ms)
+        assert all(self.pair.both[old].error_for(group.group_id) is ErrorCode.NOT_COORDINATOR for group in groups)
+        loaded = [group for group in self.pair.groups() if group.partition == partition]
+        ids = [group.group_id for group in groups]
+        expected = SurvivingState({i: survivors.memberships[i] for i in ids}, {i: survivors.offsets[i] for i in ids})
+        machine.check_loaded_groups(groups, expected, loaded)
+        harness.settle()
+
+    def compact(self, partition: int) -> None:
+        """Keep only the last record of each key, tombstones included."""
+        last: dict[tuple[object, ...], Record] = {}
+        for record in self.harness.records(partition):
+            where = (record.topic, record.partition) if isinstance(record, OffsetRecord) else ()
+            key = record.group_id, *where
+            last.pop(key, None)
+            last[key] = record
+        others = [(index, batch) for index, batch in self.harness.batches if index != partition]
+        self.harness.batches = [*others, *((partition, (record,)) for record in last.values())]
+
+    def step(self) -> None:
+        machine, random = self.machine, self.random
+        number, group_id = random.randrange(8), random.choice(GROUP_IDS)
+        actions: list[Callable[[], None]] = [
+            lambda: machine.run_clients(group_id, random.choice([1, 1, 3, 8])),
+            lambda: machine.advance(random.choice([1, 500, 3_000, 6_000]), random.random() < 0.2),
+            machine.advance_to_next_deadline,
+        ]
+        if len(machine.clients) < 8:
+            options = {"two_step": random.random() < 0.5, "session_ms": 20_000, "rebalance_ms": 60_000}
+            instance_id = random.choice([None, None, "i", "j"])
+            actions += [lambda: machine.start_client(group_id, instance_id, random.choice(OFFERS[:3]), **options)] * 2
+        if machine.clients:
+            actions += [
+                lambda: machine.commit(number, random.randrange(10), random.randrange(2), True),
+                lambda: machine.rejoin(number, None),
+                lambda: machine.sync(number, 0),
+                lambda: machine.leave(number, random.random() < 0.5, True),
+                lambda: machine.lose_client(number),
+            ]
+        random.choice(actions)()
+        self.check()
+
+    def check(self) -> None:
+        self.machine.check_answers()
+        self.machine.check_commits()
+        self.machine.check_next_deadline()
+
+
+@soak
+@pytest.mark.parametrize("seed", cases(1, soak=60))
+def test_groups_survive_repeated_failovers(seed: int) -> None:
+    history = RandomFailovers(seed)
+    failovers = examples(300, soak=1_000)
+    for _ in range(failovers):
+        for _ in range(history.random.choice([0, 1, 4, 12])):
+            history.step()
+        history.move(history.random.choice(MOVED))
+        history.check()
+    often = failovers / 20
+    assert min(history.moved_in[state] for state in GroupState if state is not DEAD) > often
+    assert history.machine.commits
+    assert min(group.generation_id for group in history.pair.groups()) > often

@@ -1,0 +1,16 @@
+"""The keys of `summary.json` and the columns of `events.parquet`, from their descriptions."""
+
+from fakebroker.replay.run_schema import Key, event_columns, summary_keys
+from tests.documents.markdown import table
+
+
+def summary() -> str:
+    return table(("key", "type", "unit", "meaning"), map(_row, summary_keys()))
+
+
+def events() -> str:
+    return table(("column", "type", "unit", "meaning"), map(_row, event_columns()))
+
+
+def _row(key: Key) -> tuple[str, ...]:
+    return f"`{key.name}`", key.type, key.unit, key.meaning.removesuffix(".")

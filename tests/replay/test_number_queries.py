@@ -1,0 +1,205 @@
+"""The numbers of a replay, from events written by hand."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.replay.members.events import Event
+from fakebroker.replay.report.number_queries import compute_numbers
+from fakebroker.replay.report.numbers import error_name
+from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
+from fakebroker.replay.script.script import Script
+from fakebroker.replay.workload.expectations import METRICS
+from tests.support.replay.recorded_events import frame, member, scripts
+
+TWO = [member("g-0"), member("g-1")]
+
+# Generation 1: member 0 alone; the response to its first JoinGroup is MEMBER_ID_REQUIRED. Generation 2: member 1 joins,
+# and member 0 gets REBALANCE_IN_PROGRESS for a heartbeat. Member 1 leaves, member 0 crashes; one heartbeat of member 0
+# was lost and one is unanswered.
+EVENTS = [
+    Event(1_000, 1_000, None, "start", -1, -1, "g", "g-0", kind="act"),
+    Event(1_000, 1_000, 2_000, "FindCoordinator", 6, 1, "g", lookups=1, error=0),
+    Event(3_000, 3_500, 1_000, "JoinGroup", 9, 2, "g", "g-0", error=79),
+    Event(4_000, 4_000, 6_000, "JoinGroup", 9, 2, "g", "g-0", 1, 0),
+    Event(10_000, 10_000, 4_000, "SyncGroup", 5, 2, "g", "g-0", 1, 0, assigned=["orders-0", "orders-1"]),
+    Event(20_000, 20_000, None, "start", -1, -1, "g", "g-1", kind="act"),
+    Event(20_000, 20_000, 1_000, "JoinGroup", 9, 2, "g", "g-1", error=79),
+    Event(21_000, 21_000, 19_000, "JoinGroup", 9, 2, "g", "g-1", 2, 0),
+    Event(30_000, 31_000, 2_000, "Heartbeat", 4, 2, "g", "g-0", 1, 27),
+    Event(35_000, 35_000, 5_000, "JoinGroup", 9, 2, "g", "g-0", 2, 0),
+    Event(40_000, 40_000, 5_000, "SyncGroup", 5, 2, "g", "g-1", 2, 0, assigned=["orders-1"]),
+    Event(40_000, 40_000, 3_000, "SyncGroup", 5, 2, "g", "g-0", 2, 0, assigned=["orders-0"]),
+    Event(50_000, 50_000, 900, "Heartbeat", 4, 2, "g", "g-0", 2, 0, count=96, until_us=145_000),
+    Event(60_000, 60_000, None, "Heartbeat", 4, 2, "g", "g-0", 2, lost=True, until_us=900_000),
+    Event(61_000, 61_000, None, "Heartbeat", 4, 2, "g", "g-0", 2),
+    Event(100_000, 100_000, None, "leave", -1, -1, "g", "g-1", kind="act"),
+    Event(100_000, 100_000, 1_000, "LeaveGroup", 5, 2, "g", "g-1", error=0),
+    Event(151_000, 151_000, None, "crash", -1, -1, "g", "g-0", kind="act"),
+]
+
+
+@pytest.fixture(scope="module")
+def summary(spark: SparkSession) -> dict[str, Any]:
+    return numbers(spark, EVENTS, TWO)
+
+
+def numbers(spark: SparkSession, events: list[Event], members: list[Script]) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(compute_numbers(spark, frame(spark, events), scripts(spark, members), 50)))
+
+
+def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
+    apis = {row["api"]: row for row in summary["apis"]}
+    assert (summary["span_s"], summary["began_us"]) == (0.15, 1_000)
+    assert list(apis) == ["FindCoordinator", "Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup"]
+    assert apis["Heartbeat"] == {
+        "api": "Heartbeat",
+        "requests": 99,
+        "requests_per_s": 660.0,
+        "p50_ms": 0.9,
+        "p99_ms": 2,  # the highest of 97 responses
+        "p99_9_ms": 2,
+        "max_ms": 2,
+        "unexpected_errors": 0,
+        "lost": 1,
+        "unanswered": 2,
+    }
+    assert (apis["JoinGroup"]["requests"], apis["JoinGroup"]["p50_ms"], apis["JoinGroup"]["max_ms"]) == (5, 5, 19)
+    assert summary["total"]["requests"] == 109
+    # From 4,000 to 14,000 and from 21,000 to 45,000.
+    assert summary["rebalances"] == {
+        "generations": 2,
+        "count": 2,
+        "p50_ms": 10,
+        "p99_ms": 24,
+        "max_ms": 24,
+        "distribution": [{"from_ms": 10, "count": 1}, {"from_ms": 20, "count": 1}],
+    }
+    assert summary["errors"] == [
+        {"name": "MEMBER_ID_REQUIRED", "code": 79, "api": "JoinGroup", "requests": 2, "ordinary": True},
+        {"name": "REBALANCE_IN_PROGRESS", "code": 27, "api": "Heartbeat", "requests": 1, "ordinary": True},
+    ]
+    assert summary["brokers"] == [
+        {"broker": 1, "requests": 1, "share": round(1 / 109, 4), "groups": 0},
+        {"broker": 2, "requests": 108, "share": round(108 / 109, 4), "groups": 1},
+    ]
+    assert summary["sent_late"] == {"p50_ms": 0, "p99_ms": 0.5}  # the 108th of 109
+    assert summary["lookups"] == [{"api": "FindCoordinator", "requests": 1, "keys": 1, "most_in_one_request": 1}]
+    # Member 0 from 1,000 to 14,000 and from 35,000 to 43,000; member 1 from 20,000 to 45,000.
+    waited = {"generations": 2, "unassigned_member_s": 0.046, "longest_rebalance_ms": 24}
+    assert summary["populations"] == [{"population": "all", "groups": 1, "members": 2, "members_joined": 2, **waited}]
+    assert summary["slowest_groups"] == [{"group": "g", "population": "all", "members": 2, **waited}]
+    assert summary["offsets_partitions"] == {
+        "count": 50,
+        "groups_skew": 50,
+        "requests_skew": 50,
+        "partitions": [{"partition": partition_for("g", 50), "broker": 2, "groups": 1, "requests": 109}],
+    }
+
+
+def test_every_metric_for_expectations_is_computed(summary: dict[str, Any]) -> None:
+    assert [name for name in METRICS if name not in summary["metrics"]] == ["errors.<NAME>"]
+
+
+def test_numbers_over_time(summary: dict[str, Any]) -> None:
+    over_time = summary["over_time"]
+    # Three slices of 50 ms from 1,000 to 151,000 µs ...
+    assert (over_time["slice_s"], over_time["slices"]) == (0.05, 3)
+    heartbeats = over_time["apis"]["Heartbeat"]
+    # ... with heartbeats at 31,000, each 1,000 from 50,000 to 145,000, at 60,000 and at 61,000.
+    assert heartbeats["requests_per_s"] == [40, 1040, 900]
+    assert heartbeats["p99_ms"] == [2, 0.9, 0.9]
+    # The group was rebalancing from 4,000 to 14,000 and from 21,000 to 45,000.
+    assert over_time["groups"] == {"stable": [0.32, 1, 1], "rebalancing": [0.68, 0, 0], "empty": [0, 0, 0]}
+    # Member 0 was assigned from 14,000 to 35,000 and from 43,000 on, member 1 from 45,000 to 100,000.
+    assert over_time["members"] == {
+        "assigned": [0.7, 1.98, 1],
+        "waiting": [0.92, 0, 0],
+        "gone": [0.38, 0.02, 1],
+    }
+    assert over_time["rebalances"] == {"count": [2, 0, 0], "p50_ms": [10, None, None], "max_ms": [24, None, None]}
+    assert over_time["errors"] == [
+        {"name": "REBALANCE_IN_PROGRESS", "api": "Heartbeat", "answers": [1, 0, 0]},
+        {"name": "MEMBER_ID_REQUIRED", "api": "JoinGroup", "answers": [2, 0, 0]},
+    ]
+
+
+def test_the_time_without_an_assignment(spark: SparkSession) -> None:
+    """A cooperative member keeps its assignment while it joins; a removed one has none; one that left needs none."""
+    events = []
+    for name in ("coop", "eager"):
+        events += [
+            Event(1_000_000, 1_000_000, None, "start", -1, -1, name, name, kind="act"),
+            Event(1_000_000, 1_000_000, 1_000_000, "JoinGroup", 9, 1, name, name, 1, 0),
+            Event(2_000_000, 2_000_000, 1_000_000, "SyncGroup", 5, 1, name, name, 1, 0, assigned=[]),
+            Event(4_000_000, 4_000_000, 2_000_000, "JoinGroup", 9, 1, name, name, 2, 0),
+            Event(6_000_000, 6_000_000, 1_000_000, "SyncGroup", 5, 1, name, name, 2, 0, assigned=["orders-0"]),
+            Event(8_000_000, 8_000_000, 1_000_000, "Heartbeat", 4, 1, name, name, 2, 25),
+            Event(11_000_000, 11_000_000, None, "leave", -1, -1, name, name, kind="act"),
+            Event(20_000_000, 20_000_000, 1_000, "Heartbeat", 4, 1, name, name, 2, 25),
+        ]
+    members = [
+        member("coop", group="coop", assignor="cooperative-sticky", population="one"),
+        member("eager", group="eager", population="other"),
+        member("never", group="never", population="other"),
+    ]
+    summary = numbers(spark, events, members)
+    assert {row["population"]: row["unassigned_member_s"] for row in summary["populations"]} == {"one": 4, "other": 7}
+    assert {row["population"]: row["members_joined"] for row in summary["populations"]} == {"one": 1, "other": 1}
+    assert summary["metrics"]["unassigned_member_s"] == 11
+    assert summary["metrics"]["errors.UNKNOWN_MEMBER_ID"] == summary["metrics"]["unexpected_errors"] == 4
+    assert summary["over_time"]["groups"]["empty"][-1] == 3
+
+
+def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark: SparkSession) -> None:
+    """Not part of it: a returning static member, a repeated SyncGroup, and the group's next life at generation 1."""
+
+    def joined(at_ms: int, name: str, member: str, synced_ms: int) -> list[Event]:
+        return [
+            Event(at_ms * 1_000, at_ms * 1_000, 1_000, "JoinGroup", 9, 1, name, member, 1, 0),
+            Event(synced_ms * 1_000 - 1_000, synced_ms * 1_000 - 1_000, 1_000, "SyncGroup", 5, 1, name, member, 1, 0),
+        ]
+
+    events = [
+        Event(1_000, 1_000, 1_000, "JoinGroup", 10, 1, "static", error=0),  # of a tool that adds members
+        *joined(1_000, "static", "static-0", 1_040),
+        *joined(1_010, "static", "static-1", 1_050),
+        *joined(30_000, "static", "static-1", 30_010),
+        *joined(1_000, "again", "again-0", 1_020),
+        Event(9_000_000, 9_000_000, 1_000, "SyncGroup", 5, 1, "again", "again-0", 1, 0),
+        *joined(1_000, "lives", "lives-0", 1_030),
+        *joined(90_000, "lives", "lives-1", 90_020),
+    ]
+    members = [member(f"{group}-{number}", group=group) for group in ("static", "again", "lives") for number in (0, 1)]
+    summary = numbers(spark, events, members)
+    slowest = {row["group"]: row["longest_rebalance_ms"] for row in summary["slowest_groups"]}
+    assert slowest == {"static": 50, "again": 20, "lives": 30}
+    assert summary["metrics"]["generations"] == summary["metrics"]["rebalances"] == 3
+
+
+def test_unanswered_requests_have_no_latency(spark: SparkSession) -> None:
+    events = [Event(1, 2_346_001, None, "Heartbeat", 4, 2, "g", "g-0", 1, lost=True)]
+    summary = numbers(spark, events, TWO)
+    total = summary["total"]
+    assert (total["requests"], total["lost"], total["p50_ms"], total["max_ms"]) == (1, 1, None, None)
+    assert summary["sent_late"] == {"p50_ms": 2350, "p99_ms": 2350}  # three significant digits
+
+
+def test_a_replay_without_events_has_numbers(spark: SparkSession) -> None:
+    summary = numbers(spark, [], TWO)
+    assert (summary["total"]["requests"], summary["apis"], summary["errors"]) == (0, [], [])
+    assert (summary["metrics"]["p99_ms"], summary["metrics"]["generations"]) == (None, 0)
+    assert summary["offsets_partitions"]["requests_skew"] is None
+
+
+def test_errors_without_a_name_in_kafka_have_their_code() -> None:
+    assert (error_name(25), error_name(4711)) == ("UNKNOWN_MEMBER_ID", "4711")
+
+
+def test_the_number_of_slices_is_limited(subtests: pytest.Subtests) -> None:
+    for span_ms in (0, 1, 5_999, 6_001, 600_000, 86_400_000, 10**9):
+        with subtests.test(span_ms=span_ms):
+            assert 0 < span_ms / slice_length_ms(span_ms) <= MOST_SLICES or span_ms == 0

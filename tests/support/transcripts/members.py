@@ -1,0 +1,352 @@
+"""The members of a transcript: their state, and the requests they send.
+
+Does not depend on a cluster. Member ids differ between runs, so transcripts use the name of the member that got the id.
+"""
+
+from dataclasses import dataclass, field
+
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import encode_subscription
+from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestMember,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from fakebroker.protocol.messages.list_groups import ListGroupsRequest
+from fakebroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fakebroker.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from fakebroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import by_topic, parse_partition
+from tests.support.transcripts.parser import Step, TranscriptError, expand_range
+
+NEWEST = {
+    "join": 9,
+    "batch": 10,
+    "sync": 5,
+    "beat": 4,
+    "leave": 5,
+    "commit": 9,  # The newest with topic names.
+    "fetch": 9,  # The newest with topic names.
+    "find": 6,
+    "describe": 6,
+    "list": 5,
+    "delete": 2,
+    "uncommit": 0,
+}
+"""The version of a request without `v...`."""
+
+_AFTER = {
+    ErrorCode.NONE: "beat",
+    ErrorCode.REBALANCE_IN_PROGRESS: "join",
+    ErrorCode.ILLEGAL_GENERATION: "join",
+}
+"""The next request of a client after this answer to its sync or heartbeat."""
+
+_STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7}
+
+
+@dataclass(slots=True)
+class TranscriptMember:
+    """One member: its identity according to the answers, and the fields of its last join, which later joins repeat.
+
+    Attributes:
+        next_verb: The next step of a client that follows the protocol; "" if that is undefined.
+    """
+
+    name: str
+    group_id: str = "g"
+    member_id: str = ""
+    generation_id: int = -1
+    protocol_name: str | None = None
+    instance_id: str | None = None
+    protocol_type: str = "consumer"
+    protocols: list[str] = field(default_factory=lambda: ["range"])
+    metadata: bytes = b"-"
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 60_000
+    next_verb: str = ""
+
+    def update(self, step: Step) -> None:
+        """Set the group, and the fields of a join, from the options of a step."""
+        options = step.options
+        self.group_id = options.get("group", self.group_id)
+        if step.verb not in ("join", "batch"):
+            return
+        if "static" in options:
+            self.instance_id = None if options["static"] == "none" else options["static"]
+        self.protocol_type = _unquoted(options.get("type", self.protocol_type))
+        self.protocols = [name for name in options.get("protocols", self.protocols) if name != "none"]
+        self.session_timeout_ms = options.get("session", self.session_timeout_ms)
+        self.rebalance_timeout_ms = options.get("rebalance", self.rebalance_timeout_ms)
+        if "meta" in options:
+            self.metadata = options["meta"].encode()
+        if "topics" in options:
+            self.metadata = encode_subscription(options["topics"])
+
+
+class Members:
+    """The members of one transcript, and the names of their member ids."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, TranscriptMember] = {}
+        self._labels: dict[str, str] = {}
+        self._batches: dict[str, list[list[str]]] = {}
+
+    def all(self) -> list[TranscriptMember]:
+        """Return the members in the order of their first steps."""
+        return list(self._members.values())
+
+    def member(self, name: str) -> TranscriptMember:
+        """Return a member, which is added if it is new."""
+        return self._members.setdefault(name, TranscriptMember(name))
+
+    def label(self, member_id: str, instance_id: str | None = None) -> str:
+        """Return the name of a member id: the member that got it, and its instance id. `A#2` is the second id of A.
+
+        The id that is reserved for an expected instance is named `@instance`.
+        """
+        if self._labels.get(member_id, "").startswith("@"):
+            return self._labels[member_id]
+        return self._labels.get(member_id, member_id) + (f"@{instance_id}" if instance_id else "")
+
+    def has_label(self, member_id: str) -> bool:
+        """Whether a member has got this id in an answer."""
+        return member_id in self._labels
+
+    def receive(self, member: TranscriptMember, response: Message) -> None:
+        """Update a member from an answer: its id, generation and protocol."""
+        match response:
+            case SyncGroupResponse() | HeartbeatResponse():
+                member.next_verb = _AFTER.get(ErrorCode(response.error_code), "")
+            case JoinGroupResponse() if response.member_join_response_list:
+                for name, result in zip(
+                    self._batches[member.name].pop(0), response.member_join_response_list, strict=True
+                ):
+                    self._receive_join(name, result.member.member_id, result.error_code, response)
+            case JoinGroupResponse():
+                self._receive_join(member.name, response.member_id, response.error_code, response)
+
+    def _receive_join(self, name: str, member_id: str, error_code: int, response: JoinGroupResponse) -> None:
+        """Update a member, or the name of an expected instance, `@instance`, from the result of its join."""
+        label = self._labels.get(member_id, "@")
+        if member_id not in ("", "unknown") and label.startswith("@"):
+            earlier = sum(label.partition("#")[0] == name for label in self._labels.values())
+            self._labels[member_id] = f"{name}#{earlier + 1}" if earlier and name != label else name
+        if name.startswith("@"):
+            return
+        member = self.member(name)
+        if error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            member.member_id = member_id
+            member.next_verb = "join" if error_code else "sync"
+        if not error_code:
+            member.generation_id = response.generation_id
+            member.protocol_name = response.protocol_name
+
+    def id_of(self, label: str, place: str) -> str:
+        """Return the member id with this name. `unknown` is an id that no member has got, `none` is an empty id."""
+        if label in ("unknown", "none"):
+            return "" if label == "none" else label
+        for member_id, known in self._labels.items():
+            if known == label:
+                return member_id
+        names = ", ".join([*self._labels.values(), "unknown", "none"])
+        raise TranscriptError(f"{place}: member id {label!r}: expected one of {names}")
+
+    def request(self, step: Step) -> tuple[TranscriptMember, Message, int]:
+        """Return the member of a step, its request, and the version of the request."""
+        assert step.actor is not None
+        member = self.member(step.actor)
+        member.update(step)
+        version = NEWEST[step.verb] if step.version is None else step.version
+        return member, self._build(step, member, version), version
+
+    def _build(self, step: Step, member: TranscriptMember, version: int) -> Message:
+        match step.verb:
+            case "join":
+                return self._join(step, member, version)
+            case "batch":
+                return self._batch(step, member)
+            case "sync":
+                return self._sync(step, member, version)
+            case "beat":
+                member_id, generation_id, instance_id = self._identity(step, member, version)
+                return HeartbeatRequest(
+                    group_id=_unquoted(member.group_id),
+                    generation_id=generation_id,
+                    member_id=member_id,
+                    group_instance_id=instance_id,
+                )
+            case "leave":
+                return self._leave(step, member, version)
+            case "commit":
+                return self._commit(step, member, version)
+            case "fetch":
+                return _fetch(step, _unquoted(member.group_id), version)
+            case "find":
+                return _find(_unquoted(member.group_id), version)
+        return _administer(step, _unquoted(member.group_id))
+
+    def _identity(self, step: Step, member: TranscriptMember, version: int) -> tuple[str, int, str | None]:
+        options = step.options
+        member_id = self.id_of(options["as"], step.place) if "as" in options else member.member_id
+        instance_id = options.get("static", member.instance_id)
+        if instance_id == "none" or version < _STATIC_FROM[step.verb]:
+            instance_id = None
+        return member_id, options.get("gen", member.generation_id), instance_id
+
+    def _join(self, step: Step, member: TranscriptMember, version: int) -> JoinGroupRequest:
+        member_id, _, instance_id = self._identity(step, member, version)
+        return JoinGroupRequest(
+            group_id=_unquoted(member.group_id),
+            session_timeout_ms=member.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=member.protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=member.metadata) for name in member.protocols],
+        )
+
+    def _batch(self, step: Step, asker: TranscriptMember) -> JoinGroupRequest:
+        """Return a JoinGroup for many members; the options of the step apply to each."""
+        names, members = [], []
+        for word in (each for words in step.words for each in expand_range(words)):
+            name, _, instance_id = word.partition("@")
+            names.append(name or word)
+            if not name:
+                members.append(JoinGroupRequestMember(member_id="", group_instance_id=instance_id, protocols=[]))
+                continue
+            member = self.member(name)
+            member.update(step)
+            member.instance_id = instance_id or member.instance_id
+            protocols = [JoinGroupRequestProtocol(name=each, metadata=member.metadata) for each in member.protocols]
+            members.append(
+                JoinGroupRequestMember(
+                    member_id=member.member_id, group_instance_id=member.instance_id, protocols=protocols
+                )
+            )
+        self._batches.setdefault(asker.name, []).append(names)
+        return JoinGroupRequest(
+            group_id=_unquoted(asker.group_id),
+            session_timeout_ms=asker.session_timeout_ms,
+            rebalance_timeout_ms=asker.rebalance_timeout_ms,
+            protocol_type=asker.protocol_type,
+            join_group_members=members,
+        )
+
+    def _sync(self, step: Step, member: TranscriptMember, version: int) -> SyncGroupRequest:
+        member_id, generation_id, instance_id = self._identity(step, member, version)
+        given = [word.split("=") for word in step.words]
+        protocol = step.options.get("protocol", member.protocol_name)
+        return SyncGroupRequest(
+            group_id=_unquoted(member.group_id),
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=step.options.get("type", member.protocol_type),
+            protocol_name=None if protocol == "none" else protocol or member.protocols[0],
+            assignments=[
+                SyncGroupRequestAssignment(member_id=self.id_of(label, step.place), assignment=text.encode())
+                for label, text in given
+            ],
+        )
+
+    def _leave(self, step: Step, member: TranscriptMember, version: int) -> LeaveGroupRequest:
+        member_id, _, instance_id = self._identity(step, member, version)
+        if version < 3:
+            return LeaveGroupRequest(group_id=_unquoted(member.group_id), member_id=member_id)
+        leaving = [word.partition("@") for word in step.words]
+        members = [
+            MemberIdentity(member_id=self.id_of(label or "none", step.place), group_instance_id=instance or None)
+            for label, _, instance in leaving
+        ]
+        own = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+        return LeaveGroupRequest(group_id=_unquoted(member.group_id), members=members or [own])
+
+    def _commit(self, step: Step, member: TranscriptMember, version: int) -> OffsetCommitRequest:
+        member_id, generation_id, instance_id = self._identity(step, member, version)
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for word in step.words:
+            (name, index), offset = parse_partition(word.split("=")[0]), int(word.split("=")[1])
+            topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=index,
+                    committed_offset=offset,
+                    committed_leader_epoch=step.options.get("epoch", -1),
+                    committed_metadata=step.options.get("metadata"),
+                )
+            )
+        return OffsetCommitRequest(
+            group_id=_unquoted(member.group_id),
+            generation_id_or_member_epoch=generation_id,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            retention_time_ms=step.options.get("retention", -1),
+            topics=list(topics.values()),
+        )
+
+
+def _find(group_id: str, version: int) -> FindCoordinatorRequest:
+    if version < 4:
+        return FindCoordinatorRequest(key=group_id)
+    return FindCoordinatorRequest(coordinator_keys=[group_id])
+
+
+def _administer(step: Step, group_id: str) -> Message:
+    """Return an administrative request for the groups of the step, or for the group of the member."""
+    groups = [_unquoted(word) for word in step.words] or [group_id]
+    options = step.options
+    match step.verb:
+        case "describe":
+            return DescribeGroupsRequest(groups=groups, include_authorized_operations="operations" in options)
+        case "list":
+            return ListGroupsRequest(states_filter=options.get("states", []), types_filter=options.get("types", []))
+        case "delete":
+            return DeleteGroupsRequest(groups_names=groups)
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+        )
+        for name, indexes in _topics(step).items()
+    ]
+    return OffsetDeleteRequest(group_id=group_id, topics=topics)
+
+
+def _fetch(step: Step, group_id: str, version: int) -> OffsetFetchRequest:
+    topics = _topics(step)
+    if version < 8:
+        old = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+        return OffsetFetchRequest(group_id=group_id, topics=old or None)
+    new = [OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=new or None)])
+
+
+def _topics(step: Step) -> dict[str, list[int]]:
+    """Return the partitions of a step, by topic."""
+    return by_topic(map(parse_partition, step.words))
+
+
+def _unquoted(text: str) -> str:
+    """Return a text of a step, where `""` is the empty one."""
+    return "" if text == '""' else text

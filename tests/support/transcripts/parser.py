@@ -1,0 +1,320 @@
+"""The parser of transcripts: from the lines of a file to steps. Does not depend on what the steps do.
+
+`scenarios/transcripts/README.md` describes the format.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+class TranscriptError(Exception):
+    """A transcript cannot be parsed or run; the message has file, line, the value and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line with a request or a change of the cluster.
+
+    Attributes:
+        place: File and line, for errors.
+        command: The line without the expected result.
+        actor: The member that sends the request, or a range of members, `M[1-9]`; None for a step of the cluster.
+        verb: The kind of step, a key of `MEMBER_VERBS` or `CLUSTER_VERBS`.
+        words: Arguments without a name: partitions, assignments, members.
+        options: The values of `name=value`, parsed; times in milliseconds. Flags are True.
+        version: The version of the request; None for the newest with topic names.
+    """
+
+    place: str
+    command: str
+    actor: str | None
+    verb: str
+    words: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A transcript.
+
+    Attributes:
+        lines: Steps, and as text the lines that are copied: the head, comments, empty lines.
+        brokers: The number of brokers.
+        topics: Partition counts of topics.
+        config: Broker settings, by Kafka's names.
+        as_version: The release of Kafka that the brokers emulate; None for the newest.
+        proposals: Experimental protocol extensions of the brokers.
+        is_core_only: Whether the transcript takes too long to be run over TCP.
+    """
+
+    lines: tuple[Step | str, ...]
+    brokers: int
+    topics: dict[str, int]
+    config: dict[str, object]
+    as_version: str | None
+    proposals: tuple[str, ...] = ()
+    is_core_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Grammar:
+    """The arguments of a verb.
+
+    Attributes:
+        options: Names of `name=value`.
+        flags: Names without value.
+        word: Pattern of the arguments without a name; "" if there are none.
+        word_form: Description of these arguments, for errors.
+        needs: Options that are required.
+    """
+
+    options: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    word: str = ""
+    word_form: str = "no further word"
+    needs: tuple[str, ...] = ()
+
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PARTITION = r"[a-z][\w.]*-\d+"
+_GROUP = r"[a-z]\w*"
+_NAME = r"[A-Z][A-Za-z0-9]*"
+_RANGE = r"\[\d+-\d+\]"
+_IDENTITY = ("as", "static", "group", "broker")
+_FAILOVER_OPTIONS = ("load", "lose_tail", "stale")
+_FAILOVER_FLAGS = ("load_fails", "lose_all", "zombie")
+
+_JOIN = ("type", "protocols", "topics", "meta", "session", "rebalance")
+
+MEMBER_VERBS = {
+    "join": _Grammar((*_IDENTITY, *_JOIN)),
+    "sync": _Grammar(
+        (*_IDENTITY, "gen", "type", "protocol"), (), rf"({_NAME}(#\d+)?|unknown)=\w+", "a member's assignment, A=a1"
+    ),
+    "beat": _Grammar((*_IDENTITY, "gen")),
+    "leave": _Grammar(
+        _IDENTITY, (), rf"({_NAME}(#\d+)?|unknown)?(@\w+)?", "a member: A, A@instance, @instance, unknown"
+    ),
+    "commit": _Grammar(
+        (*_IDENTITY, "gen", "metadata", "epoch", "retention"),
+        (),
+        rf"{_PARTITION}=-?\d+",
+        "a partition's offset, news-0=5",
+    ),
+    "fetch": _Grammar(("group", "broker"), (), _PARTITION, "a partition, news-0"),
+    "find": _Grammar(("group", "broker")),
+    "describe": _Grammar(("group", "broker"), ("operations",), rf'{_GROUP}|""', "a group's name"),
+    "list": _Grammar(("group", "broker", "states", "types")),
+    "delete": _Grammar(("group", "broker"), (), rf'{_GROUP}|""', "a group's name"),
+    "uncommit": _Grammar(("group", "broker"), (), _PARTITION, "a partition, news-0"),
+    "come": _Grammar((*_IDENTITY, *_JOIN)),
+    "batch": _Grammar(
+        ("group", "broker", *_JOIN),
+        (),
+        rf"{_NAME}({_RANGE})?(@[\w*]+)?|@\w+({_RANGE})?",
+        "a member that joins, A or A@instance, or one that is expected, @instance",
+    ),
+}
+CLUSTER_VERBS = {
+    "at": _Grammar((), (), r"\+\d+(ms|s|m|h|d)", "a time since the start, +3s"),
+    "group": _Grammar((), (), _GROUP, "a group's name"),
+    "move": _Grammar(("to", "group", *_FAILOVER_OPTIONS), _FAILOVER_FLAGS, needs=("to",)),
+    "work": _Grammar(("group",)),
+    "loaded": _Grammar(),
+    "unzombie": _Grammar(),
+    "stop": _Grammar(("broker", *_FAILOVER_OPTIONS), (*_FAILOVER_FLAGS, "no_election"), needs=("broker",)),
+    "start": _Grammar(("broker", *_FAILOVER_OPTIONS), _FAILOVER_FLAGS, needs=("broker",)),
+    "delete": _Grammar(("topic",), needs=("topic",)),
+    "do": _Grammar((), (), r"[a-z_]+", "an event with its arguments, hold group_id=g"),
+}
+
+
+def _integer(text: str) -> int:
+    if not re.fullmatch(r"-?\d+", text):
+        raise ValueError("a whole number")
+    return int(text)
+
+
+def duration_ms(text: str) -> int:
+    """Parse a time such as 500ms, 3s, 10m or 7d; return milliseconds."""
+    match = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
+    if match is None:
+        raise ValueError("a time, such as 500ms, 3s, 10m or 7d")
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _or_keyword(word: str, read: Callable[[str], int]) -> Callable[[str], int | None]:
+    def read_or(text: str) -> int | None:
+        try:
+            return None if text == word else read(text)
+        except ValueError as error:
+            raise ValueError(f"{error}, or {word!r}") from None
+
+    return read_or
+
+
+def _list(text: str) -> list[str]:
+    return text.split(",")
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "broker": _integer,
+    "epoch": _integer,
+    "gen": _integer,
+    "load": _or_keyword("hold", duration_ms),
+    "lose_tail": _integer,
+    "protocols": _list,
+    "rebalance": duration_ms,
+    "retention": duration_ms,
+    "session": duration_ms,
+    "stale": duration_ms,
+    "states": _list,
+    "to": _or_keyword("none", _integer),
+    "topics": _list,
+    "types": _list,
+}
+
+
+def parse(text: str, name: str) -> Transcript:
+    """Parse a transcript. Expected results (after ` -> `, and indented lines) are left out.
+
+    Args:
+        text: The contents of the file.
+        name: The name of the file, for errors.
+
+    Raises:
+        TranscriptError: A line cannot be parsed, or the head has no source.
+    """
+    lines: list[Step | str] = []
+    settings: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        place = f"{name}:{number}"
+        if line.startswith("cluster:"):
+            settings = dict(_setting(word, place) for word in line.split()[1:])
+        if not line or line.startswith(("#", "cluster:")):
+            lines.append(line)
+        elif not line[0].isspace():
+            lines.append(_step(line, place))
+    head = [line for line in lines if isinstance(line, str) and line.startswith("#")]
+    if not any(line.startswith("# Source:") for line in head):
+        raise TranscriptError(f"{name}:1: expected a line '# Source: ...' in the head")
+    brokers, topics = settings.pop("brokers", "1"), settings.pop("topics", "news:1")
+    as_version, proposals = settings.pop("as_version", None), settings.pop("proposals", "")
+    target = settings.pop("target", "")
+    if target not in ("", "core"):
+        raise TranscriptError(f"{name}: target={target}: expected 'core'")
+    return Transcript(
+        tuple(lines),
+        _brokers(brokers, name),
+        _topics(topics, name),
+        dict(settings),
+        as_version,
+        tuple(_list(proposals)) if proposals else (),
+        target == "core",
+    )
+
+
+def _setting(word: str, place: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not (key and equals and value):
+        raise TranscriptError(f"{place}: {word!r}: expected a setting, name=value")
+    return key, value
+
+
+def _brokers(text: str, name: str) -> int:
+    try:
+        return _integer(text)
+    except ValueError as error:
+        raise TranscriptError(f"{name}: brokers={text}: expected {error}") from None
+
+
+def _topics(text: str, name: str) -> dict[str, int]:
+    if not re.fullmatch(r"[\w.]+:\d+(,[\w.]+:\d+)*", text):
+        raise TranscriptError(f"{name}: topics={text}: expected names and partition counts, news:2,sport:1")
+    return {topic: int(partitions) for topic, partitions in (each.split(":") for each in text.split(","))}
+
+
+def _step(line: str, place: str) -> Step:
+    command = line.split(" -> ")[0].rstrip()
+    match = re.fullmatch(rf"(?:({_NAME}(?:{_RANGE})?): +)?(\S+)(.*)", command)
+    verbs = MEMBER_VERBS if match and match[1] else CLUSTER_VERBS
+    if match is None or match[2] not in verbs:
+        whose = "of a member" if verbs is MEMBER_VERBS else "of the cluster"
+        raise TranscriptError(f"{place}: {command!r}: expected a step {whose}: {', '.join(verbs)}")
+    actor, verb, rest = match.groups()
+    return _parse_arguments(Step(place, command, actor, verb), verbs[verb], rest.split())
+
+
+def _parse_arguments(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
+    words: list[str] = []
+    options: dict[str, Any] = {}
+    version = None
+    for token in tokens:
+        key, equals, value = token.partition("=")
+        if equals and step.verb == "do":
+            options[key] = _event_argument(value)
+        elif equals and key in grammar.options:
+            options[key] = _option(step, key, value)
+        elif token in grammar.flags:
+            options[token] = True
+        elif step.actor and re.fullmatch(r"v\d+", token):
+            version = int(token[1:])
+        elif grammar.word and re.fullmatch(grammar.word, token):
+            words.append(token)
+        else:
+            raise TranscriptError(f"{step.place}: {token!r} after {step.verb!r}: expected {_expected(step, grammar)}")
+    for key in grammar.needs:
+        if key not in options:
+            raise TranscriptError(f"{step.place}: {step.command!r}: expected {key}=")
+    if step.verb in ("at", "group", "do") and len(words) != 1:
+        raise TranscriptError(f"{step.place}: {step.command!r}: expected {grammar.word_form}")
+    return Step(step.place, step.command, step.actor, step.verb, tuple(words), options, version)
+
+
+def expand_range(text: str) -> list[str]:
+    """Expand a range, with `*` for the number: `M[1-2]@m*` is `M1@m1` and `M2@m2`."""
+    match = re.fullmatch(r"(.*)\[(\d+)-(\d+)\](.*)", text)
+    if match is None:
+        return [text]
+    return [f"{match[1]}{n}{match[4].replace('*', str(n))}" for n in range(int(match[2]), int(match[3]) + 1)]
+
+
+def expand_step(step: Step) -> list[Step]:
+    """Expand the step of a range of members into one step for each, with `*` in options for the member's number."""
+    names = expand_range(step.actor or "")
+    if len(names) == 1 and names[0] == step.actor:
+        return [step]
+    steps = []
+    for name in names:
+        number = name.removeprefix((step.actor or "").partition("[")[0])
+        options = {key: _with_number(value, number) for key, value in step.options.items()}
+        steps.append(replace(step, actor=name, options=options))
+    return steps
+
+
+def _with_number(value: Any, number: str) -> Any:
+    return value.replace("*", number) if isinstance(value, str) else value
+
+
+def _event_argument(value: str) -> Any:
+    """Parse a number, true, false or null; anything else is text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _option(step: Step, key: str, value: str) -> Any:
+    try:
+        return _PARSERS.get(key, str)(value)
+    except ValueError as error:
+        raise TranscriptError(f"{step.place}: {key}={value}: expected {error}") from None
+
+
+def _expected(step: Step, grammar: _Grammar) -> str:
+    known = [f"{key}=" for key in grammar.options] + list(grammar.flags) + (["a version, v3"] if step.actor else [])
+    return "; or ".join([grammar.word_form, *([f"one of {', '.join(known)}"] if known else [])])

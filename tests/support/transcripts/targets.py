@@ -1,0 +1,194 @@
+"""The clusters that transcripts run on: the pure core in virtual time, and a cluster over TCP with the manual clock.
+
+A target sends requests, advances the clock and runs commands of the cluster.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.events import perform
+from fakebroker.cluster.inspect.views import BrokerView, GroupView
+from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.protocol.schema import Message
+from fakebroker.server.clock import ManualClock
+from fakebroker.server.fake_cluster import FakeCluster
+from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, response
+from tests.support.transcripts.parser import Transcript
+from tests.support.wire_client import WireClient, until
+
+_DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+"""No initial delay, as most transcripts do not need it. One offsets partition, so that broker 1 is the first
+coordinator of every group."""
+
+
+class SentTranscriptRequest(Protocol):
+    """A request on its own connection, and its answer."""
+
+    @property
+    def is_answered(self) -> bool: ...
+
+    def receive(self) -> Message: ...
+
+    def is_connection_closed(self) -> bool:
+        """Whether the broker has closed the connection; valid after the broker was stopped."""
+        ...
+
+
+class Target(Protocol):
+    """A cluster that a transcript runs on."""
+
+    def brokers(self) -> tuple[BrokerView, ...]: ...
+
+    def coordinator_of(self, group_id: str) -> int:
+        """Return the node id of a group's coordinator, or NO_LEADER."""
+        ...
+
+    def send(self, client_id: str, node_id: int, request: Message, version: int) -> SentTranscriptRequest: ...
+
+    def advance(self, by_ms: int) -> None: ...
+
+    def perform(self, event: Mapping[str, Any]) -> None: ...
+
+    def group(self, group_id: str) -> GroupView: ...
+
+    def close(self) -> None: ...
+
+
+# The core
+
+
+class CoreRequest:
+    """A request to the core."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+
+    @property
+    def is_answered(self) -> bool:
+        return self.call.answered_ms is not None
+
+    def receive(self) -> Message:
+        message = response(self.call)
+        assert isinstance(message, Message)
+        return message
+
+    def is_connection_closed(self) -> bool:
+        return not self.call.broker.up
+
+
+class CoreTarget:
+    """The pure core in virtual time, without sockets and threads."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._harness = ClusterHarness(
+            transcript.topics,
+            transcript.brokers,
+            _DEFAULTS | transcript.config,
+            transcript.as_version,
+            transcript.proposals,
+        )
+        self._cluster = self._harness.cluster
+        environment = ClusterHarnessEnvironment(self._harness)
+        self._commands = ClusterCommands(self._cluster, environment, new_cluster=lambda: self._cluster)
+
+    def brokers(self) -> tuple[BrokerView, ...]:
+        return tuple(BrokerView.of(broker) for broker in self._cluster.brokers.values())
+
+    def coordinator_of(self, group_id: str) -> int:
+        broker = self._cluster.coordinator_of(group_id)
+        return broker.node_id if broker else NO_LEADER
+
+    def send(self, client_id: str, node_id: int, request: Message, version: int) -> CoreRequest:
+        return CoreRequest(self._harness.send(request, version, broker=node_id, client_id=client_id))
+
+    def advance(self, by_ms: int) -> None:
+        self._harness.advance(by_ms)
+
+    def perform(self, event: Mapping[str, Any]) -> None:
+        perform(self._commands, event)
+        self._harness.advance(0)
+
+    def group(self, group_id: str) -> GroupView:
+        broker = self._cluster.coordinator_of(group_id)
+        return GroupView.of(group_id, broker.coordinator.group(group_id) if broker else None)
+
+    def close(self) -> None:
+        """Do nothing: the core has no resources."""
+
+
+# TCP
+
+
+class TcpRequest:
+    """A request over TCP that has arrived. Whether it is answered is known from the journal of the cluster."""
+
+    def __init__(
+        self, cluster: FakeCluster, broker: BrokerView, client_id: str, request: Message, version: int
+    ) -> None:
+        journal = cluster.cluster.journal
+        before = journal.added
+        self._wire = WireClient(broker, client_id)
+        self._wire.send(request, version)
+        until(lambda: journal.added > before, cluster)
+        self._call = cluster.requests()[-1]
+
+    @property
+    def is_answered(self) -> bool:
+        return self._call.answered_ms is not None
+
+    def receive(self) -> Message:
+        message = self._wire.receive()
+        self.close()
+        return message
+
+    def is_connection_closed(self) -> bool:
+        return not self._call.broker.up and self._wire.is_closed_by_broker()
+
+    def close(self) -> None:
+        self._wire.socket.close()
+
+
+class TcpTarget:
+    """A cluster over TCP with the manual clock, and one connection per request."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._cluster = FakeCluster(
+            transcript.brokers,
+            transcript.topics,
+            _DEFAULTS | transcript.config,
+            seed=1,
+            as_version=transcript.as_version,
+            proposals=transcript.proposals,
+            clock="manual",
+        )
+        self._cluster.__enter__()
+        self._exchanges: list[TcpRequest] = []
+
+    def brokers(self) -> tuple[BrokerView, ...]:
+        return self._cluster.brokers
+
+    def coordinator_of(self, group_id: str) -> int:
+        broker = self._cluster.cluster.coordinator_of(group_id)
+        return broker.node_id if broker else NO_LEADER
+
+    def send(self, client_id: str, node_id: int, request: Message, version: int) -> TcpRequest:
+        broker = next(each for each in self.brokers() if each.node_id == node_id)
+        self._exchanges.append(TcpRequest(self._cluster, broker, client_id, request, version))
+        return self._exchanges[-1]
+
+    def advance(self, by_ms: int) -> None:
+        assert isinstance(self._cluster.clock, ManualClock)
+        self._cluster.clock.advance(by_ms / 1000)
+
+    def perform(self, event: Mapping[str, Any]) -> None:
+        perform(self._cluster, event)
+
+    def group(self, group_id: str) -> GroupView:
+        return self._cluster.group(group_id)
+
+    def close(self) -> None:
+        for exchange in self._exchanges:
+            exchange.close()
+        self._cluster.__exit__(None, None, None)
