@@ -14,7 +14,8 @@ from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EM
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.errors import ErrorCode
 
-_NAMED_AT_MOST = 8
+_MAX_NAMES = 8
+"""The maximum number of members that are named; the others are counted."""
 
 
 def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
@@ -58,9 +59,9 @@ def _partition_name(cluster: Cluster, group_id: str) -> str:
 def _without_coordinator(cluster: Cluster, group_id: str) -> Iterator[str]:
     replicas = cluster.offsets_partition_of(group_id).replicas
     down = [node_id for node_id in replicas if not cluster.brokers[node_id].up]
-    where = f"{_listed(map(str, replicas))}" + (f"; down: {_listed(map(str, down))}" if down else "")
+    on_brokers = _listed(map(str, replicas)) + (f"; down: {_listed(map(str, down))}" if down else "")
     name = _partition_name(cluster, group_id)
-    yield f"{group_id} has no coordinator: {name} has no leader. Its replicas are on brokers {where}."
+    yield f"{group_id} has no coordinator: {name} has no leader. Its replicas are on brokers {on_brokers}."
     yield "FindCoordinator fails with COORDINATOR_NOT_AVAILABLE."
 
 
@@ -126,10 +127,10 @@ class _GroupExplanation:
             longer = f", and up to {_seconds(group.initial_remaining_ms)} longer if new members keep joining"
             yield f"The group was empty, so {wait}{longer if group.initial_remaining_ms else ''}."
         missing = [member for member in group.members.values() if member.member_id not in group.parked_joins]
-        for member in missing[:_NAMED_AT_MOST]:
+        for member in missing[:_MAX_NAMES]:
             yield f"Waiting for {self._describe(member)}, which has not rejoined; {self._removal(member)}."
-        if missing[_NAMED_AT_MOST:]:
-            yield f"Waiting for {_count(len(missing) - _NAMED_AT_MOST, 'more member')}."
+        if missing[_MAX_NAMES:]:
+            yield f"Waiting for {_count(len(missing) - _MAX_NAMES, 'more member')}."
         yield from self._pending()
 
     def completing(self) -> Iterator[str]:
@@ -157,7 +158,7 @@ class _GroupExplanation:
             yield f"Members that do not send a SyncGroup within {self._left(group.sync_deadline_ms)} are removed."
 
     def _pending(self) -> Iterator[str]:
-        for member_id, deadline_ms in list(self.group.pending_members.items())[:_NAMED_AT_MOST]:
+        for member_id, deadline_ms in list(self.group.pending_members.items())[:_MAX_NAMES]:
             name, left = self.names[member_id], self._left(deadline_ms)
             yield f"{name} was assigned its member id, and must join with it within {left}."
 
@@ -219,7 +220,7 @@ def _seconds(duration_ms: float) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Return the first few names, comma-separated."""
+    """Return the first names, separated by commas, and the number of the others."""
     all_names = list(names)
-    more = len(all_names) - _NAMED_AT_MOST
-    return ", ".join(all_names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+    omitted = len(all_names) - _MAX_NAMES
+    return ", ".join(all_names[:_MAX_NAMES]) + (f" and {omitted} more" if omitted > 0 else "")
