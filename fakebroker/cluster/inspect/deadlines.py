@@ -31,7 +31,7 @@ DeadlineKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """An event that happens at a time, unless it is prevented before.
+    """An event that happens at a time, unless another event prevents it.
 
     Attributes:
         at_ms: The time by the brokers' clock, in milliseconds since the Unix epoch.
