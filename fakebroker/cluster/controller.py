@@ -64,14 +64,16 @@ class FailoverOptions(TypedDict, total=False):
 class Controller:
     """Elects leaders and moves replicas and coordinators.
 
+    Coordinators that resign reject their parked requests; the caller sends these answers with `Cluster.settle`.
+
     Attributes:
         brokers: The brokers of the cluster, by node id.
         topics: The topics of the cluster.
         purgatory: The delayed Fetch requests, which are completed when a leader changes.
-        loading: By the number of an offsets partition that is being loaded: when loading ends (ms), and whether it
-            fails.
-        stale: By the number of an offsets partition whose old leader FindCoordinator still returns: the node id of
-            that leader, and until when (ms).
+        loading: The offsets partitions that are being loaded, by number: when loading ends (ms; infinite if only
+            `finish_loading` ends it), and whether it fails.
+        stale: The offsets partitions whose old leader FindCoordinator still returns, by number: the node id of that
+            leader, and until when (ms).
     """
 
     brokers: Mapping[int, BrokerNode]
@@ -114,7 +116,7 @@ class Controller:
         if partition.leader_id == NO_LEADER:
             return
         new = self.brokers[partition.leader_id].coordinator
-        new.resign(index, now_ms)  # In case it is a zombie.
+        new.resign(index, now_ms)  # In case the new leader is a zombie of this partition.
         new.start_loading(index)
         self.loading[index] = (inf if how.load_ms is None else now_ms + how.load_ms, how.load_fails)
         if how.load_ms == 0:
@@ -256,7 +258,7 @@ class Controller:
             self._finish_loading(index, now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when the next offsets partition finishes loading (ms); None if none does without `finish_loading`."""
+        """Return when the next offsets partition finishes loading (ms); None if this requires `finish_loading`."""
         ends = [end_ms for end_ms, _ in self.loading.values() if end_ms != inf]
         return min(ends, default=None)
 

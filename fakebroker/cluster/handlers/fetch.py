@@ -163,7 +163,7 @@ def _with_messages(
             if len(messages) >= limit_bytes:
                 break
     except UnsupportedCompressionError as error:
-        # Messages before the batch are returned. A Fetch that starts with the batch fails.
+        # Messages before the batch that cannot be converted are returned. A Fetch that starts with this batch fails.
         if not messages:
             return _failed(requested, error.error_code)
     data.records = bytes(messages[: max(0, limit_bytes)] if is_cut else messages)
@@ -171,7 +171,7 @@ def _with_messages(
 
 
 def _available_bytes(partition: Partition, requested: FetchPartition, records: bytes, limit_bytes: int) -> int:
-    """Return how many bytes are available for a request, up to the limit; a batch that does not fit reaches it."""
+    """Return how many bytes are available for a request: the limit, if there is a batch that did not fit."""
     next_offset = split_batches(records)[-1].last_offset + 1 if records else requested.fetch_offset
     return len(records) if next_offset == partition.log.log_end_offset else max(len(records), limit_bytes)
 

@@ -31,7 +31,7 @@ def check(group: Group) -> None:
 
 
 class StepChecker:
-    """Checks the rules about changes: what must not differ between two checks of a group."""
+    """Checks the rules about changes, by comparing a group with its state at the last check."""
 
     def __init__(self) -> None:
         self._seen: dict[Group, tuple[int, str | None]] = {}
@@ -110,7 +110,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         lambda g: not _is_in_generation(g) or g.subscribed_topics is None or g.protocol_type == CONSUMER_PROTOCOL_TYPE,
     ),
     ("joins are parked while a rebalance is prepared", lambda g: g.state is PREPARING_REBALANCE or not g.parked_joins),
-    ("a parked join is a member's", lambda g: all(i in g.members for i in g.parked_joins)),
+    ("a parked join belongs to a member", lambda g: all(i in g.members for i in g.parked_joins)),
     (
         "no more joins are parked than the group may have members",
         lambda g: len(g.parked_joins) <= max(g.config.group_max_size, 1),
@@ -121,7 +121,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         lambda g: g.state is COMPLETING_REBALANCE or not g.parked_syncs,
     ),
     (
-        "a parked sync is a member's, and is no longer awaited",
+        "a parked sync belongs to a member, and is no longer awaited",
         lambda g: all(i in g.members and i not in g.awaiting_sync for i in g.parked_syncs),
     ),
     (
@@ -132,7 +132,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         "syncs are awaited within a generation",
         lambda g: _is_in_generation(g) or not g.awaiting_sync,
     ),
-    ("an awaited sync is a member's", _awaited_ids_are_known),
+    ("an awaited sync belongs to a member", _awaited_ids_are_known),
     (
         "the join timer runs exactly while a rebalance is prepared",
         lambda g: (g.join_deadline_ms < inf) == (g.state is PREPARING_REBALANCE),
