@@ -336,7 +336,7 @@ class ClusterCommands:
         def remove() -> None:
             broker = self._broker(node_id)
             if len(self._cluster.brokers) == 1:
-                raise ConfigError.of("node_id", node_id, "another broker to remain: it is the last one")
+                raise ConfigError.of("node_id", node_id, "a broker that is not the last one")
             self._environment.close_listener(broker, keep_port=False)
             self._cluster.remove_broker(broker, self._now_ms(), options)
 

@@ -36,8 +36,8 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         lose_tail: Number of the newest records of the log that are lost with the old leader.
         lose_all: Whether the whole log is lost.
         zombie: Whether the old coordinator continues to answer, as if partitioned from the other brokers, until
-            `stop_zombies`, or until it stops or leads again. Its writes are lost. No effect if it is down or has not
-            finished loading.
+            `stop_zombies`, or until it stops or leads again. Its writes are lost. No effect if the old coordinator is
+            down or has not finished loading.
         stale_ms: How long FindCoordinator still returns the old coordinator, in milliseconds of the brokers' time.
     """
 
@@ -133,7 +133,8 @@ class Controller:
     def reassign(self, partition: Partition, target: Sequence[int], now_ms: float, how: Failover) -> None:
         """Move a partition to the brokers `target`: immediately, or when all of them are up.
 
-        A partition that awaits its last leader is moved after that leader has started: new replicas copy from it.
+        A partition that awaits its last leader is moved after that leader has started, because new replicas copy from
+        the leader.
         """
         current = partition.replicas
         partition.adding = tuple(node_id for node_id in target if node_id not in current or node_id in partition.adding)
@@ -155,7 +156,7 @@ class Controller:
         """Set the replicas of a partition. As in Kafka, the leader epoch is incremented if a replica is removed.
 
         A leader is elected if the current one is not among the replicas. A partition that awaits its last leader elects
-        one only if the last leader is no longer a replica.
+        a leader only if its last leader is no longer a replica.
         """
         gone = [node_id for node_id in partition.replicas if node_id not in replicas]
         partition.replicas, partition.adding, partition.removing = tuple(replicas), (), ()
@@ -238,7 +239,7 @@ class Controller:
                     self._finish_reassignment(partition, now_ms, how)
 
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
-        """Move all replicas of a broker that is about to be removed to brokers that do not have one yet."""
+        """Move each replica of a broker that will be removed to a broker without a replica of the same partition."""
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
         for topic in self.topics:
             for partition in topic.partitions:

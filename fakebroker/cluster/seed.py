@@ -224,7 +224,7 @@ class SeedPlan:
         lag = self._seed.lag
         if isinstance(lag, int):
             if self._seed.topics is None:
-                raise self._error("lag", lag, "topics with it, or a lag for each partition")
+                raise self._error("lag", lag, "topics to be given as well, or a lag for each partition")
             partitions = [each for name in self._seed.topics for each in self._topic_partitions(name)]
             lags = {(each.topic.name, each.index): lag for each in partitions}
         else:

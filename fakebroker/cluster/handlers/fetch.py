@@ -1,6 +1,7 @@
 """Fetch: read records. If there are not enough, the request is delayed (ReplicaManager.fetchMessages, DelayedFetch).
 
-In versions 0-3 record batches are converted to message sets (KafkaApis.maybeConvertFetchedData).
+In versions 0-3 record batches are converted to message sets (KafkaApis.maybeConvertFetchedData). After each append to a
+log, its caller calls `wake`; `Cluster.tick` calls `expire`.
 """
 
 from dataclasses import dataclass, field
@@ -151,7 +152,7 @@ def _read_partition(
 def _with_messages(
     call: Call, requested: FetchPartition, data: PartitionData, limit_bytes: int, *, at_least_one: bool
 ) -> PartitionData:
-    """Convert batches to messages: as many as fit; before version 3 the last one is cut at the limit."""
+    """Convert batches to as many messages as fit the limit. Before version 3, the last message is cut at the limit."""
     is_cut = call.api_version < _FIRST_VERSION_OF_WHOLE_MESSAGES
     magic = int(call.api_version >= _FIRST_VERSION_OF_MAGIC_1)
     messages = bytearray()

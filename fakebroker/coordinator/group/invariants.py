@@ -80,7 +80,7 @@ def _can_expire_or_is_waiting(group: Group, member_id: str) -> bool:
     return group.members[member_id].deadline_ms < inf or any(member_id in each for each in waiting)
 
 
-def _is_stored_before(group: Group) -> bool:
+def _stored_generation_is_not_newer(group: Group) -> bool:
     return group.stored is None or group.stored.generation_id <= group.generation_id
 
 
@@ -96,7 +96,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
     ("the instance ids of static members, and no others, are mapped to their member ids", _static_members_match),
     ("a pending id is not a member", lambda g: not any(i in g.members for i in g.pending_members)),
     ("members have a protocol type", lambda g: g.protocol_type is not None or not (g.members or g.generation_id)),
-    ("the counts of supported protocols are those of the members", _counts_match),
+    ("the counts of supported protocols match the members' protocols", _counts_match),
     (
         "some protocol is supported by all members",
         lambda g: not g.members or len(g.members) in g.protocol_counts.values(),
@@ -146,7 +146,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         "the session of a member runs, or an answer to the member is pending",
         lambda g: all(_can_expire_or_is_waiting(g, i) for i in g.members),
     ),
-    ("the stored generation is not newer than the group's", _is_stored_before),
+    ("the stored generation is not newer than the group's generation", _stored_generation_is_not_newer),
     ("a group with members has a deadline", lambda g: not g.members or g.earliest_deadline() < inf),
     ("the group is scheduled no later than its earliest deadline", lambda g: g.scheduled_ms <= g.earliest_deadline()),
 )

@@ -96,8 +96,8 @@ def expired_records(group: Group, now_ms: float) -> list[Record]:
     had_members = group.state is EMPTY and group.protocol_type is not None and group.state_since_ms >= 0
     empty_since_ms = group.state_since_ms if had_members else None
     for topic, partition, committed in group.offsets:
-        is_read = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
-        if not is_read and committed.is_expired(now_ms, group.config.offsets_retention_ms, empty_since_ms):
+        is_kept = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
+        if not is_kept and committed.is_expired(now_ms, group.config.offsets_retention_ms, empty_since_ms):
             expired.append(OffsetRecord(group.group_id, topic, partition, None))
         else:
             is_anything_left = True

@@ -35,7 +35,7 @@ NONE = ErrorCode.NONE
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """One classic group (Kafka's `ClassicGroup`).
+    """One classic group (Kafka's `ClassicGroup`). Whenever none of its procedures runs, the rules in `invariants` hold.
 
     Attributes:
         partition: The partition of `__consumer_offsets` that the group belongs to.

@@ -9,6 +9,8 @@ from math import inf
 class Member:
     """One member (Kafka's `ClassicGroupMember`).
 
+    `Group.update` sets the protocols and `Group.arm_session` the deadline, because they also change the group.
+
     Attributes:
         instance_id: Set for a static member (KIP-345).
         protocols: Pairs of name and metadata, in order of preference.
