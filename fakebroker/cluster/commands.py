@@ -588,7 +588,7 @@ class ClusterCommands:
 
     @command
     def delay_sync(self, group_id: str, member: str, seconds: Seconds | None = None) -> None:
-        """Delay the response to a member's SyncGroup: the parked one, or else the next one.
+        """Delay the response to a member's parked SyncGroup, or to its next SyncGroup if none is parked.
 
         From the group's point of view the member has synced; responses to other members are not delayed.
 

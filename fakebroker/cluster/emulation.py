@@ -67,7 +67,7 @@ class EmulatedRelease:
             if name not in API_BY_NAME:
                 raise ConfigError.unknown(f"api_versions.{name}", cap, one_of(API_BY_NAME, name), kind="API")
             ranges[name] = _capped(API_BY_NAME[name], ranges[name], cap)
-        versions = {api.key: answered for api in APIS if (answered := ranges[api.name]) is not None}
+        versions = {api.key: supported for api in APIS if (supported := ranges[api.name]) is not None}
         return cls(named or NEWEST, versions)
 
     @property

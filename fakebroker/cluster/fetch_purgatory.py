@@ -48,7 +48,8 @@ def _key(partition: Partition) -> PartitionKey:
 class FetchPurgatory:
     """All delayed requests: at most one per connection, because Kafka handles a connection's requests one at a time.
 
-    Requests for the same partition, or with the same deadline, are completed in the order in which they were added.
+    Requests for the same partition, or with the same deadline, are completed in the order in which they were added. All
+    times are the clients' time (`Cluster.wire_ms`).
     """
 
     def __init__(self) -> None:

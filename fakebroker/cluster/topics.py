@@ -131,7 +131,7 @@ class Topics:
         return self._by_name.get(name)
 
     def find(self, name: str, topic_id: bytes, *, by_id: bool) -> Topic | None:
-        """Return the topic with this id if `by_id` is true, else the topic with this name. Ignores the other one."""
+        """Return the topic with this id if `by_id` is true, else the topic with this name."""
         return self._by_id.get(topic_id) if by_id else self._by_name.get(name)
 
     def name_of(self, topic_id: bytes) -> str | None:

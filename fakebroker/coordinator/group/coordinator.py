@@ -61,7 +61,7 @@ class Coordinator:
 
     `now_ms` is the only source of the time. Timers expire only in `tick`; a caller that wants timers to expire before
     a request calls `tick` first. A timer that expires late takes effect at the `now_ms` of that `tick`, as on a busy
-    broker. All methods are called in the cluster's thread.
+    broker. All methods are called in one thread.
 
     Args:
         config: The settings. Can be replaced later: the new settings apply to new groups and to checks of requests

@@ -64,7 +64,7 @@ def _is_in_generation(group: Group) -> bool:
 
 
 def _awaited_ids_are_known(group: Group) -> bool:
-    """In a Stable group, the former id of a static member that was replaced before its first sync is still awaited."""
+    """Awaited ids belong to members; in a Stable group also to static members that were replaced before a sync."""
     former_ids = [member_id for member_id in group.awaiting_sync if member_id not in group.members]
     return len(former_ids) <= (len(group.static_members) if group.state is STABLE else 0)
 

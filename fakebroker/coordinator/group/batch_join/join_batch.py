@@ -62,7 +62,7 @@ def _handle(
 def _check(
     batch: Batch, request: BatchJoin, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
 ) -> list[tuple[BatchToken, BatchMember]]:
-    """Set the results of members that are rejected in any state of the group; return the other members.
+    """Set the results of members that are rejected regardless of the group's state; return the other members.
 
     Args:
         batch: The batch, without results.

@@ -25,7 +25,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 def reject_request(
     group_id: str, request: JoinGroup, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
 ) -> JoinResult | None:
-    """Return the result of a JoinGroup that is rejected in any state of the group; None if it is not rejected here.
+    """Return the result of a JoinGroup that is rejected regardless of the group's state; None if it passes.
 
     Args:
         group_id: The group.

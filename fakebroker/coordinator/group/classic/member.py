@@ -9,7 +9,7 @@ from math import inf
 class Member:
     """One member (Kafka's `ClassicGroupMember`).
 
-    `Group.update` sets the protocols and `Group.arm_session` the deadline, because they also change the group.
+    Set protocols with `Group.update` and the deadline with `Group.arm_session`, which also update the group.
 
     Attributes:
         instance_id: Set for a static member (KIP-345).

@@ -159,7 +159,8 @@ def _become_empty(group: Group, now_ms: float) -> Procedure[ErrorCode]:
 
     Returns:
         NONE, or the error of storing the group, for the LeaveGroup that has caused it. The group is Empty even after an
-        error. A new coordinator then loads the previous generation; its members send no requests, so they expire.
+        error. A new coordinator then loads the last stored generation. Its members send no requests, so their sessions
+        expire.
     """
     group.generation_id += 1
     group.protocol_name = None
