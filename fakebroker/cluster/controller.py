@@ -239,7 +239,7 @@ class Controller:
                     self._finish_reassignment(partition, now_ms, how)
 
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
-        """Move each replica of a broker that will be removed to a broker without a replica of the same partition."""
+        """Move each replica of a broker that will be removed to a broker without a replica of the partition, if any."""
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
         for topic in self.topics:
             for partition in topic.partitions:
