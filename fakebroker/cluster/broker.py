@@ -13,6 +13,8 @@ from fakebroker.protocol.schema import Versions
 class BrokerNode:
     """One broker of a running cluster; `fakebroker.Broker` has the settings of a broker.
 
+    A new field also needs a line in `snapshot._restored`.
+
     Attributes:
         node_id: Kafka's `broker.id`.
         host: The advertised host.

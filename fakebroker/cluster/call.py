@@ -32,6 +32,8 @@ class Peer:
         broker: The broker that the client is connected to; not set if the call was read from a file.
         client_host: The client's address.
         connection_id: A number that identifies the connection.
+        memo_head, memo_tail: The bytes of the cached frame before and after the correlation id.
+        memo_call: The call of the cached frame.
     """
 
     __slots__ = ("broker", "client_host", "connection_id", "memo_call", "memo_head", "memo_tail")
@@ -77,8 +79,8 @@ class Call:
             only a summary was kept.
         response_version: The version of the response: that of the request, if it is supported.
         answered_ms: When the response was known, by the brokers' time; None while it is pending.
-        answered_after: How many calls had been received when it was answered; 0 if it was answered immediately.
-        fault: The fault that was injected into it, if any.
+        answered_after: How many calls had been received when this call was answered; 0 if immediately.
+        fault: The fault that was injected into the call, if any.
         closes_connection: Whether its connection is closed, as Kafka does when a Produce with acks=0 fails.
         summary: The summary of a recorded call, whose messages may be missing; None for a live call.
     """
@@ -258,7 +260,7 @@ def _member_id(request: Any) -> list[str]:
 
 
 def _coordinator_keys(request: Any) -> list[str]:
-    """Return the group ids of a FindCoordinator request, which before version 4 has one."""
+    """Return the group ids of a FindCoordinator request. Before version 4, it has one key."""
     return (request.coordinator_keys or [request.key]) if request.key_type == _GROUP else []
 
 

@@ -52,6 +52,8 @@ _HANDLERS = handlers.BY_NAME
 class Cluster:
     """Brokers, topics and groups; the services that change them; and the journal.
 
+    All methods are called in one thread. State that requests or commands change is also handled in `snapshot.py`.
+
     Args:
         releases: The emulated release of each broker; their node ids are 1, 2, 3 ...
         topics: Names and partition counts of the initial topics.
@@ -68,7 +70,7 @@ class Cluster:
         broker_configs: The cluster-wide dynamic configs of brokers.
         topics: The topics.
         purgatory, controller, faults, sync_delays: The services, each described by its class.
-        placed_topics: How many topics requests have created; determines the first broker of the next one.
+        placed_topics: How many topics requests have created; determines the first broker of the next topic.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
         history: The transitions of all groups, including deleted ones.
         now_ms: The brokers' time of the current or last request or tick, in milliseconds since the epoch.
@@ -101,7 +103,7 @@ class Cluster:
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}
         self.brokers: dict[int, BrokerNode] = {}
-        # A reset replaces `new_id`, so it is not passed itself.
+        # A function that looks up `new_id` at each call, because a reset replaces it.
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
@@ -189,7 +191,7 @@ class Cluster:
     def place_topic(self, partitions: int, replication_factor: int) -> Assignment:
         """Choose the brokers of a topic that a request creates.
 
-        The first partition is placed on the next broker each time; Kafka starts at a random broker.
+        Each call starts at the broker after that of the previous call; Kafka starts at a random broker.
         """
         first, self.placed_topics = self.placed_topics, self.placed_topics + 1
         return self._spread(partitions, replication_factor, first)
@@ -264,7 +266,7 @@ class Cluster:
         return broker
 
     def upgrade_broker(self, broker: BrokerNode, emulated: EmulatedRelease) -> None:
-        """Change the release that a broker emulates. It should be stopped: connected clients use its old versions."""
+        """Change the release that a broker emulates. Stop the broker first, because clients use its old versions."""
         broker.release, broker.versions = emulated.release, emulated.versions
         broker.coordinator.config = self.config.coordinator(emulated.release, emulated.supports_batch_join)
 
@@ -303,7 +305,7 @@ class Cluster:
         return self.leader_of(self.offsets_partition_of(group_id))
 
     def reported_coordinator_of(self, group_id: str) -> BrokerNode | None:
-        """Return the broker that FindCoordinator returns for a group: the old one while a failover makes it stale."""
+        """Return the broker that FindCoordinator returns for a group: during `stale_ms`, the old coordinator."""
         self.offsets_topic_is_used = True
         partition = self.offsets_partition_of(group_id)
         stale = self.controller.stale_leader(partition.index, self.now_ms)
@@ -350,7 +352,7 @@ class Cluster:
         return True
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Answer a call that `handle` did not answer; with None if its request has no response (acks=0)."""
+        """Answer a call that `handle` did not answer. The response is None if the request has none (acks=0)."""
         if call.fault is not None:
             self.faults.answer(call, response, now_ms)
         else:
@@ -394,7 +396,11 @@ class Cluster:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def settle(self, now_ms: float) -> None:
-        """Send the responses to parked joins and syncs that coordinators have completed."""
+        """Send the responses to parked joins and syncs that coordinators have completed.
+
+        `tick` calls this, and `handle` after a request that has completed any at its broker. A handler that changes
+        other coordinators calls it itself.
+        """
         for broker in self.brokers.values():
             answers = broker.coordinator.answers
             if answers:

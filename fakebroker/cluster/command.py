@@ -1,8 +1,8 @@
 """The `@command` decorator, which defines a command by a method, and the handles that commands return.
 
 A definition has a name, arguments with types and bounds, and documentation. Events, HTTP operations, the control client
-and `scenarios/commands.md` are derived from the definitions or compared with them. The definitions themselves are in
-`commands.py`.
+and `scenarios/reference/commands.md` are derived from the definitions or compared with them. The definitions themselves
+are in `commands.py`.
 """
 
 import inspect

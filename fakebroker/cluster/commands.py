@@ -1,10 +1,10 @@
 """The definitions of all commands: changes of a cluster that tests, events, HTTP and the control client can make.
 
 A command validates its arguments, changes the cluster, and delegates side effects to the `Environment`: listeners,
-connections, network conditions, the clock. `FakeCluster` runs commands on a cluster with sockets, the replay's
-simulation in virtual time; `fakebroker.cluster.events` runs them from plain data.
+connections, network conditions, the clock. `FakeCluster` runs commands on a cluster with sockets, and the replay's
+simulation runs them in virtual time. `fakebroker.cluster.events` runs them from plain data.
 
-The docstrings are the documentation of `scenarios/commands.md` and, with their first lines, of the OpenAPI document.
+`scenarios/reference/commands.md` is generated from the docstrings. The OpenAPI document has their first lines.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ T = TypeVar("T")
 class ClusterCommands:
     """The commands of one cluster.
 
-    A member of a group is identified by its member id, its instance id, or its client id if no other member has that.
+    A member of a group is identified by its member id, its instance id, or its client id if this is unique.
 
     Args:
         cluster: The cluster.
@@ -199,9 +199,9 @@ class ClusterCommands:
 
         Args:
             node_id: Node id of the broker.
-            elect: Whether the partitions that it leads elect new leaders. If false, they have no leader and await this
-                broker: other brokers that start do not lead them. They also get a leader if they are moved, by an
-                ElectLeaders request, and if this broker is removed.
+            elect: Whether the partitions that it leads elect new leaders. If false, they have no leader until this
+                broker starts again; no other broker becomes their leader by starting. They also get a leader if they
+                are moved, if an ElectLeaders request names them, or if this broker is removed.
             how: Options of the failover to other brokers; see `Failover`.
 
         Raises:
@@ -336,7 +336,7 @@ class ClusterCommands:
         def remove() -> None:
             broker = self._broker(node_id)
             if len(self._cluster.brokers) == 1:
-                raise ConfigError.of("node_id", node_id, "another broker to remain: it is the last one")
+                raise ConfigError.of("node_id", node_id, "a broker that is not the last one")
             self._environment.close_listener(broker, keep_port=False)
             self._cluster.remove_broker(broker, self._now_ms(), options)
 
@@ -472,7 +472,7 @@ class ClusterCommands:
     def release(self, group_id: str, state: str | None = None) -> None:
         """Release a group that is held.
 
-        What the hold has prevented, such as the end of the join phase, is done when the command returns.
+        Steps that the hold has prevented, such as the end of the join phase, are done when the command returns.
 
         Args:
             group_id: Id of the group.
@@ -498,7 +498,7 @@ class ClusterCommands:
         group_controls = self._cluster.group_controls.get(group_id, GroupControls())
         for state in states:
             group_controls.held_states.pop(state, None)
-        # Besides the coordinator, zombies have the group.
+        # Zombies may have the group as well as its coordinator.
         for broker in self._cluster.brokers.values():
             group = broker.coordinator.group(group_id)
             if group is not None:
@@ -588,7 +588,7 @@ class ClusterCommands:
 
     @command
     def delay_sync(self, group_id: str, member: str, seconds: Seconds | None = None) -> None:
-        """Delay the response to a member's SyncGroup: the parked one, or else the next one.
+        """Delay the response to a member's parked SyncGroup, or to its next SyncGroup if none is parked.
 
         From the group's point of view the member has synced; responses to other members are not delayed.
 
@@ -691,8 +691,8 @@ class ClusterCommands:
         """Restore a snapshot of this cluster.
 
         Groups are loaded from their log, and all sessions start again. Parked joins and syncs get NOT_COORDINATOR.
-        Holds, delays and faults are removed. Connections remain open, except those to brokers that the snapshot lacks
-        or has as stopped. The clock and the sequences of ids are not set back.
+        Holds, delays and faults are removed. Connections to brokers that are not in the snapshot, or stopped in it, are
+        closed; others remain open. The clock and the sequences of ids are not set back.
 
         Raises:
             ConfigError: The snapshot was taken of another cluster.

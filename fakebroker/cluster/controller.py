@@ -36,8 +36,8 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         lose_tail: Number of the newest records of the log that are lost with the old leader.
         lose_all: Whether the whole log is lost.
         zombie: Whether the old coordinator continues to answer, as if partitioned from the other brokers, until
-            `stop_zombies`, or until it stops or leads again. Its writes are lost. No effect if it is down or has not
-            finished loading.
+            `stop_zombies`, or until it stops or leads again. Its writes are lost. No effect if the old coordinator is
+            down or has not finished loading.
         stale_ms: How long FindCoordinator still returns the old coordinator, in milliseconds of the brokers' time.
     """
 
@@ -64,14 +64,16 @@ class FailoverOptions(TypedDict, total=False):
 class Controller:
     """Elects leaders and moves replicas and coordinators.
 
+    Coordinators that resign reject their parked requests; the caller sends these answers with `Cluster.settle`.
+
     Attributes:
         brokers: The brokers of the cluster, by node id.
         topics: The topics of the cluster.
         purgatory: The delayed Fetch requests, which are completed when a leader changes.
-        loading: By the number of an offsets partition that is being loaded: when loading ends (ms), and whether it
-            fails.
-        stale: By the number of an offsets partition whose old leader FindCoordinator still returns: the node id of
-            that leader, and until when (ms).
+        loading: The offsets partitions that are being loaded, by number: when loading ends (ms; infinite if only
+            `finish_loading` ends it), and whether it fails.
+        stale: The offsets partitions whose old leader FindCoordinator still returns, by number: the node id of that
+            leader, and until when (ms).
     """
 
     brokers: Mapping[int, BrokerNode]
@@ -114,7 +116,7 @@ class Controller:
         if partition.leader_id == NO_LEADER:
             return
         new = self.brokers[partition.leader_id].coordinator
-        new.resign(index, now_ms)  # In case it is a zombie.
+        new.resign(index, now_ms)  # In case the new leader is a zombie of this partition.
         new.start_loading(index)
         self.loading[index] = (inf if how.load_ms is None else now_ms + how.load_ms, how.load_fails)
         if how.load_ms == 0:
@@ -131,7 +133,8 @@ class Controller:
     def reassign(self, partition: Partition, target: Sequence[int], now_ms: float, how: Failover) -> None:
         """Move a partition to the brokers `target`: immediately, or when all of them are up.
 
-        A partition that awaits its last leader is moved after that leader has started: new replicas copy from it.
+        A partition that awaits its last leader is moved after that leader has started, because new replicas copy from
+        the leader.
         """
         current = partition.replicas
         partition.adding = tuple(node_id for node_id in target if node_id not in current or node_id in partition.adding)
@@ -153,7 +156,7 @@ class Controller:
         """Set the replicas of a partition. As in Kafka, the leader epoch is incremented if a replica is removed.
 
         A leader is elected if the current one is not among the replicas. A partition that awaits its last leader elects
-        one only if the last leader is no longer a replica.
+        a leader only if its last leader is no longer a replica.
         """
         gone = [node_id for node_id in partition.replicas if node_id not in replicas]
         partition.replicas, partition.adding, partition.removing = tuple(replicas), (), ()
@@ -236,7 +239,7 @@ class Controller:
                     self._finish_reassignment(partition, now_ms, how)
 
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
-        """Move all replicas of a broker that is about to be removed to brokers that do not have one yet."""
+        """Move each replica of a broker that will be removed to a broker without a replica of the partition, if any."""
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
         for topic in self.topics:
             for partition in topic.partitions:
@@ -256,7 +259,7 @@ class Controller:
             self._finish_loading(index, now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when the next offsets partition finishes loading (ms); None if none does without `finish_loading`."""
+        """Return when the next offsets partition finishes loading (ms); None if this requires `finish_loading`."""
         ends = [end_ms for end_ms, _ in self.loading.values() if end_ms != inf]
         return min(ends, default=None)
 

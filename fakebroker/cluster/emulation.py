@@ -24,7 +24,7 @@ VersionCap = tuple[_Version, _Version] | None
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a broker. Brokers of different releases form a cluster as it is during an upgrade.
+    """Settings of a broker. A cluster can have brokers of different releases, as during an upgrade.
 
     Attributes:
         as_version: A release of Kafka from 0.10.0 on, such as "2.8", whose API versions and behavior the broker has.
@@ -67,7 +67,7 @@ class EmulatedRelease:
             if name not in API_BY_NAME:
                 raise ConfigError.unknown(f"api_versions.{name}", cap, one_of(API_BY_NAME, name), kind="API")
             ranges[name] = _capped(API_BY_NAME[name], ranges[name], cap)
-        versions = {api.key: answered for api in APIS if (answered := ranges[api.name]) is not None}
+        versions = {api.key: supported for api in APIS if (supported := ranges[api.name]) is not None}
         return cls(named or NEWEST, versions)
 
     @property
@@ -137,7 +137,7 @@ def _intersection(one: Versions, other: Versions) -> Versions | None:
 def _capped(api: Api, available: Versions | None, cap: VersionCap) -> Versions | None:
     if cap is None:
         if api.name == "ApiVersions":
-            raise ConfigError.of("api_versions.ApiVersions", None, "versions, because clients send it first")
+            raise ConfigError.of("api_versions.ApiVersions", None, "versions, because clients send ApiVersions first")
         return None
     capped = None if available is None else _intersection(available, Versions(*cap))
     if capped is None:

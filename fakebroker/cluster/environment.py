@@ -1,7 +1,7 @@
 """`Environment`: the interface through which commands cause side effects.
 
 It covers the event loop, the clock, listeners and network conditions. `fakebroker.server.lifecycle` implements it with
-sockets and real time, `fakebroker.replay.simulation` in virtual time.
+sockets and real time, `fakebroker.replay.simulation.virtual_cluster` without sockets in virtual time.
 """
 
 from collections.abc import Callable, Mapping

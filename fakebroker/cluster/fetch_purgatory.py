@@ -23,7 +23,7 @@ class DelayedFetch:
         context: The partitions of its fetch session to read.
         partitions: The partitions whose records it waits for.
         deadline_ms: When it is answered with the available records, by the clients' time.
-        missing_bytes: How many bytes must be appended to its partitions until it can have enough.
+        missing_bytes: How many bytes must be appended to its partitions until the request may have enough.
         keys: The keys of `partitions` in the purgatory; a partition that was replaced by a restore keeps its key.
         scheduled_ms, timer_number: See `TimerQueue`.
     """
@@ -48,7 +48,8 @@ def _key(partition: Partition) -> PartitionKey:
 class FetchPurgatory:
     """All delayed requests: at most one per connection, because Kafka handles a connection's requests one at a time.
 
-    Requests for the same partition, or with the same deadline, are completed in the order in which they were added.
+    Requests for the same partition, or with the same deadline, are completed in the order in which they were added. All
+    times are the clients' time (`Cluster.wire_ms`).
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Journals keep the newest calls of a cluster, up to a limit: with their messages, with headers only, or none.
+"""Journals keep the newest calls of a cluster, up to a limit, with their messages or with summaries; or nothing.
 
-Queries are in `cluster/inspect/`.
+Queries are in `cluster/inspect/`. `Cluster.handle` adds each call before it is answered.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from fakebroker.errors import ConfigError, check_integer, one_of
 
 JournalMode = Literal["off", "headers", "full"]
 
-_MIN_PENDING = 8  # A HeadersJournal summarizes calls when at least so many may be unanswered.
+_MIN_PENDING = 8  # A HeadersJournal summarizes calls only when it has at least this many that are not summarized.
 
 
 class Journal:

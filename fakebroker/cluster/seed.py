@@ -224,7 +224,7 @@ class SeedPlan:
         lag = self._seed.lag
         if isinstance(lag, int):
             if self._seed.topics is None:
-                raise self._error("lag", lag, "topics with it, or a lag for each partition")
+                raise self._error("lag", lag, "topics to be given as well, or a lag for each partition")
             partitions = [each for name in self._seed.topics for each in self._topic_partitions(name)]
             lags = {(each.topic.name, each.index): lag for each in partitions}
         else:
@@ -369,7 +369,7 @@ def seed_in_steps(
 
 
 def _load(cluster: Cluster, partition: Partition, records: list[Record], now_ms: float) -> None:
-    """Write records, and load them into the coordinator; one that is still loading will read them from the log."""
+    """Write records, and load them into the coordinator. If it is loading, it reads them from the log later."""
     cluster.now_ms = now_ms
     cluster.append_records(partition, records)
     broker = cluster.leader_of(partition)
@@ -378,7 +378,7 @@ def _load(cluster: Cluster, partition: Partition, records: list[Record], now_ms:
 
 
 def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
-    """Remove a group that was created, with its present members and offsets."""
+    """Remove a group that was created, with the members and offsets that it has now."""
     cluster.now_ms = now_ms
     broker = cluster.leader_of(plan.partition)
     group = None if broker is None else broker.coordinator.group(plan.group_id)

@@ -1,4 +1,4 @@
-"""Snapshots: taking one of a cluster, and restoring it.
+"""Take a snapshot of a cluster, restore it, and reset a cluster.
 
 Record batches are shared between a cluster and its snapshots, because they are never modified; everything else is
 copied. Does not depend on connections and ports, which the server restores.
@@ -21,7 +21,7 @@ class Snapshot:
     """The state of a cluster at one moment. Opaque to users; can be restored more than once.
 
     Attributes:
-        cluster_id: Id of the cluster, which alone can restore the snapshot.
+        cluster_id: Id of the cluster. Only this cluster can restore the snapshot.
         brokers: The brokers by node id; their coordinators and fetch sessions are not used.
         broker_configs: The cluster-wide dynamic configs of brokers.
         topics: Copies of the topics.
@@ -64,7 +64,8 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     """Restore a cluster to the state of a snapshot.
 
     Pending requests are answered. Groups are loaded from their log: rebalances in progress are lost, and sessions start
-    again. Time, ids and producer ids are not set back; leader epochs that have changed since are incremented.
+    again. Time, ids and producer ids are not set back. Leader epochs that have changed since the snapshot are
+    incremented (`_leader_epoch`).
     """
     _release_all(cluster, now_ms)
     brokers = {node_id: _restored(cluster, broker) for node_id, broker in snapshot.brokers.items()}

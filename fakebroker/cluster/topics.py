@@ -48,9 +48,9 @@ class Partition:
         last_leader_id: The node id of the current leader, or of the last one if there is none.
         log: Its records. All replicas share one log, because replication is immediate.
         leader_epoch: Incremented with each change of the leader, and when replicas are removed.
-        awaits_last_leader: Whether it was left without a leader on purpose. Then its last leader becomes the leader
-            again when it starts, and no other broker that starts does. Other ways to a leader are a move, an
-            ElectLeaders request, and the removal of the last leader from the replicas.
+        awaits_last_leader: Whether the partition was left without a leader on purpose. Then its last leader becomes the
+            leader again by starting, and no other broker becomes its leader by starting. The partition also gets a
+            leader by a move, by an ElectLeaders request, or if its last leader is removed from the replicas.
         adding: The replicas that a reassignment in progress adds (KIP-455).
         removing: The replicas that a reassignment in progress removes, the last ones of `replicas`.
     """
@@ -131,7 +131,7 @@ class Topics:
         return self._by_name.get(name)
 
     def find(self, name: str, topic_id: bytes, *, by_id: bool) -> Topic | None:
-        """Return a topic by its id, as in versions of requests that have topic ids, or else by its name."""
+        """Return the topic with this id if `by_id` is true, else the topic with this name."""
         return self._by_id.get(topic_id) if by_id else self._by_name.get(name)
 
     def name_of(self, topic_id: bytes) -> str | None:
@@ -150,7 +150,7 @@ class Topics:
     def colliding(self, name: str) -> str | None:
         """Return the name of an existing topic that differs from `name` at most in dots and underscores.
 
-        Kafka rejects such names, because the names of its metrics would collide.
+        Kafka rejects the name of such a new topic, because the names of its metrics would collide.
         """
         topic = self._by_metric_name.get(unify_collision_chars(name))
         return None if topic is None else topic.name
@@ -192,7 +192,8 @@ def spread(
     Args:
         partitions: The number of partitions.
         replication_factor: The number of replicas of each, at most the number of brokers.
-        up: The brokers that are up, at least one: they lead in turn, and the next ones have the other replicas.
+        up: The brokers that are up, at least one. They lead partitions in turn; the brokers after the leader have the
+            other replicas.
         down: The other brokers, which get replicas only if there are too few that are up.
         first: The index in `up` of the leader of the first partition.
     """

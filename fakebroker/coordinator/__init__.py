@@ -2,6 +2,6 @@
 
 `runtime` is the generic part: partitions, appends, timers. `group` is the group coordinator on top of it. Depends on
 the standard library, `fakebroker.errors` and `fakebroker.topic_partition` only; the caller provides the time, member
-ids and the log. Start with `group/coordinator.py` (the requests) and `group/classic/states.py` (the answer to each
-request in each state).
+ids and the log. All times are in milliseconds. Start with `group/coordinator.py` (the requests) and
+`group/classic/states.py` (the answer to each request in each state).
 """

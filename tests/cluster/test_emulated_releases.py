@@ -106,7 +106,7 @@ def test_invalid_settings_of_a_broker(subtests: pytest.Subtests) -> None:
         ),
         (
             Broker(api_versions={"ApiVersions": None}),
-            "api_versions.ApiVersions=None: expected versions, because clients send it first",
+            "api_versions.ApiVersions=None: expected versions, because clients send ApiVersions first",
         ),
     ]:
         with subtests.test(message):

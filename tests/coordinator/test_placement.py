@@ -37,5 +37,5 @@ def test_hash_of_lone_surrogates() -> None:
 
 
 def test_partition_count_has_to_be_positive() -> None:
-    with pytest.raises(ValueError, match="partition_count is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="partition_count=0: expected an integer >= 1"):
         partition_for("g", 0)

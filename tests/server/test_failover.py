@@ -109,7 +109,7 @@ def test_brokers_are_added_and_removed(fake_cluster: FakeCluster) -> None:
     assert beat(fake_cluster, member_id, 3) is ErrorCode.NONE
     with WireClient(added) as wire:
         assert wire.ask(find_coordinator("g"), FindCoordinatorResponse).coordinators[0].node_id == 3
-    with pytest.raises(ConfigError, match="node_id=3: expected another broker to remain"):
+    with pytest.raises(ConfigError, match="node_id=3: expected a broker that is not the last one"):
         fake_cluster.remove_broker(3)
 
 

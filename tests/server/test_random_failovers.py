@@ -94,7 +94,7 @@ def invalid_calls(up: list[int], down: list[int]) -> Iterator[tuple[Call, str]]:
     for value in (5, None, nan, b"a", True):
         yield ("move_coordinator", (value, None), {}), f"group_id={value!r}: expected "
     if len(known) == 1:
-        yield ("remove_broker", (known[0],), {}), f"node_id={known[0]}: expected another broker to remain"
+        yield ("remove_broker", (known[0],), {}), f"node_id={known[0]}: expected a broker that is not the last one"
 
 
 # The state of the cluster

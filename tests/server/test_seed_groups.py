@@ -218,7 +218,7 @@ INVALID_SEEDS: list[tuple[dict[str, Any], str]] = [
     ({"offsets": {"orders": 1}}, "partition='orders': expected a topic and a number, such as 'orders-0'"),
     ({"offsets": {"orders-6": 1}}, "partition='orders-6': expected a partition from 0 to 5"),
     ({"offsets": {"x-0": 1}}, "topic='x': expected one of orders, news"),
-    ({"lag": 1}, "lag=1: expected topics with it, or a lag for each partition"),
+    ({"lag": 1}, "lag=1: expected topics to be given as well, or a lag for each partition"),
     ({"lag": {"orders-0": 1}}, "lag.orders-0=1: expected 0 to 0, the end of its log"),
     (
         {"members": 1, "assignment": {"x": []}},

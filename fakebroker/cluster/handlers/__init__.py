@@ -27,7 +27,7 @@ BY_NAME: dict[str, Handler] = {api.name: import_module(f"{__name__}.{api.module_
 
 
 def response_to(call: Call, result: object) -> Message:
-    """Return the response to a parked join or sync for the result of its coordinator."""
+    """Convert the coordinator's result of a parked join or sync to the response."""
     if isinstance(result, BatchResult):
         return join_group.batch_response(result)
     if isinstance(result, JoinResult):

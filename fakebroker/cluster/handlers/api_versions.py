@@ -1,6 +1,6 @@
 """ApiVersions: the supported versions of all APIs. A request of a newer version gets UNSUPPORTED_VERSION.
 
-That response is of version 0. Since Kafka 2.4 it contains the supported versions (KIP-511).
+The response with this error has version 0. Since Kafka 2.4 it contains the supported versions (KIP-511).
 """
 
 import re

@@ -59,14 +59,15 @@ def _grow(cluster: "Cluster", requested: CreatePartitionsTopic, *, validate_only
 
 
 def _plan(cluster: "Cluster", topic: Topic, requested: CreatePartitionsTopic) -> Assignment | Error:
-    """Return the replicas of the partitions to add, or the error if they cannot be added."""
+    """Return the assignment for the partitions to add, or the error if they cannot be added."""
     count_error = partition_count_error(topic, requested.count)
     if count_error is not None:
         return ErrorCode.INVALID_REQUEST if topic.is_internal else ErrorCode.INVALID_PARTITIONS, count_error
     added = requested.count - len(topic.partitions)
     if requested.assignments is not None and len(requested.assignments) != added:
         message = (
-            f"{len(requested.assignments)} assignments of partitions of {topic.name!r}: expected {added}, one for each"
+            f"{len(requested.assignments)} assignments of partitions of {topic.name!r}: "
+            f"expected {added}, one for each new partition"
         )
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, message
     if added > MAX_RECORDS_PER_USER_OP:

@@ -53,7 +53,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateTopicsRespons
 
 
 def _request_error(cluster: "Cluster", request: CreateTopicsRequest) -> TopicError | None:
-    """Return the error of all topics of a request, if it has one."""
+    """Return the error that applies to all topics of a request, or None."""
     timeout_message = timeout_error(request.timeout_ms)
     if timeout_message is not None:
         return TopicError(ErrorCode.REQUEST_TIMED_OUT, timeout_message)
@@ -70,7 +70,7 @@ def _partition_count(cluster: "Cluster", topic: CreatableTopic) -> int:
 
 
 def _plan(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
-    """Return the replicas of the partitions of a new topic, or the error if it cannot be created."""
+    """Return the assignment for a new topic, or the error if the topic cannot be created."""
     error = _name_error(cluster, topic.name) or _config_error(topic)
     if error is not None:
         return error
@@ -95,7 +95,7 @@ def _config_error(topic: CreatableTopic) -> TopicError | None:
 
 
 def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
-    """Place the partitions of a topic. -1 stands for the default numbers, which Kafka accepts in all versions."""
+    """Place the partitions of a topic. As in Kafka, -1 stands for the default number in all versions."""
     factor, partitions = topic.replication_factor, topic.num_partitions
     if factor == 0 or factor < -1:
         return TopicError(

@@ -93,7 +93,7 @@ def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
 
 
 def _broker(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
-    """Return all configs of a broker, including unknown ones that were set."""
+    """Return all configs of a broker, including configs that were set and have no definition."""
     names = dict.fromkeys([*BROKER_CONFIGS, *call.broker.configs, *cluster.broker_configs])
     return [
         _entry(call, each, BROKER_CONFIGS.get(each), broker_config(cluster, call.broker, each), _is_read_only(each))
@@ -112,7 +112,7 @@ def _cluster_wide(
 
 
 def _requested_names(resource: DescribeConfigsResource, names: Iterable[str]) -> list[str]:
-    """Return the requested ones of some config names, sorted; all if the request names none."""
+    """Return those of `names` that the request asks for, sorted. A request without names asks for all."""
     requested = resource.configuration_keys
     return [name for name in sorted(names) if not requested or name in requested]
 

@@ -60,7 +60,7 @@ def _without_members(group_id: str, state: str, error: ErrorCode = ErrorCode.NON
 def _found(call: Call, group: Group) -> DescribedGroup:
     """Describe an existing group. Its protocol and the metadata of members are included only in state Stable."""
     is_stable = group.state is STABLE
-    # Before Kafka 4.0, this was also the case for assignments (GroupMetadata.summary).
+    # Before Kafka 4.0, assignments were also included only in state Stable (GroupMetadata.summary).
     has_assignments = is_stable or call.broker.release >= Release(4, 0)
     protocol_name = (group.protocol_name or "") if is_stable else ""
     return DescribedGroup(

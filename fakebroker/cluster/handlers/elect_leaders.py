@@ -77,7 +77,7 @@ def _elect_requested(cluster: "Cluster", request: ElectLeadersRequest, now_ms: f
 
 
 def _elect(cluster: "Cluster", partition: Partition, election_type: int, now_ms: float) -> PartitionResult:
-    """Elect a leader for one partition. If it has no leader, a preferred election may elect any replica, too."""
+    """Elect a leader for one partition. Without a leader, a preferred election may elect any replica that is up."""
     name, preferred = f"{partition.topic.name}-{partition.index}", partition.replicas[0]
     has_leader = cluster.leader_of(partition) is not None
     if has_leader and (election_type == UNCLEAN or partition.leader_id == preferred):

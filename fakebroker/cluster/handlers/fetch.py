@@ -1,6 +1,7 @@
 """Fetch: read records. If there are not enough, the request is delayed (ReplicaManager.fetchMessages, DelayedFetch).
 
-In versions 0-3 record batches are converted to message sets (KafkaApis.maybeConvertFetchedData).
+In versions 0-3 record batches are converted to message sets (KafkaApis.maybeConvertFetchedData). After each append to a
+log, its caller calls `wake`; `Cluster.tick` calls `expire`.
 """
 
 from dataclasses import dataclass, field
@@ -151,7 +152,7 @@ def _read_partition(
 def _with_messages(
     call: Call, requested: FetchPartition, data: PartitionData, limit_bytes: int, *, at_least_one: bool
 ) -> PartitionData:
-    """Convert batches to messages: as many as fit; before version 3 the last one is cut at the limit."""
+    """Convert batches to as many messages as fit the limit. Before version 3, the last message is cut at the limit."""
     is_cut = call.api_version < _FIRST_VERSION_OF_WHOLE_MESSAGES
     magic = int(call.api_version >= _FIRST_VERSION_OF_MAGIC_1)
     messages = bytearray()
@@ -163,7 +164,7 @@ def _with_messages(
             if len(messages) >= limit_bytes:
                 break
     except UnsupportedCompressionError as error:
-        # Messages before the batch are returned. A Fetch that starts with the batch fails.
+        # Messages before the batch that cannot be converted are returned. A Fetch that starts with this batch fails.
         if not messages:
             return _failed(requested, error.error_code)
     data.records = bytes(messages[: max(0, limit_bytes)] if is_cut else messages)
@@ -171,7 +172,7 @@ def _with_messages(
 
 
 def _available_bytes(partition: Partition, requested: FetchPartition, records: bytes, limit_bytes: int) -> int:
-    """Return how many bytes are available for a request, up to the limit; a batch that does not fit reaches it."""
+    """Return how many bytes are available for a request: the limit, if there is a batch that did not fit."""
     next_offset = split_batches(records)[-1].last_offset + 1 if records else requested.fetch_offset
     return len(records) if next_offset == partition.log.log_end_offset else max(len(records), limit_bytes)
 

@@ -14,7 +14,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> InitProducerIdRespo
     error = _error(call.request)
     if error is not ErrorCode.NONE:
         return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
-    # As in Kafka, a producer without a transactional id gets a new id even if it has one.
+    # As in Kafka, a producer without a transactional id gets a new producer id even if it has a producer id.
     producer_id = cluster.next_producer_id
     cluster.next_producer_id += 1
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

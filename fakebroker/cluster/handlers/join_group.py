@@ -66,7 +66,7 @@ def _protocols(protocols: list[JoinGroupRequestProtocol]) -> tuple[tuple[str, by
 
 
 def response(call: Call, result: JoinResult) -> JoinGroupResponse:
-    """Return the response to a join for the result of its coordinator."""
+    """Convert the coordinator's result of a join to the response."""
     protocol_name = result.protocol_name
     if protocol_name is None and call.api_version < 7:
         protocol_name = ""
@@ -83,7 +83,7 @@ def response(call: Call, result: JoinResult) -> JoinGroupResponse:
 
 
 def batch_response(result: BatchResult) -> JoinGroupResponse:
-    """Return the response to a batch join for the result of its coordinator."""
+    """Convert the coordinator's result of a batch join to the response."""
     generation = result.generation
     return JoinGroupResponse(
         generation_id=generation.generation_id,

@@ -1,7 +1,7 @@
 """Look-up of partitions for requests, and the check that the broker may answer for a partition.
 
-The checks and their order are Kafka's: those of `KafkaApis` and `ReplicaManager.getPartitionOrException` for existence,
-of `Partition.getLocalLog` for leader epochs and leadership.
+The checks and their order are Kafka's. Existence is checked as in `KafkaApis` and
+`ReplicaManager.getPartitionOrException`; leader epoch and leadership are checked as in `Partition.getLocalLog`.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def find_partition(cluster: "Cluster", name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | ErrorCode:
-    """Find a partition by the name of its topic, or, in versions of requests that have topic ids, by id (KIP-516)."""
+    """Find a partition by the name of its topic, or if `by_id` is true, by the id of its topic (KIP-516)."""
     topic = cluster.topics.find(name, topic_id, by_id=by_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -31,7 +31,7 @@ def leadership_error(
         partition: The partition.
         broker: The broker that received the request.
         leader_epoch: The leader epoch that the client knows (KIP-320); negative if it sends none.
-        leader_only: Whether followers return an error.
+        leader_only: Whether the error is also returned if the broker is a follower.
     """
     if broker.node_id not in partition.replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -45,6 +45,6 @@ def leadership_error(
 
 
 def leaders_of(cluster: "Cluster", partitions: list[Partition]) -> list[BrokerNode]:
-    """Return the leaders of partitions that are up, without duplicates, for the node endpoints of KIP-951."""
+    """Return the brokers that lead these partitions and are up, each once, for the node endpoints of KIP-951."""
     leaders = {partition.leader_id: cluster.leader_of(partition) for partition in partitions}
     return [leader for leader in leaders.values() if leader is not None]

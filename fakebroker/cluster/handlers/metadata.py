@@ -53,7 +53,7 @@ def _refused(call: Call) -> list[MetadataResponseTopic]:
 
 
 def _topics(cluster: "Cluster", call: Call) -> list[MetadataResponseTopic]:
-    """Return the requested topics without duplicates, or all. If one has an id, topics without id are ignored."""
+    """Return the requested topics without duplicates, or all. If one is requested by id, names are ignored."""
     requested = call.request.topics
     if requested is None or (call.api_version == 0 and not requested):
         return [_described(cluster, call, topic) for topic in cluster.visible_topics()]
@@ -80,9 +80,9 @@ def _by_name(cluster: "Cluster", call: Call, name: str | None) -> MetadataRespon
 
 
 def _auto_created(cluster: "Cluster", call: Call, name: str) -> Topic | ErrorCode:
-    """Create a topic if that is allowed, or return the error.
+    """Create a topic if the request and the settings allow it, or return the error.
 
-    Kafka creates it in the background, and returns UNKNOWN_TOPIC_OR_PARTITION until it exists.
+    Kafka creates the topic in the background, and returns UNKNOWN_TOPIC_OR_PARTITION until it exists.
     """
     if not is_legal_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION

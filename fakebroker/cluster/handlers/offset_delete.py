@@ -26,7 +26,7 @@ Entry = tuple[str, int]
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
-    """Delete offsets. An error of the group replaces all results, so the coordinator is called in any case."""
+    """Delete offsets. The coordinator is called even if all partitions are unknown: its error replaces all results."""
     request: OffsetDeleteRequest = call.request
     requested = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     known = [entry for entry in requested if _is_known(cluster, *entry)]

@@ -36,7 +36,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The only client id that may write to internal topics (AdminUtils)."""
 
 KIP_98, KIP_467, KIP_896 = Release(0, 11), Release(2, 4), Release(4, 0)
-"""The first releases with record batches, with INVALID_RECORD, and without message sets."""
+"""The first releases with record batches, with the error INVALID_RECORD, and without message sets, respectively."""
 
 _FIRST_VERSION_OF_BATCHES = 3
 _RECORD_BATCH_MAGIC = 2
@@ -153,7 +153,7 @@ def _checked(cluster: "Cluster", call: Call, partition: Partition, records: byte
 
 
 def _checked_messages(cluster: "Cluster", call: Call, partition: Partition, records: bytes) -> RecordBatch | ErrorCode:
-    """Convert a message set to a batch, or return an error; NONE if it has no complete message.
+    """Convert a message set to a batch, or return an error. A set without a complete message returns NONE.
 
     Raises:
         InvalidBatchError: The bytes are not a valid message set.

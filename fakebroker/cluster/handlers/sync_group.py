@@ -28,7 +28,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> SyncGroupResponse |
 
 
 def response(call: Call, result: SyncResult) -> SyncGroupResponse:
-    """Return the response to a sync for the result of its coordinator."""
+    """Convert the coordinator's result of a sync to the response."""
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,

@@ -17,8 +17,8 @@ class JoinGroup:
         instance_id: `group.instance.id` of a static member (KIP-345).
         client_host: In Kafka's form, such as "/127.0.0.1".
         protocols: Pairs of name and metadata, in order of the member's preference.
-        requires_member_id: Whether a dynamic member without an id first gets one with MEMBER_ID_REQUIRED (KIP-394;
-            versions 4 and up).
+        requires_member_id: Whether a dynamic member without an id gets the error MEMBER_ID_REQUIRED with a new id, and
+            has to join again with this id (KIP-394; versions 4 and up).
         supports_skip_assignment: Whether a static leader that is replaced in a stable group is returned as the leader,
             with `skip_assignment` set (KIP-814; versions 9 and up).
     """
@@ -37,7 +37,7 @@ class JoinGroup:
 
 @dataclass(slots=True)
 class JoinedMember:
-    """A member in the leader's JoinGroup response; `metadata` is its metadata for the chosen protocol."""
+    """A member in the leader's JoinGroup response, with the member's metadata for the chosen protocol."""
 
     member_id: str
     instance_id: str | None
@@ -46,7 +46,7 @@ class JoinedMember:
 
 @dataclass(slots=True)
 class JoinResult:
-    """The result of a JoinGroup. `members` is empty except for the leader."""
+    """The result of a JoinGroup. Only the leader's result has `members`."""
 
     error: ErrorCode
     generation_id: int = -1
@@ -85,13 +85,13 @@ class SyncResult:
 
 
 ItemResults = tuple[ErrorCode, list[ErrorCode]]
-"""The result of a LeaveGroup or OffsetDelete: an error of the whole request and an empty list, or NONE and one error
-code for each member or partition, in order of the request."""
+"""The result of a LeaveGroup or OffsetDelete: (NONE, one error code for each member or partition, in the order of the
+request), or (error of the whole request, empty list)."""
 
 Answer = tuple[object, object]
 """The token of a JoinGroup or SyncGroup, as passed by the caller, and the result of the request.
 
-The result is a `JoinResult` or `SyncResult`. Requests of a protocol extension have results of their own types.
+The result is a `JoinResult` or `SyncResult`. A protocol extension may add other types, such as `BatchResult`.
 """
 
 
@@ -103,7 +103,7 @@ class OffsetToCommit:
         leader_epoch: -1 if unknown.
         metadata: `None` is stored as "".
         commit_timestamp_ms: Set by version 1 only; `None` means now.
-        expire_timestamp_ms: When the offset expires, instead of after the broker's retention; versions 2 to 4 only.
+        expire_timestamp_ms: When the offset expires. `None`: after the broker's retention. Set by versions 2 to 4 only.
     """
 
     topic: str

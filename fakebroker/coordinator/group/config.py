@@ -15,13 +15,13 @@ class CoordinatorConfig:
 
     Attributes:
         group_min_session_timeout_ms, group_max_session_timeout_ms: Session timeouts outside these bounds are rejected.
-        group_initial_rebalance_delay_ms: How long the first rebalance of an empty group waits for more members. With 0
-            the first member gets a generation at once, alone.
-        offset_metadata_max_bytes: As in Kafka this is compared with the number of UTF-16 units.
+        group_initial_rebalance_delay_ms: How long the first rebalance of an empty group waits for more members. With 0,
+            the first generation starts immediately, with the first member only.
+        offset_metadata_max_bytes: As in Kafka, this is compared with the number of UTF-16 units.
         is_before_kip_848: Behave as the coordinator of Kafka before 4.0 (`kafka.coordinator.group`).
-        is_before_kip_211: Behave as Kafka before 2.1: offsets expire `offsets_retention_ms` after their commit, even
-            those of members.
-        extension: Creates the protocol extension of a new group, given the group. The default changes nothing.
+        is_before_kip_211: Behave as Kafka before 2.1: offsets expire `offsets_retention_ms` after their commit, even if
+            the group has members.
+        extension: Called with each new group; returns its protocol extension. The default extension changes nothing.
     """
 
     group_min_session_timeout_ms: int = 6_000

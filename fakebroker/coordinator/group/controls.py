@@ -1,7 +1,7 @@
 """Manual control of rebalances: hold and release a group, force a rebalance, remove members, choose the leader.
 
-Everything is done by the procedures of requests and timers, so that records, answers and invariants are as in Kafka.
-The caller finds the coordinator of a group.
+Groups are changed by the procedures of requests and timers, so that records, answers and invariants are as in Kafka.
+`cluster/commands.py` and `cluster/seed.py` call these functions with the coordinator of the group.
 """
 
 from fakebroker.coordinator.group.api import JoinGroup
@@ -46,13 +46,13 @@ def group_of(coordinator: Coordinator, group_id: str) -> Group:
     if group is None:
         groups = (group.group_id for group in coordinator.groups())
         known = one_of(groups, group_id, none="", most=_MOST_LISTED)
-        expected = f"a group of its coordinator, {known}" if known else "an existing group; its coordinator has none"
+        expected = f"a group of this coordinator, {known}" if known else "an existing group; its coordinator has none"
         raise ConfigError.of("group_id", group_id, expected)
     return group
 
 
 def member_of(group: Group, name: str) -> Member:
-    """Return a member by its member id, its instance id, or its client id if no other member has that.
+    """Return a member by its member id, its instance id, or its client id if this is unique in the group.
 
     Raises:
         ConfigError: There is no such member, or more than one.
@@ -86,7 +86,10 @@ def hold(coordinator: Coordinator | None, group_id: str, controls: GroupControls
 
 
 def release(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-    """Complete the phase that a hold has delayed. The caller has removed the state from `GroupControls.held_states`."""
+    """Complete the phase that a hold has delayed.
+
+    The caller first removes the state from `GroupControls.held_states`.
+    """
     coordinator.apply(group, _complete_held_phase, now_ms)
 
 
@@ -113,7 +116,7 @@ def force_rebalance(coordinator: Coordinator, group: Group, now_ms: float) -> No
         ConfigError: There are no members, or the members are already joining.
     """
     if group.state in (EMPTY, PREPARING_REBALANCE):
-        expected = f"a group that is CompletingRebalance or Stable, it is {group.state.value}"
+        expected = f"a group in state CompletingRebalance or Stable, not {group.state.value}"
         raise ConfigError.of("group_id", group.group_id, expected)
     coordinator.apply(group, _force_rebalance, now_ms)
 
@@ -125,7 +128,9 @@ def _force_rebalance(group: Group, now_ms: float) -> Procedure[None]:
 
 
 def evict(coordinator: Coordinator, group: Group, name: str, now_ms: float) -> None:
-    """Remove a member, as an administrator's LeaveGroup does; its next request gets UNKNOWN_MEMBER_ID (KIP-345).
+    """Remove a member, as an administrator's LeaveGroup does (KIP-345).
+
+    The next request of the member gets UNKNOWN_MEMBER_ID.
 
     Raises:
         ConfigError: There is no such member.
@@ -149,7 +154,7 @@ def _expire_session(group: Group, member: Member, now_ms: float) -> Procedure[No
 
 
 def choose_leader(group: Group, controls: GroupControls, name: str) -> None:
-    """Choose the leader of the next generation; ignored if that member does not join the generation.
+    """Choose the leader of the next generation. The choice is ignored if the member does not join the generation.
 
     Raises:
         ConfigError: There is no such member.
@@ -162,8 +167,8 @@ def choose_leader(group: Group, controls: GroupControls, name: str) -> None:
 def fence(coordinator: Coordinator, group: Group, instance_id: str, now_ms: float) -> None:
     """Replace a static member, as if another process had joined with its instance id (KIP-345).
 
-    The requests of the member then get FENCED_INSTANCE_ID. The session of its replacement expires, as no process sends
-    heartbeats for it.
+    The requests of the member then get FENCED_INSTANCE_ID. No process sends heartbeats for the replacement, so its
+    session expires.
 
     Raises:
         ConfigError: There is no static member with this instance id.
@@ -193,6 +198,6 @@ def _join_of(member: Member, group: Group, member_id: str = "") -> JoinGroup:
 
 
 def rejoin_all(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-    """Send a JoinGroup for every member, with the fields of its last one; the answers are dropped."""
+    """Handle a JoinGroup for every member, with the fields of the member's last JoinGroup. The answers are dropped."""
     for member in list(group.members.values()):
         coordinator.join_group(group.group_id, _join_of(member, group, member.member_id), None, now_ms)

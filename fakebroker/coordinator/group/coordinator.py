@@ -1,7 +1,7 @@
 """The group coordinator of one broker: the requests and timers of all groups in the offsets partitions that it leads.
 
-It finds the group, rejects requests for groups of other coordinators, and runs the procedures in `classic`. Does not
-depend on wire formats, API versions, sockets, clocks or random numbers.
+`Coordinator` finds the group of a request, rejects requests for groups of other coordinators, and runs the procedures
+in `classic`. Does not depend on wire formats, API versions, sockets, clocks or random numbers.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ _REBALANCE_IN_PROGRESS = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def append_nowhere(partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
-    """Drop the records: the log of a coordinator whose groups need not survive."""
+    """Drop the records, for a coordinator whose groups need not survive a failover."""
     done(_NONE)
 
 
@@ -52,16 +52,16 @@ class Coordinator:
     """All groups of the offsets partitions that one broker leads. It starts without any partition.
 
     Results are returned in three ways. The results of joins and syncs are added to the list `answers`, which the caller
-    empties; even those that are known at once, so that all answers are in one order. Requests that may append records
-    call `done` with their result, before the method returns unless an append is pending. Heartbeats and offset fetches
-    never wait, and return their result.
+    empties. This includes results that are known at once, so that all answers are in one order. Other methods that may
+    append records call `done` with the result: before they return, or later if an append is pending. Heartbeats and
+    offset fetches never wait; their methods return the result.
 
     While an append is pending, other requests and timers that may change groups of the same offsets partition wait, and
     run in order when it completes. A waiting request is handled with the `now_ms` of its call.
 
-    `now_ms` is the only source of the time. Timers expire only in `tick`: to expire the timers that are due before a
-    request, the caller calls `tick` first. A timer that expires late takes effect at the time of that `tick`, and
-    further timers start then, as on a busy broker.
+    `now_ms` is the only source of the time. Timers expire only in `tick`; a caller that wants timers to expire before
+    a request calls `tick` first. A timer that expires late takes effect at the `now_ms` of that `tick`, as on a busy
+    broker. All methods are called in one thread.
 
     Args:
         config: The settings. Can be replaced later: the new settings apply to new groups and to checks of requests
@@ -69,8 +69,8 @@ class Coordinator:
         new_uuid: Returns the last part of a new member id; unique.
         append: Appends a batch to the log of an offsets partition.
         controls: The manual settings of rebalances, by group id.
-        on_change: Called with a group after each request or timer that may have changed it. It has to clear
-            `Group.change`.
+        on_change: Called with a group and `now_ms` after each request or timer that may have changed the group. It has
+            to clear `Group.change`.
 
     Attributes:
         answers: Answers that the caller has not taken yet, as pairs of token and result. Requests whose token is None
@@ -115,7 +115,7 @@ class Coordinator:
         A group with more members than `group.max.size` rebalances at once.
 
         Args:
-            records: The log, oldest record first. If iterating over it raises, nothing has changed.
+            records: The log, oldest record first. If iterating over it raises an error, the coordinator is unchanged.
 
         Raises:
             RuntimeError: The partition is not being loaded.
@@ -125,7 +125,7 @@ class Coordinator:
         self.add_groups(loaded, now_ms)
 
     def add_groups(self, groups: LoadedGroups, now_ms: float) -> None:
-        """Add groups that were read from the log of a partition which is led here."""
+        """Add groups that were read from the log of a partition that is led here."""
         for group_id, (value, offsets) in groups.items():
             self.submit(group_id, partial(self._add_group, group_id, value, offsets, now_ms))
 
@@ -182,7 +182,10 @@ class Coordinator:
         return [group for group in self._groups.values() if group.partition == partition]
 
     def create_group(self, group_id: str, now_ms: float, *, has_members: bool = False) -> Group:
-        """Add a group without contents; the caller adds them and calls `Group.record_creation`."""
+        """Add a group without contents, in state Stable if it will have members, else Empty.
+
+        The caller sets the contents and then calls `Group.record_creation`.
+        """
         partition = self._runtime.partition_for(group_id)
         group = Group(group_id, partition, self.config, self.answer, now_ms, STABLE if has_members else EMPTY)
         group.extension = self.config.extension(group)
@@ -232,7 +235,7 @@ class Coordinator:
             self._schedule(group)
 
     def apply(self, group: Group, procedure: Callable[[Group, float], Procedure[object]], now_ms: float) -> None:
-        """Run a procedure that was not caused by a request. Ignored if the group is Dead when its turn comes."""
+        """Run a procedure that was not caused by a request. The procedure is skipped if the group is Dead by then."""
 
         def operation() -> None:
             if group.state is not DEAD:
@@ -263,8 +266,8 @@ class Coordinator:
     def run_first_join(self, group: Group, procedure: Procedure[None], now_ms: float) -> Procedure[None]:
         """Run the first join of a group, then store the new group, even if the join was rejected.
 
-        A join that was answered before does not wait for the append, as in Kafka. If the append fails, parked joins get
-        its error and the group is dropped.
+        If the procedure answers the join, the answer does not wait for the append, as in Kafka. If the append fails,
+        parked joins get its error and the group is dropped.
         """
         yield from procedure
         if self.config.is_before_kip_848 or group.stored is not None:
@@ -283,7 +286,8 @@ class Coordinator:
         if group is None:
             error = self._error_without_group(group_id)
             if self.config.is_before_kip_848 and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                error = _REBALANCE_IN_PROGRESS  # Clients of that time handle this error.
+                # Older clients do not expect COORDINATOR_LOAD_IN_PROGRESS here. This error makes them rejoin.
+                error = _REBALANCE_IN_PROGRESS
             self.answer(token, SyncResult(error))
         else:
             self.run(group, sync(group, request, token, now_ms), now_ms)
@@ -293,7 +297,7 @@ class Coordinator:
     ) -> ErrorCode:
         """Extend a member's session and return NONE or REBALANCE_IN_PROGRESS, or the error of a faulty request.
 
-        The most frequent request, so the common path is short; `Group.heartbeat_fault` distinguishes the errors.
+        This is the most frequent request, so the common path is short. `Group.heartbeat_fault` finds the error.
         """
         group = self._groups.get(group_id)
         if group is None:
@@ -344,7 +348,7 @@ class Coordinator:
         else:
             self.run(group, leave(group, members, now_ms), now_ms, done)
 
-    # Offsets. "" is a legal group id here.
+    # Offsets. OffsetCommit and OffsetFetch accept the group id "".
 
     def commit_offsets(
         self,
@@ -366,7 +370,8 @@ class Coordinator:
             offsets: The offsets, by partition.
             now_ms: The time.
             done: Called with one error code for each offset, in order. An error of the whole request is repeated for
-                each. The error is GROUP_ID_NOT_FOUND if the group does not exist and a generation is given.
+                each. If the group does not exist and a generation is given, the error is GROUP_ID_NOT_FOUND, or
+                ILLEGAL_GENERATION before KIP-848.
         """
         if self._runtime.is_busy:
             arguments = group_id, generation_id, member_id, instance_id, offsets, now_ms, done
@@ -539,7 +544,7 @@ class Coordinator:
         return self._runtime.next_deadline()
 
     def resume_session(self, group: Group, member: Member, deadline_ms: float) -> None:
-        """End the suspension of a member's session (`Member.keeper`): it expires at `deadline_ms`."""
+        """Resume the suspended session of a member (`Member.keeper`), which then expires at `deadline_ms`."""
         member.keeper, member.deadline_ms = None, deadline_ms
         group.deadline_ms = min(group.deadline_ms, deadline_ms)
         self._schedule(group)
@@ -557,7 +562,7 @@ class Coordinator:
             self.run(entry, _then_update_deadline(entry, procedure), now_ms)
 
     def _expire_offsets(self, partition: LedPartition, now_ms: float) -> None:
-        """Delete the expired offsets and groups of a partition, in one batch; if that fails, the next check retries."""
+        """Delete the expired offsets and groups of a partition in one batch. If this fails, the next check retries."""
         groups = self._groups_of(partition.partition)
         records = tuple(record for group in groups for record in offset_requests.expired_records(group, now_ms))
 

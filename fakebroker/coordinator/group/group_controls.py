@@ -1,4 +1,7 @@
-"""Manual settings for the rebalances of one group, as plain data: set in `controls`, applied by the procedures."""
+"""Manual settings for the rebalances of one group, as plain data.
+
+`controls` sets them; the procedures in `classic/rebalance.py` and `classic/sync.py` apply them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +15,8 @@ class GroupControls:
     """Manual settings for the rebalances of one group. They stay valid when the group moves to another coordinator.
 
     Attributes:
-        held_states: In PreparingRebalance the join phase does not end, in CompletingRebalance the leader's sync waits.
+        held_states: The states in which the group is held, as keys. In PreparingRebalance the join phase does not end;
+            in CompletingRebalance the leader's sync waits.
         next_leader: Instance id or member id of the member that leads the next generation; "" for Kafka's choice.
     """
 
@@ -21,4 +25,4 @@ class GroupControls:
 
 
 NO_CONTROLS: Mapping[str, GroupControls] = MappingProxyType({})
-"""No group has manual settings."""
+"""An empty mapping: no group has manual settings."""

@@ -45,14 +45,14 @@ class Moment:
         leader_id: The leader afterwards.
         members: The member ids afterwards, in the order in which they were added.
         joined: The ids in `members` that are new.
-        rejoined: Members whose JoinGroup was parked since the last moment.
+        rejoined: Members whose JoinGroup was parked since the last moment, except those in `joined`.
         left: Ids that are no longer members.
         parked_joins: Members whose JoinGroup was parked at the time of the change, in order of arrival. If the change
-            ended the state in which they waited, they are answered with it.
+            ended the state in which the requests waited, they are answered immediately afterwards.
         parked_syncs: The same for SyncGroup.
-        timers: The running timers afterwards, the next to expire first. Of all sessions only the next one to expire, of
-            all pending ids as well, and both only if the state changed. Empty if the same request or timer caused
-            another moment after this one.
+        timers: The running timers afterwards, the next to expire first. If the state changed, they include one session
+            and one pending id: those that expire next. Empty if the same request or timer caused another moment after
+            this one.
     """
 
     at_ms: float
@@ -80,8 +80,10 @@ class Change:
     """The changes of a group by the request or timer in progress.
 
     Attributes:
-        cause: Set before the first change.
-        joined: Members added since the last moment; `rejoined` and `left` likewise.
+        cause: Set by the procedure before the first change.
+        joined: Ids of members that were added since the last moment.
+        rejoined: Ids of members whose JoinGroup was parked since the last moment.
+        left: Ids of members that were removed since the last moment.
         moments: The fields of each complete `Moment`, oldest first, without `coordinator_id` and `timers`.
     """
 
@@ -134,7 +136,8 @@ class History:
             changed for longest is dropped.
 
     Attributes:
-        listeners: Called with the id of a group and its new moments, oldest first.
+        listeners: Called with the id of a group and its new moments, oldest first, after each request or timer that has
+            changed the group.
     """
 
     def __init__(self, max_moments_of_a_group: int = MAX_MOMENTS_OF_A_GROUP, max_moments: int = MAX_MOMENTS) -> None:
@@ -176,7 +179,7 @@ class History:
             del self._moments[group_id]
 
     def of(self, group_id: str) -> tuple[Moment, ...]:
-        """Return the moments that are kept of a group, oldest first; none of an unknown group."""
+        """Return the kept moments of a group, oldest first. An unknown group has none."""
         return tuple(self._moments.get(group_id, ()))
 
     def group_ids(self, count: int) -> list[str]:

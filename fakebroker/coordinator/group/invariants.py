@@ -31,7 +31,7 @@ def check(group: Group) -> None:
 
 
 class StepChecker:
-    """Checks the rules about changes: what must not differ between two checks of a group."""
+    """Checks the rules about changes, by comparing a group with its state at the last check."""
 
     def __init__(self) -> None:
         self._seen: dict[Group, tuple[int, str | None]] = {}
@@ -64,7 +64,7 @@ def _is_in_generation(group: Group) -> bool:
 
 
 def _awaited_ids_are_known(group: Group) -> bool:
-    """In a Stable group, the former id of a static member that was replaced before its first sync is still awaited."""
+    """Awaited ids belong to members; in a Stable group also to static members that were replaced before a sync."""
     former_ids = [member_id for member_id in group.awaiting_sync if member_id not in group.members]
     return len(former_ids) <= (len(group.static_members) if group.state is STABLE else 0)
 
@@ -80,7 +80,7 @@ def _can_expire_or_is_waiting(group: Group, member_id: str) -> bool:
     return group.members[member_id].deadline_ms < inf or any(member_id in each for each in waiting)
 
 
-def _is_stored_before(group: Group) -> bool:
+def _stored_generation_is_not_newer(group: Group) -> bool:
     return group.stored is None or group.stored.generation_id <= group.generation_id
 
 
@@ -96,7 +96,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
     ("the instance ids of static members, and no others, are mapped to their member ids", _static_members_match),
     ("a pending id is not a member", lambda g: not any(i in g.members for i in g.pending_members)),
     ("members have a protocol type", lambda g: g.protocol_type is not None or not (g.members or g.generation_id)),
-    ("the counts of supported protocols are those of the members", _counts_match),
+    ("the counts of supported protocols match the members' protocols", _counts_match),
     (
         "some protocol is supported by all members",
         lambda g: not g.members or len(g.members) in g.protocol_counts.values(),
@@ -110,7 +110,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         lambda g: not _is_in_generation(g) or g.subscribed_topics is None or g.protocol_type == CONSUMER_PROTOCOL_TYPE,
     ),
     ("joins are parked while a rebalance is prepared", lambda g: g.state is PREPARING_REBALANCE or not g.parked_joins),
-    ("a parked join is a member's", lambda g: all(i in g.members for i in g.parked_joins)),
+    ("a parked join belongs to a member", lambda g: all(i in g.members for i in g.parked_joins)),
     (
         "no more joins are parked than the group may have members",
         lambda g: len(g.parked_joins) <= max(g.config.group_max_size, 1),
@@ -121,7 +121,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         lambda g: g.state is COMPLETING_REBALANCE or not g.parked_syncs,
     ),
     (
-        "a parked sync is a member's, and is no longer awaited",
+        "a parked sync belongs to a member, and is no longer awaited",
         lambda g: all(i in g.members and i not in g.awaiting_sync for i in g.parked_syncs),
     ),
     (
@@ -132,7 +132,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         "syncs are awaited within a generation",
         lambda g: _is_in_generation(g) or not g.awaiting_sync,
     ),
-    ("an awaited sync is a member's", _awaited_ids_are_known),
+    ("an awaited sync belongs to a member", _awaited_ids_are_known),
     (
         "the join timer runs exactly while a rebalance is prepared",
         lambda g: (g.join_deadline_ms < inf) == (g.state is PREPARING_REBALANCE),
@@ -146,7 +146,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         "the session of a member runs, or an answer to the member is pending",
         lambda g: all(_can_expire_or_is_waiting(g, i) for i in g.members),
     ),
-    ("the stored generation is not newer than the group's", _is_stored_before),
+    ("the stored generation is not newer than the group's generation", _stored_generation_is_not_newer),
     ("a group with members has a deadline", lambda g: not g.members or g.earliest_deadline() < inf),
     ("the group is scheduled no later than its earliest deadline", lambda g: g.scheduled_ms <= g.earliest_deadline()),
 )

@@ -1,7 +1,7 @@
 """Results and records of OffsetCommit, OffsetFetch, OffsetDelete, deleted topics and expired offsets.
 
-The functions do not change groups: the coordinator appends the records and then applies them. It has checked before
-whether the group accepts the request.
+The functions do not change groups. The coordinator first checks whether the group accepts the request, and later
+appends the records and applies them.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,10 @@ def commit(group_id: str, offsets: Sequence[OffsetToCommit], config: Coordinator
 def fetch(
     group: Group | None, partitions: Sequence[tuple[str, int]] | None
 ) -> list[tuple[str, int, CommittedOffset | None]]:
-    """Return the committed offsets of these partitions, or of all that have one; a missing group has none."""
+    """Return (topic, partition, committed offset) for these partitions; if None, for all that have an offset.
+
+    A missing group has no offsets.
+    """
     if partitions is None:
         return list(group.offsets) if group is not None else []
     if group is None:
@@ -83,8 +86,8 @@ def delete_topic(groups: Sequence[Group], topic: str) -> tuple[OffsetRecord, ...
 def expired_records(group: Group, now_ms: float) -> list[Record]:
     """Return tombstones for the expired offsets of a group, and for the group itself if it has expired (KIP-211).
 
-    A group has expired if it is Empty and has no offset left, even if it never had any; but not while its extension
-    reserves places for members. See Kafka's `GroupCoordinatorShard.cleanupGroupMetadata`.
+    A group has expired if it is Empty, has no offset left (or never had any), and its extension reserves no places for
+    members. See Kafka's `GroupCoordinatorShard.cleanupGroupMetadata`.
     """
     if not _may_expire(group):
         return []
@@ -93,8 +96,8 @@ def expired_records(group: Group, now_ms: float) -> list[Record]:
     had_members = group.state is EMPTY and group.protocol_type is not None and group.state_since_ms >= 0
     empty_since_ms = group.state_since_ms if had_members else None
     for topic, partition, committed in group.offsets:
-        is_read = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
-        if not is_read and committed.is_expired(now_ms, group.config.offsets_retention_ms, empty_since_ms):
+        is_kept = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
+        if not is_kept and committed.is_expired(now_ms, group.config.offsets_retention_ms, empty_since_ms):
             expired.append(OffsetRecord(group.group_id, topic, partition, None))
         else:
             is_anything_left = True

@@ -1,4 +1,4 @@
-"""The committed offsets of one group, and when an offset expires. Commits are checked by the group before."""
+"""The committed offsets of one group, and when an offset expires. `Group.check_commit` has checked the commits."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class CommittedOffset:
         offset: As committed; any number, including -1.
         leader_epoch: -1 if unknown.
         commit_timestamp_ms: When it was committed, by the coordinator's clock.
-        expire_timestamp_ms: When it expires; `None` to apply the retention of the broker.
+        expire_timestamp_ms: When the offset expires; `None` to apply the retention of the broker.
     """
 
     offset: int

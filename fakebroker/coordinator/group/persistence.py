@@ -1,7 +1,7 @@
 """Records of groups for `__consumer_offsets`, and groups restored from records.
 
-Not stored, and so lost in a failover: a rebalance in progress, pending ids, the time left of sessions, and the
-protocols of members that were not chosen.
+A failover loses what is not stored: a rebalance in progress, pending ids, the time left of sessions, and the protocols
+of members that were not chosen. The functions `store...` are procedures, which are called with `yield from`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,9 +22,9 @@ def store(group: Group) -> Procedure[ErrorCode]:
 
 
 def store_extension(group: Group) -> Procedure[ErrorCode]:
-    """Append the current values of the extension of a group, with the group as it was last stored.
+    """Append the current values of a group's extension.
 
-    A group that was never stored is appended as a new one.
+    The other values in the record are those that were last stored, or those of a new group if it was never stored.
     """
     return _store_value(group, group.stored or new_group_value(group))
 
@@ -112,9 +112,10 @@ def replay(records: Iterable[Record]) -> LoadedGroups:
 
 
 def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:
-    """Set the contents of a group that was just created, whose state is Stable if the value has members, else Empty.
+    """Set the contents of a group that was just created.
 
-    All sessions start over with their full timeout (Kafka's `GroupMetadataManager.replay` and `onLoaded`).
+    The caller has created it in state Stable if the value has members, else Empty. All sessions start over with their
+    full timeout (Kafka's `GroupMetadataManager.replay` and `onLoaded`).
     """
     group.offsets = offsets
     group.state_since_ms = value.state_timestamp_ms

@@ -17,8 +17,8 @@ class LedPartition:
         led_since_ms: When the coordinator became the leader; periodic work is due at full intervals from then on.
         scheduled_ms, timer_number: See `TimerEntry`.
         pending: The callback of the append in progress; None if there is none.
-        run_waiting: Called after the append in progress to run the operations in `waiting`. None if there is no append
-            in progress, or it may still complete before the call that started it returns.
+        run_waiting: Called after the append in progress to run the operations in `waiting`. None if no append is in
+            progress, and until the call that started the append has returned.
         waiting: Operations that run after the append in progress, in order of arrival.
     """
 
@@ -56,7 +56,9 @@ class LedPartition:
 
 
 class Partitions:
-    """All partitions of an internal topic. Each is led, is being loaded, or neither: then requests for it are rejected.
+    """All partitions of an internal topic. Each is led, is being loaded, or neither.
+
+    Requests are accepted only for partitions that are led.
 
     Attributes:
         led: The partitions that are led, by index.
@@ -86,7 +88,7 @@ class Partitions:
         """Mark a partition as being loaded.
 
         Raises:
-            RuntimeError: It is led.
+            RuntimeError: The partition is led.
         """
         if index in self.led:
             raise RuntimeError(f"offsets partition {index} is led; it has to be resigned before it can be loaded")
@@ -96,7 +98,7 @@ class Partitions:
         """Remove the mark of `start_loading`; the caller leads the partition if loading has succeeded.
 
         Raises:
-            RuntimeError: It is not being loaded.
+            RuntimeError: The partition is not being loaded.
         """
         if index not in self._loading:
             raise RuntimeError(f"offsets partition {index} is not being loaded")

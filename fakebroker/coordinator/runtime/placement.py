@@ -37,6 +37,6 @@ def partition_for(key: str, partition_count: int) -> int:
         partition_count: The number of partitions of the internal topic, at least 1.
     """
     if partition_count < 1:
-        raise ValueError(f"partition_count is {partition_count}, expected at least 1")
+        raise ValueError(f"partition_count={partition_count}: expected an integer >= 1")
     value = java_string_hash(key)
     return 0 if value == _INT32_MIN else abs(value) % partition_count

@@ -214,7 +214,7 @@ class CoordinatorRuntime(Generic[R, E]):
         self._timers.schedule(entry, deadline_ms)
 
     def tick(self, now_ms: float) -> None:
-        """Expire all entries that are due, in order of their deadlines; those of a blocked partition wait."""
+        """Expire all entries that are due, in order of their deadlines. Those of a blocked partition expire later."""
         for entry, deadline_ms in self._timers.expired(now_ms):
             partition = self._led.get(entry.partition) if self.is_busy else None
             if partition is not None and partition.is_blocked:
@@ -224,7 +224,7 @@ class CoordinatorRuntime(Generic[R, E]):
                 self._expire(entry, deadline_ms, now_ms)
 
     def _expire_late(self, entry: E | LedPartition, deadline_ms: float, now_ms: float) -> None:
-        if entry.scheduled_ms == deadline_ms:  # Else it was rescheduled to an earlier time, or canceled.
+        if entry.scheduled_ms == deadline_ms:  # Else the entry was rescheduled to an earlier time, or canceled.
             entry.scheduled_ms = inf
             self._expire(entry, deadline_ms, now_ms)
 
@@ -236,8 +236,8 @@ class CoordinatorRuntime(Generic[R, E]):
 class _OperationStep:
     """The callback of an append by an operation.
 
-    If it is called before the append returns, it keeps the error for `_resume`, which then continues in its loop. Once
-    `is_late` is set, it resumes the operation.
+    A call before the append returns only keeps the error for `_resume`, which then continues in its loop. A later call
+    (`is_late`) resumes the operation.
     """
 
     __slots__ = ("_resume", "error", "is_late")

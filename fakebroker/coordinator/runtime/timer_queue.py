@@ -7,7 +7,7 @@ from math import inf
 from typing import Generic, Protocol, TypeVar
 
 _SLACK = 64
-"""Items of the heap, above twice the scheduled entries, at which outdated items are removed."""
+"""Outdated items are removed when the heap has this many items more than twice its size after the last removal."""
 
 
 class TimerEntry(Protocol):
@@ -46,8 +46,8 @@ class TimerQueue(Generic[E]):
     __slots__ = ("_heap", "_numbers", "_sweep_size")
 
     def __init__(self) -> None:
-        # An item is outdated if its deadline is not `scheduled_ms` of its entry, which was rescheduled or canceled. It
-        # stays in the heap until it is the first item or until `_sweep`.
+        # An item is outdated if its entry was rescheduled or canceled: its deadline differs from `scheduled_ms` of the
+        # entry. Outdated items stay in the heap until they come first or until `_sweep`.
         self._heap: list[tuple[float, int, E]] = []
         self._numbers = count(1)
         self._sweep_size = _SLACK

@@ -9,7 +9,7 @@ from fakebroker.errors import ErrorCode
 
 @dataclass(slots=True, kw_only=True)
 class BatchMember:
-    """One member of a batch. Without protocols it does not join; its instance id is registered as expected."""
+    """One member of a batch. A member without protocols does not join: its instance id is registered as expected."""
 
     member_id: str
     instance_id: str | None
@@ -34,7 +34,7 @@ class BatchResult:
 
     Attributes:
         generation: The common result of the members that have joined a generation, with the members of the generation
-            if the leader is in the batch. Without a generation if no member has joined.
+            if the leader is in the batch. Its generation id is -1 if no member has joined.
         members: The members of the request.
         results: The result of each member, in the same order.
     """

@@ -67,7 +67,7 @@ class BatchJoinExtension:
             new_uuid: Returns the last part of a new member id.
 
         Returns:
-            NONE, or the error of storing the registrations: then none is kept, and none is answered.
+            NONE, or the error of storing the registrations. After an error, no registration is kept or answered.
         """
         results = [(token, self._register(member, timeout_ms, now_ms, new_uuid)) for token, member in members]
         registered = [token.batch.members[token.index].instance_id or "" for token, each in results if not each.error]
@@ -135,7 +135,7 @@ class BatchJoinExtension:
     def join(
         self, request: JoinGroup, token: object, now_ms: float, new_uuid: Callable[[], str]
     ) -> Procedure[None] | None:
-        """Hold back the join of an expected instance. Any other is handled by the classic group."""
+        """Hold back the join of an expected instance. The classic group handles any other join."""
         if not self.expected.instances:
             return None
         expected = self.expected.instances.get(request.instance_id or "")
@@ -179,7 +179,7 @@ class BatchJoinExtension:
         return bool(common)
 
     def _waiting_join(self, expected: ExpectedInstance, request: JoinGroup, token: object) -> WaitingJoin:
-        """Return the waiting join of an expected instance, and end an older one.
+        """Return the waiting join of an expected instance, and end its older waiting join.
 
         A join without the member id replaces the older one, which gets FENCED_INSTANCE_ID as in the replacement of a
         static member. A join with the member id is a repetition by the same member.
@@ -228,7 +228,7 @@ class BatchJoinExtension:
         self.expected = ExpectedInstances()
         for join in joins:
             self._restart_session(join.member_id, now_ms)
-        yield from store_extension(self.group)  # If that fails, they are expected again after a failover.
+        yield from store_extension(self.group)  # If this fails, the instances are expected again after a failover.
         return (yield from handle_combined_joins(self.group, joins, cause, now_ms))
 
     def _restart_session(self, member_id: str, now_ms: float) -> None:

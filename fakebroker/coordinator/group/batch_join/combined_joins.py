@@ -14,11 +14,11 @@ from fakebroker.coordinator.group.records import Procedure
 def handle_combined_joins(group: Group, joins: Sequence[WaitingJoin], cause: str, now_ms: float) -> Procedure[bool]:
     """Handle the joins of several members as one: if one of them needs a rebalance, all take part in it.
 
-    A join is checked after the joins before it have been added to the group, in Kafka's order. New members need not
-    join again with their id (no MEMBER_ID_REQUIRED), and `skip_assignment` is not used.
+    Each join is checked again after the previous joins have been added to the group. New members need not join again
+    with their id (no MEMBER_ID_REQUIRED), and `skip_assignment` is not used.
 
     Returns:
-        Whether they take part in a rebalance.
+        Whether the members take part in a rebalance.
     """
     accepted = [join for join in joins if _is_accepted(group, join)]
     if not any(_needs_rebalance(group, join.request) for join in accepted):
@@ -65,7 +65,7 @@ def _park(group: Group, join: WaitingJoin, now_ms: float) -> None:
 def _needs_rebalance(group: Group, request: JoinGroup) -> bool:
     """Whether a join needs a rebalance, instead of an immediate answer with the current generation.
 
-    Unlike a single join, that of a restarted static member with changed protocols always needs one.
+    Unlike in a single join, a restarted static member with changed protocols always needs a rebalance.
     """
     member_id = request.member_id or group.static_members.get(request.instance_id or "", "")
     member = group.members.get(member_id)

@@ -37,7 +37,7 @@ class WaitingJoin:
 
     Attributes:
         token: The token of the request, or a `BatchToken`.
-        new_member_id: The id for a member that has joined without an id; else "".
+        new_member_id: The new id of a member that has joined without an id; else "".
     """
 
     request: JoinGroup
@@ -77,7 +77,7 @@ class ExpectedInstances:
         return min((instance.deadline_ms for instance in self.instances.values()), default=inf)
 
     def find(self, member_id: str, instance_id: str | None) -> ExpectedInstance | None:
-        """Return the expected instance with this instance id, or if that is None, with this member id."""
+        """Return the expected instance with this instance id; if this is None, the one with this member id."""
         if instance_id is not None:
             return self.instances.get(instance_id)
         return next((instance for instance in self.instances.values() if instance.member_id == member_id), None)

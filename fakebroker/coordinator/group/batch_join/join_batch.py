@@ -62,7 +62,7 @@ def _handle(
 def _check(
     batch: Batch, request: BatchJoin, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
 ) -> list[tuple[BatchToken, BatchMember]]:
-    """Set the results of members that are rejected whatever the state of the group; return the others.
+    """Set the results of members that are rejected regardless of the group's state; return the other members.
 
     Args:
         batch: The batch, without results.

@@ -1,7 +1,7 @@
 """The hook for protocol extensions of a classic group, and the default extension, which changes nothing.
 
-The classic group calls the methods of `GroupExtension` and does not depend on any extension. Which one a group has is
-set by `CoordinatorConfig.extension`.
+The classic group calls the methods of `GroupExtension` and does not depend on any extension.
+`CoordinatorConfig.extension` sets the extension of each group.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -14,7 +14,7 @@ from fakebroker.errors import ErrorCode
 
 
 class GroupExtension(Protocol):
-    """The extension of one group. The group keeps its own invariants without it.
+    """The extension of one group. Its methods are called by the procedures of the group and by the coordinator.
 
     Attributes:
         timer_name: The name of the extension's timer in histories (`history.Timer.what`).
@@ -28,7 +28,7 @@ class GroupExtension(Protocol):
 
     @property
     def reserved_places(self) -> int:
-        """The number of places in `group.max.size` that are reserved for future members. If not 0, no group expires."""
+        """The number of reserved places in `group.max.size`. While there are any, the group does not expire."""
 
     @property
     def waiting_joins(self) -> Collection[str]:
@@ -55,7 +55,7 @@ class GroupExtension(Protocol):
         """Handle that a parked join is dropped because the same member has joined again."""
 
     def reject_waiting(self, error: ErrorCode) -> None:
-        """Answer the joins that are held back with an error, because the group object is dropped."""
+        """Answer the joins that are held back with an error, because the coordinator drops the group."""
 
     def stored_values(self) -> tuple[object, ...]:
         """Return the values to store with the group (`GroupValue.extension_values`)."""

@@ -1,7 +1,7 @@
 """The state of one classic group (members, parked requests, deadlines), with methods that keep it consistent.
 
-What requests and timers do is decided by the procedures in `rebalance`, `join`, `sync` and `leave`. Does not depend on
-other groups, on the coordinator, or on the types of tokens.
+The procedures in `rebalance`, `join`, `sync` and `leave` decide what requests and timers do. Does not depend on other
+groups, on the coordinator, or on the types of tokens.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ NONE = ErrorCode.NONE
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """One classic group (Kafka's `ClassicGroup`).
+    """One classic group (Kafka's `ClassicGroup`). Whenever none of its procedures runs, the rules in `invariants` hold.
 
     Attributes:
         partition: The partition of `__consumer_offsets` that the group belongs to.
@@ -109,7 +109,7 @@ class Group:
     # State
 
     def transition_to(self, state: GroupState, now_ms: float) -> None:
-        """Set the state. No other method does so after the group was created.
+        """Set the state. Only this method changes the state of an existing group.
 
         Raises:
             RuntimeError: `TRANSITIONS` does not have the transition.
@@ -227,7 +227,7 @@ class Group:
         """Whether `group.max.size` allows this member to join (Kafka's `acceptJoiningMember`).
 
         In PreparingRebalance the parked joins are counted, in other states the members. So if a group is too large, the
-        last members to rejoin are rejected. Places that the extension reserves are counted, pending ids are not.
+        last members to rejoin are rejected. Places that the extension reserves are counted; pending ids are not.
         """
         reserved_places = self.extension.reserved_places
         places = self.config.group_max_size - reserved_places
@@ -238,7 +238,7 @@ class Group:
         return member_id in self.members or len(self.members) < places
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether a member with these protocols can join: all members have to support one of them."""
+        """Whether a member with these protocols can join: at least one of them must be supported by all members."""
         if self.state is EMPTY and not self.members:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
@@ -266,7 +266,7 @@ class Group:
         self._count_protocols(member, 1)
 
     def update(self, member: Member, request: JoinGroup | Member) -> None:
-        """Set protocols and timeouts of a member from its new JoinGroup, or from a copy to revert them."""
+        """Set protocols and timeouts of a member from its new JoinGroup, or from an old copy of the member."""
         self._count_protocols(member, -1)
         member.protocols = request.protocols
         self._count_protocols(member, 1)
@@ -291,7 +291,7 @@ class Group:
             self.leader_id = next(iter(self.members), None)
 
     def replace_static_member(self, instance_id: str, new_member_id: str) -> Member:
-        """Give a static member a new id; parked requests of the old one get FENCED_INSTANCE_ID (KIP-345).
+        """Give a static member a new id. Parked requests of the old id get FENCED_INSTANCE_ID (KIP-345).
 
         If the old id has not sent its SyncGroup, it stays in `awaiting_sync`, as in Kafka's `ClassicGroup`.
         """
@@ -325,7 +325,7 @@ class Group:
         return most_voted(member.vote(candidates) for member in self.members.values())
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Return the subscribed topics of all members; `None` if one cannot be parsed or it is not a consumer group."""
+        """Return the topics of all members; `None` if they cannot be parsed or the group is not a consumer group."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         topics: list[str] = []
@@ -356,18 +356,18 @@ class Group:
     # Answers
 
     def answer(self, token: object, result: JoinResult | SyncResult) -> None:
-        """Answer a JoinGroup or SyncGroup; a parked one is removed before by the caller."""
+        """Answer a JoinGroup or SyncGroup. If the request was parked, the caller has removed it."""
         self.extension.deliver(token, result, self.send)
 
     def park_join(self, member_id: str, token: object) -> None:
-        """Park a join until the join phase ends. An older one of the same member is dropped unanswered, as in Kafka."""
+        """Park a join until the join phase ends. As in Kafka, an older join of the member is dropped unanswered."""
         if member_id in self.parked_joins:
             self.extension.supersede(self.parked_joins.pop(member_id))
         self.parked_joins[member_id] = token
         self.change.rejoined.append(member_id)
 
     def park_sync(self, member_id: str, token: object) -> None:
-        """Park a sync until the leader's. An older one of the same member is dropped unanswered, as in Kafka."""
+        """Park a sync until the leader has synced. As in Kafka, an older sync of the member is dropped unanswered."""
         self.parked_syncs.pop(member_id, None)
         self.parked_syncs[member_id] = token
 
@@ -388,7 +388,7 @@ class Group:
         return self.held_sync is not None and self.held_sync[0].member_id == member_id
 
     def take_held_sync(self, member_id: str) -> tuple[SyncGroup, object] | None:
-        """Return the held sync and its token, and clear it. Return None if there is none of this member."""
+        """Remove and return the held sync and its token; None if there is no held sync of this member."""
         if not self.is_sync_held(member_id):
             return None
         held, self.held_sync = self.held_sync, None

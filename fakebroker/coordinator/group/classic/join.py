@@ -17,15 +17,15 @@ from fakebroker.coordinator.group.persistence import store
 from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 
-# Replaces the session timeout of a new member until its first generation: without its id it cannot send heartbeats. A
-# constant in Kafka, too.
+# Replaces the session timeout of a new member until its first generation, because a member that does not know its id
+# cannot send heartbeats. Also a constant in Kafka.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
 def reject_request(
     group_id: str, request: JoinGroup, config: CoordinatorConfig, error: ErrorCode, *, exists: bool
 ) -> JoinResult | None:
-    """Return the result of a JoinGroup that is rejected whatever the state of the group; None if it is accepted.
+    """Return the result of a JoinGroup that is rejected regardless of the group's state; None if it passes.
 
     Args:
         group_id: The group.
@@ -79,7 +79,7 @@ def reject_join(group: Group, request: JoinGroup) -> JoinResult | None:
     if not group.supports(request.protocol_type, request.protocols):
         return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id)
     if member_id in group.pending_members:
-        # Only dynamic members can be pending. Kafka fails with an IllegalStateException.
+        # Only dynamic members can be pending. For a static member, Kafka fails with an IllegalStateException.
         return None if request.instance_id is None else JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR)
     if member_id and (error := group.check_member(member_id, request.instance_id)):
         return JoinResult(error, member_id=member_id)
@@ -153,9 +153,10 @@ def _describe_join(member: Member, request: JoinGroup, *, is_leader: bool) -> st
 def replace_static_member(
     new_member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float
 ) -> Procedure[None]:
-    """Handle the join of a static member that has restarted and does not know its id: it gets a new one.
+    """Handle the join of a static member that has restarted and does not know its id. The member gets a new id.
 
-    A Stable group does not rebalance if it would still select the same protocol, whatever else has changed.
+    A Stable group does not rebalance if it would still select the same protocol, even if metadata or timeouts have
+    changed.
     """
     former_leader_id, former_ids = group.leader_id, list(group.members)
     former = copy(group.members[group.static_members[request.instance_id or ""]])
@@ -189,8 +190,8 @@ def _replacement_result(
 ) -> JoinResult:
     """Return the result of a static member that was replaced without a rebalance.
 
-    A client that does not support `skip_assignment` gets the former leader id, even if that was its own: as the leader
-    it would assign again (KIP-814).
+    A client that does not support `skip_assignment` gets the former leader id, even if this was its own former id. As
+    the leader, the client would assign again (KIP-814).
     """
     is_leader = group.leader_id == member_id
     result = group.join_result(member_id, with_members=is_leader and supports_skip_assignment)

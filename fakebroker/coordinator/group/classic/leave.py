@@ -20,7 +20,7 @@ def leave(group: Group, members: Sequence[tuple[str, str | None]], now_ms: float
 
     Returns:
         NONE and one error code for each member, in order. If no member is left and the empty group could not be stored,
-        the error of that and an empty list.
+        the error of the append and an empty list.
     """
     errors: list[ErrorCode] = []
     if group.config.is_before_kip_848:
@@ -30,18 +30,18 @@ def leave(group: Group, members: Sequence[tuple[str, str | None]], now_ms: float
     group.change.cause = (
         f"LeaveGroup of {', '.join(member_id or str(instance_id) for member_id, instance_id in members)}"
     )
-    has_left = has_left_extension = False
+    has_left = has_changed_extension = False
     for member_id, instance_id in members:
         error = group.extension.leave(member_id, instance_id)
         if error is None:
             error = _remove_member(group, member_id, instance_id)
             has_left |= not error
         else:
-            has_left_extension |= not error
+            has_changed_extension |= not error
         errors.append(error)
-    if has_left_extension and (yield from group.extension.after_leave(now_ms)):
+    if has_changed_extension and (yield from group.extension.after_leave(now_ms)):
         return ErrorCode.NONE, errors
-    # A pending id that leaves starts a rebalance too, although no member has left: Kafka does not distinguish them.
+    # As in Kafka, a rebalance also starts if only a pending id has left.
     if has_left and group.state is not EMPTY and (error := (yield from rebalance_or_complete(group, now_ms))):
         return error, []
     return ErrorCode.NONE, errors

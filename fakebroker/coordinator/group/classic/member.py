@@ -9,18 +9,19 @@ from math import inf
 class Member:
     """One member (Kafka's `ClassicGroupMember`).
 
+    Set protocols with `Group.update` and the deadline with `Group.arm_session`, which also update the group.
+
     Attributes:
         instance_id: Set for a static member (KIP-345).
         protocols: Pairs of name and metadata, in order of preference.
-        is_new: Whether the member was added in the rebalance in progress. If so, it is removed at its deadline even if
-            its join is parked.
-        deadline_ms: When the session expires, or for a new member the wait for its first generation. Infinite if the
-            session has expired while an answer to the member was pending; it restarts with that answer.
+        is_new: Whether the member was added in the rebalance in progress. A new member is removed at its deadline even
+            if its join is parked.
+        deadline_ms: When the session expires; for a new member, when the wait for its first generation ends. Infinite
+            if the session has expired while an answer to the member was pending; the answer restarts the session.
         keeper: Set while the session is suspended, because a simulation adds the member's heartbeats later. Called with
-            the group id before a timer of the group expires; it then calls `Coordinator.resume_session` for the
-            members of the group.
-        assignment: The assignment by the leader. Empty once a rebalance has started before the leader of the
-            generation has synced.
+            the group id before a timer of the group expires; the keeper then calls `Coordinator.resume_session` for
+            the members of the group.
+        assignment: The last assignment by a leader. Cleared if a rebalance starts in CompletingRebalance.
     """
 
     member_id: str

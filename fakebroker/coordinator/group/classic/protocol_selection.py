@@ -11,7 +11,7 @@ _INITIAL_CAPACITY = 16  # java.util.HashMap
 def java_hash_map_order(names: Iterable[str]) -> list[str]:
     """Return distinct names in the iteration order of a `java.util.HashMap` into which they are inserted in this order.
 
-    That is by index of their bucket, and within a bucket by insertion.
+    They are ordered by the index of their bucket, and within a bucket by insertion.
     """
     keys = list(dict.fromkeys(names))
     capacity = _INITIAL_CAPACITY

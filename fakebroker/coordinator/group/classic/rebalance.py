@@ -1,7 +1,7 @@
 """The rebalance of a classic group and the expiry of its timers.
 
-The rebalance consists of its start, the initial delay, and the end of the join phase; `sync` completes it. Which
-requests start a rebalance is decided in `join`, `sync` and `leave`.
+This module has the start of a rebalance, the initial delay, and the end of the join phase; `sync` completes the
+rebalance. `join`, `sync` and `leave` decide which requests start a rebalance.
 """
 
 from math import inf
@@ -16,11 +16,11 @@ from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 
 _HELD_TIMEOUT_MS = 24 * 3600 * 1000
-"""Where the timer of a state is set to when it expires while the group is held in the state: far in the future."""
+"""The new timeout of a timer that has expired while the group is held in a state: one day, in practice never."""
 
 
 def rebalance_or_complete(group: Group, now_ms: float) -> Procedure[ErrorCode]:
-    """Start a rebalance; or, if one is in progress without an initial delay, end the join phase if all have joined.
+    """Start a rebalance. If one is in progress, end its join phase if all have joined and there is no initial delay.
 
     Returns:
         NONE, or the error of storing the group if it has become Empty.
@@ -64,8 +64,8 @@ def _abandon_generation(group: Group, now_ms: float) -> None:
 def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
     """Answer every parked sync, in order of arrival, with the member's assignment or with `error`.
 
-    The sessions of these members restart: those that have expired meanwhile had no effect, as an answer was pending
-    (Kafka's `propagateAssignment`).
+    The sessions of these members restart (Kafka's `propagateAssignment`). If a session has expired while the sync was
+    parked, this had no effect, because an answer was pending.
     """
     for member_id in list(group.parked_syncs):
         member = group.members[member_id]
@@ -74,7 +74,7 @@ def answer_parked_syncs(group: Group, error: ErrorCode, now_ms: float) -> None:
 
 
 def reject_waiting(group: Group, error: ErrorCode) -> None:
-    """Answer every waiting join and sync with an error, because this group object is dropped."""
+    """Answer every waiting join and sync with an error, because the coordinator drops the group."""
     for member_id in list(group.parked_joins):
         group.answer_join(member_id, JoinResult(error, member_id=member_id))
     group.extension.reject_waiting(error)
@@ -122,8 +122,8 @@ def _expire_join(group: Group, now_ms: float) -> Procedure[None]:
 def complete_join_phase(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     """End the join phase with the members that have joined (Kafka's `completeClassicGroupJoin`).
 
-    Dynamic members that have not joined are removed, static ones stay. If only static members are left and none of them
-    has joined, there is no leader: the join phase continues until one of them joins or their sessions have expired.
+    Dynamic members that have not joined are removed; static members stay. If only static members are left and none of
+    them has joined, none can lead. Then the join phase continues until one of them joins or their sessions expire.
 
     Returns:
         NONE, or the error of storing the group if it has become Empty.
@@ -146,7 +146,7 @@ def complete_join_phase(group: Group, now_ms: float) -> Procedure[ErrorCode]:
 
 
 def _hold_join_phase(group: Group, now_ms: float) -> None:
-    """Continue a join phase that would end if the group were not held in it."""
+    """Extend a join phase that ends only when the group is released."""
     has_expired = group.join_deadline_ms <= now_ms
     if has_expired or group.is_initial_rebalance:
         group.is_overdue = True
@@ -159,8 +159,8 @@ def _become_empty(group: Group, now_ms: float) -> Procedure[ErrorCode]:
 
     Returns:
         NONE, or the error of storing the group, for the LeaveGroup that has caused it. The group is Empty even after an
-        error: a coordinator that loads the generation stored before has members that send no more requests, and their
-        sessions expire.
+        error. A new coordinator then loads the last stored generation. Its members send no requests, so their sessions
+        expire.
     """
     group.generation_id += 1
     group.protocol_name = None

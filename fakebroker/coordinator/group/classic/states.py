@@ -9,16 +9,17 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 class GroupState(Enum):
     """The states of a classic group (Kafka's `ClassicGroupState`), named as Kafka names them to clients.
 
-    In every state these faults are rejected: a member id that is unknown, or that is pending except in JoinGroup and
-    LeaveGroup (UNKNOWN_MEMBER_ID); a member id other than the current one of its instance id (FENCED_INSTANCE_ID);
-    another generation (ILLEGAL_GENERATION). The answers to requests without these faults are listed below. In any state
-    a new dynamic member may first get an id with MEMBER_ID_REQUIRED: the id is pending then, and the state unchanged.
+    In every state these faults are rejected: a member id that is unknown, or that is pending (UNKNOWN_MEMBER_ID; but
+    JoinGroup and LeaveGroup accept pending ids); a member id other than the current one of its instance id
+    (FENCED_INSTANCE_ID); another generation (ILLEGAL_GENERATION). The answers to requests without these faults are
+    listed below. In any state the JoinGroup of a new dynamic member may be answered with MEMBER_ID_REQUIRED and a new
+    id. This id is then pending, and the state is unchanged.
 
     A group that is held in PREPARING_REBALANCE or COMPLETING_REBALANCE (`GroupControls`) does not complete that state.
     If an answer depends on a record, it is sent when the append has completed.
 
     EMPTY: No members. Also the state of a group that only has offsets.
-        JoinGroup: that of a new member is parked, and the first rebalance starts.
+        JoinGroup: the request of a new member is parked, and the first rebalance starts.
         SyncGroup, Heartbeat: UNKNOWN_MEMBER_ID.
         LeaveGroup: UNKNOWN_MEMBER_ID, except for a pending id, which is removed.
         OffsetCommit: accepted without a generation.
@@ -38,7 +39,7 @@ class GroupState(Enum):
     COMPLETING_REBALANCE: A new generation, waiting for the assignment by its leader.
         JoinGroup: answered at once for a member with unchanged protocols. Any other join that adds or changes a member
         is parked, and a new rebalance starts.
-        SyncGroup: parked until the leader's, which ends the state.
+        SyncGroup: parked until the leader's SyncGroup, which ends the state.
         Heartbeat: NONE.
         LeaveGroup: the member is removed, and a new rebalance starts.
         OffsetCommit: REBALANCE_IN_PROGRESS.
@@ -48,7 +49,7 @@ class GroupState(Enum):
             REBALANCE_IN_PROGRESS.
             The assignment could not be stored -> PREPARING_REBALANCE; parked syncs get the error of the append.
             The group moves -> DEAD; parked syncs get NOT_COORDINATOR.
-    STABLE: The assignment is stored, and members can fetch theirs.
+    STABLE: The assignments are stored, and members can fetch them.
         JoinGroup: answered at once for a follower with unchanged protocols, and for a replaced static member as long as
         the group would select the same protocol. Any other join that adds or changes a member, and any join of the
         leader, is parked, and a new rebalance starts.

@@ -18,7 +18,7 @@ def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> Proc
         group.answer(token, SyncResult(error))
     elif member_id == group.leader_id and group.state is COMPLETING_REBALANCE:
         if group.is_held:
-            group.held_sync = request, token  # An older one is dropped, as in `park_sync`.
+            group.held_sync = request, token  # An older sync is dropped, as in `park_sync`.
         else:
             yield from _assign(group, request, token, now_ms)
     else:
@@ -53,7 +53,7 @@ def _differs(given: str | None, chosen: str | None) -> bool:
 
 
 def _assign(group: Group, request: SyncGroup, token: object, now_ms: float) -> Procedure[None]:
-    """Store the assignments, then answer all syncs. If storing fails, they get the error and a rebalance starts."""
+    """Store the assignments, then answer all syncs. If storing fails, syncs get the error and a rebalance starts."""
     assignments = dict(request.assignments)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
