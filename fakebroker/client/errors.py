@@ -192,7 +192,7 @@ class GroupError(AdminError):
     """A request failed for one group.
 
     Attributes:
-        partitions: The errors of partitions, where these failed and not the group as a whole.
+        partitions: The errors by partition if single partitions failed; empty if the group as a whole failed.
     """
 
     kind = "group"
