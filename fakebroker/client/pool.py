@@ -66,7 +66,7 @@ class BrokerPool:
 
         Args:
             node_id: The broker, whose address was passed to `learn`.
-            lane: The lane, by any name.
+            lane: Name of the lane.
 
         Raises:
             BrokerUnreachable: The broker cannot be reached, or its address is unknown.

@@ -791,8 +791,8 @@ class FakeCluster(JournalExport):
 
         Raises:
             WaitTimeout: The predicate did not return a true value in time.
-            ConfigError: The cluster is not running, or the calling thread is the cluster's thread. All other waits
-                raise it in these cases, too.
+            ConfigError: The cluster is not running, or the calling thread is the cluster's thread. The other blocking
+                waits raise it in these cases, too.
         """
         return self._waits.wait(self._waits.holds(what, predicate), timeout_s)
 

@@ -19,7 +19,7 @@ from fakebroker.cluster.seed import GroupSeed
 from fakebroker.errors import ConfigError, one_of
 
 COLUMNS_OF_GROUPS = {"members": int, "generation": int, "state": str, "protocol": str}
-"""Columns that are fields of `GroupSeed`, with their types."""
+"""Columns that are fields of `GroupSeed`, with their types; `FakeCluster.seed_groups` documents them."""
 _COLUMNS = ("group", "topic", "partition", "offset", "lag", *COLUMNS_OF_GROUPS)
 
 

@@ -18,7 +18,7 @@ class Leadership:
 
     Attributes:
         topics: All topics that the group subscribes to.
-        awaits_counts: Whether the leader waits for partition counts, to assign.
+        awaits_counts: Whether the leader waits for partition counts before it assigns.
 
     Raises:
         ProtocolError: A member's metadata is not a subscription.

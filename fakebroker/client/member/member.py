@@ -394,7 +394,7 @@ class Member:
             self._commit_and_join(now_ms)
 
     def _revoked_by_rejoin(self) -> tuple[TopicPartition, ...]:
-        """Return what is revoked before joining: all, or for a cooperative member topics no longer subscribed to."""
+        """Return the partitions revoked before joining; for a cooperative member only those of unsubscribed topics."""
         if not self.settings.is_cooperative:
             return self.assigned
         return tuple(partition for partition in self.assigned if partition[0] not in self.settings.topics)
