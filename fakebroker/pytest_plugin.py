@@ -103,7 +103,7 @@ def fake_cluster(request: pytest.FixtureRequest, fake_cluster_factory: Callable[
 
 @pytest.fixture
 async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["FakeCluster"]:
-    """A fake cluster for one async test, like `fake_cluster`: under trio in the test's nursery, else in a thread.
+    """A fake cluster for one async test, like `fake_cluster`: under trio in the test's loop, else in a thread.
 
     Requires a plugin that runs async fixtures: pytest-trio or anyio.
     """

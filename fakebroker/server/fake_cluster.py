@@ -49,8 +49,8 @@ T = TypeVar("T")
 class FakeCluster(JournalExport):
     """A fake Kafka cluster that real clients connect to.
 
-    `with` runs it in a thread, `async with` in the caller's trio nursery. Methods may be called from any thread while
-    it runs. Its state can be read after it has stopped.
+    `with` runs it in a new thread, `async with` in a task of the caller's trio loop. Methods may be called from any
+    thread while it runs. Its state can be read after it has stopped.
 
     Members of a group are identified by member id, by instance id, or by client id if only one member has it.
 

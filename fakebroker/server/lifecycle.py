@@ -26,7 +26,7 @@ _LINGER_S = 0.0005
 
 
 class ClusterServer:
-    """Runs a cluster: `with` in a new thread, `async with` in the caller's trio nursery.
+    """Runs a cluster: `with` in a new thread, `async with` in a task of the caller's trio loop.
 
     Implements `fakebroker.cluster.environment.Environment` for the cluster's commands. The methods of that interface
     must be called in the cluster's thread, except `run`, `now_ms` and `advance`.
