@@ -253,7 +253,7 @@ class ConfigError(FakebrokerError):
             field: The unknown name.
             value: The given value.
             expected: The known names, as returned by `one_of`.
-            kind: What kind of thing the name is of, for the message.
+            kind: What the name is for, such as "filter", for the message.
         """
         return cls(
             f"{field}={shown(value)}: unknown {kind}; expected {expected}", field=field, value=value, expected=expected
@@ -320,7 +320,7 @@ def one_of(
         given: The invalid value.
         none: The expectation if there are no names.
         other: An alternative to the names, such as "a table".
-        most: The largest number of names to list; by default all.
+        most: Maximum number of names to list; by default all are listed.
     """
     known = [str(name) for name in names]
     if not known:

@@ -103,7 +103,7 @@ def fake_cluster(request: pytest.FixtureRequest, fake_cluster_factory: Callable[
 
 @pytest.fixture
 async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["FakeCluster"]:
-    """A fake cluster for one async test, like `fake_cluster`: under trio in the test's nursery, else in a thread.
+    """A fake cluster for one async test, like `fake_cluster`: under trio in the test's loop, else in a thread.
 
     Requires a plugin that runs async fixtures: pytest-trio or anyio.
     """
@@ -155,7 +155,7 @@ def _run_shared(config: pytest.Config, fixture: str, *args: Any, **kwargs: Any) 
 
 def _shared_clusters(item: pytest.Item) -> list["FakeCluster"]:
     """Return the running clusters that a test shares with other tests."""
-    names = getattr(item, "fixturenames", ())  # Doctests and items of other plugins may not have it.
+    names = getattr(item, "fixturenames", ())  # Doctests and items of other plugins may not have this attribute.
     return [cluster for name, cluster in item.config.stash[_shared].items() if name in names]
 
 
@@ -174,7 +174,7 @@ def _mark(node: Any) -> pytest.Mark:
 
 
 def _marked(request: pytest.FixtureRequest) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return the arguments of `FakeCluster` from the closest mark; of several releases only the current parameter."""
+    """Return the arguments of `FakeCluster` from the closest mark, with the release of a parametrized test."""
     mark = _mark(request.node)
     return mark.args, {**mark.kwargs, "as_version": request.param} if hasattr(request, "param") else mark.kwargs
 
@@ -184,7 +184,7 @@ _MARKED_FIXTURES: Mapping[str, type[pytest.Item | pytest.Collector]] = {
     "fake_cluster_async": pytest.Item,
     "fake_cluster_module": pytest.Module,
 }
-"""Fixtures that the mark configures, with the kind of node whose closest mark counts."""
+"""Fixtures that the mark configures. The closest mark is searched from this kind of node on."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -201,7 +201,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add reports on its clusters to the report of a failed test."""
+    """Add reports on the clusters of a failed test to the test's report."""
     report = yield
     if report.failed:
         for number, cluster in enumerate(item.stash.get(_clusters, []) + _shared_clusters(item), 1):
@@ -218,7 +218,7 @@ def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> s
 
 
 def _timelines(cluster: "FakeCluster") -> Iterator[str]:
-    """Yield explanations and ends of timelines of the groups that changed most recently."""
+    """Yield the explanation of each group that changed recently, with the end of its timeline."""
     for group_id in cluster.cluster.history.group_ids(_SHOWN_GROUPS):
         timeline = cluster.timeline(group_id)
         yield f"{cluster.explain(group_id)}\n\n{replace(timeline, moments=timeline.moments[-_SHOWN_MOMENTS:])}"

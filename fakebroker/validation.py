@@ -83,7 +83,7 @@ def write_json(value: Any) -> bytes:
     """Encode a value as JSON.
 
     Raises:
-        ConfigError: JSON cannot represent the value: a number is not finite, a string has a surrogate, or the like.
+        ConfigError: JSON cannot represent the value, for example because a number is not finite.
     """
     infinite = list(_non_finite_numbers(value, ""))
     if infinite:
@@ -120,7 +120,7 @@ def accepts_none(kind: Any) -> bool:
 def _combined_error(
     value: Any, kind: Any, where: str, cause: Exception, strict: bool = True, name: str = "value"
 ) -> ConfigError:
-    """Return one error for all mistakes in a value; `cause` is the error that msgspec raised."""
+    """Return one error that combines all mistakes in a value; `cause` is the error that msgspec raised."""
     found = list(islice(_mistakes(value, kind, "", strict), MAX_MISTAKES + 1))
     if found and found[0].field is None and not where:  # the value as a whole
         found = [ConfigError.of(name, value, found[0].expected or "")]

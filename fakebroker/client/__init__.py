@@ -2,5 +2,5 @@
 
 They work with any Kafka cluster. Depends on `fakebroker.errors`, `fakebroker.topic_partition` and
 `fakebroker.protocol`. Start with README.md, then `member/member.py` for group membership, `consumer/consumer_core.py`
-for the consumer and `connection.py` for the wire.
+for the consumer and `connection.py` for connections to brokers.
 """

@@ -20,7 +20,7 @@ class Backoff:
     failures: int = 0
 
     def delay_ms(self, failures: int) -> float:
-        """Return the delay before the next attempt after a number of earlier failures; for 0 it is `first_ms`."""
+        """Return the delay after a failure, by the number of failures before it; for 0 it is `first_ms`."""
         return min(self.first_ms * 2.0 ** min(failures, _MAX_DOUBLINGS), self.max_ms)
 
     def next_delay_ms(self) -> float:

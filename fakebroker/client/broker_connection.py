@@ -1,6 +1,7 @@
 """One client connection as bytes: negotiates versions, encodes requests, and passes responses to their users.
 
-Does not depend on sockets or streams: transports send the bytes that it returns, and pass it the bytes they receive.
+Does not depend on sockets or streams. Transports send the bytes that `BrokerConnection` returns, and pass it the bytes
+that they receive.
 """
 
 import struct
@@ -22,11 +23,11 @@ _RESPONSES: dict[type[Message], type[Message]] = {api.request: api.response for 
 _SMALL_RESPONSE_BYTES = 24
 _MAX_SMALL_RESPONSES = 1_000
 _small_responses: dict[tuple[type[Message], int, bytes], Message] = {}
-"""Decoded small responses, such as a heartbeat's, by their bytes. They are shared: responses must not be changed."""
+"""Decoded small responses, such as a heartbeat's, by their bytes. Responses are shared, so they must not be changed."""
 
 
 class FrameCache:
-    """The bytes of a request that is sent repeatedly with another correlation id, such as a heartbeat."""
+    """The bytes of a request, such as a heartbeat, that is sent repeatedly with a new correlation id each time."""
 
     __slots__ = ("_frame", "_request", "_version")
 
@@ -116,7 +117,8 @@ class BrokerConnection:
         A broker that does not support the request's version answers in version 0 (KIP-511).
 
         Returns:
-            The frame of another ApiVersions request, if it has to be repeated in an older version; otherwise no bytes.
+            The frame of another ApiVersions request, in an older version, if the broker does not support this one;
+            otherwise no bytes.
 
         Raises:
             ProtocolError: The response is malformed, or has an error.

@@ -56,7 +56,7 @@ class SentRequest:
 class Connection(trio.abc.AsyncResource):
     """A connection that any number of tasks can use; created by `open`.
 
-    When it is lost, all its requests, pending and later ones, raise `ConnectionLost` with the reason.
+    After it is lost, pending and later requests raise `ConnectionLost` with the reason.
 
     Attributes:
         broker: The broker in error messages: "broker HOST:PORT".
@@ -150,7 +150,7 @@ class Connection(trio.abc.AsyncResource):
 
         Raises:
             UnsupportedVersion: As `request` does; nothing is sent.
-            ProtocolError: As `request` does; requests after this one are not sent.
+            ProtocolError: As `request` does; requests after the one that fails are not sent.
         """
         versions = [self.versions.version_of(message) for message in messages]
         requests = [SentRequest(message) for message in messages]

@@ -40,6 +40,6 @@ def coordinators_in(request: FindCoordinatorRequest, response: FindCoordinatorRe
 
 
 def batches(request: type[Message], version: int, keys: Sequence[str], max_keys: int) -> list[Sequence[str]]:
-    """Divide keys into requests: `max_keys` in each, or one if the version supports only one (KIP-699, KIP-709)."""
+    """Divide keys into requests of `max_keys` keys, or of one key if the version is not batched (KIP-699, KIP-709)."""
     size = max_keys if is_batched(request, version) else 1
     return [keys[start : start + size] for start in range(0, len(keys), size)]

@@ -153,10 +153,10 @@ class RecordsUnreadable(ConsumerError):
 
 
 class GroupFailed(ConsumerError):
-    """The consumer was removed from its group, and rejoining does not resolve it.
+    """The coordinator rejected the consumer or its look-up of offsets, and a retry does not resolve that.
 
     Attributes:
-        error: The coordinator's error.
+        error: The coordinator's error; REQUEST_TIMED_OUT if a look-up timed out.
     """
 
     def __init__(self, error: ErrorCode, message: str) -> None:
@@ -192,7 +192,7 @@ class GroupError(AdminError):
     """A request failed for one group.
 
     Attributes:
-        partitions: The errors of partitions, where these failed and not the group as a whole.
+        partitions: The errors by partition if single partitions failed; empty if the group as a whole failed.
     """
 
     kind = "group"

@@ -12,12 +12,13 @@ from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, Address, add
 class BrokerPool:
     """Connections to the brokers of one cluster, opened on first use, by node id.
 
-    A broker has one connection per lane; connections of the lane "" are also used for requests to any broker.
+    A broker has one connection per lane, so that parked requests of one lane do not delay those of another.
+    Connections of the lane "" are also used for requests to any broker.
 
     Args:
         bootstrap_servers: The brokers known initially; see `transport.addresses`.
         client_id: The client id in each request.
-        nursery: Runs the connections' reading tasks.
+        nursery: Runs the connections' tasks; when it is cancelled, the connections are closed.
         connect_timeout_ms: Maximum duration of connecting to one broker.
 
     Raises:
@@ -40,9 +41,9 @@ class BrokerPool:
         self._opening: dict[tuple[Address, str], trio.Lock] = {}
 
     async def any(self) -> Connection:
-        """Return a connection to any broker: the first open one, or one to the first broker that can be reached.
+        """Return the first open connection, or a new one to the first broker that can be reached.
 
-        Known brokers are tried before bootstrap servers, and brokers whose connection was lost last.
+        Known brokers are tried before bootstrap servers. Brokers whose connection was lost are tried last.
 
         Raises:
             BrokerUnreachable: No broker can be reached; the message contains the reason for each.
@@ -65,7 +66,7 @@ class BrokerPool:
 
         Args:
             node_id: The broker, whose address was passed to `learn`.
-            lane: Lanes have separate connections, so that parked requests of one do not delay those of another.
+            lane: Name of the lane.
 
         Raises:
             BrokerUnreachable: The broker cannot be reached, or its address is unknown.

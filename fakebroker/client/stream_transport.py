@@ -21,7 +21,7 @@ class StreamConnection(BrokerConnection):
     """A connection of `StreamTransport`.
 
     Attributes:
-        scope: Cancelled when the connection is closed. Its deadline is that of connecting.
+        scope: Cancelled when the connection is closed. Its deadline limits connecting and version negotiation only.
         has_unsent: Set when there are bytes to send, and when the connection is closed.
     """
 
@@ -80,7 +80,7 @@ class StreamTransport:
             self._write(connection, connection.frame(request, version, client_id, user, cache))
 
     def fail(self, connection: StreamConnection, why: str) -> None:
-        """Close a connection as lost; its users are notified at once."""
+        """Close a connection; notify its users of the loss before this returns."""
         if not connection.is_closed:
             self._close(connection)
             for user in list(connection.users):
@@ -134,7 +134,7 @@ class StreamTransport:
             return str(error)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             return f"connection error: {error!r}"
-        return "the broker has closed it"
+        return "the broker has closed the connection"
 
     async def _send_unsent(self, connection: StreamConnection, stream: trio.abc.Stream) -> None:
         try:
@@ -144,7 +144,7 @@ class StreamTransport:
                 await connection.has_unsent.wait()
                 connection.has_unsent = trio.Event()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self.fail(connection, "the broker has closed it")
+            self.fail(connection, "the broker has closed the connection")
 
     @staticmethod
     def _close(connection: StreamConnection) -> None:

@@ -50,7 +50,7 @@ _DEFAULT = -1
 
 
 def versions_of(request: type[Message]) -> Versions:
-    """Return the versions of a request that this client supports, if no field of it needs a certain version."""
+    """Return the versions of a request that this client supports. Some fields need others, see `versions_needed`."""
     api = api_of(request)
     if request is JoinGroupRequest:
         return Versions(api.versions.first, LAST_VERSION_WITH_ONE_MEMBER)
@@ -91,7 +91,7 @@ class NegotiatedVersions:
 
     Args:
         theirs: The versions that the broker supports, by API key.
-        broker: The broker in error messages.
+        broker: The broker's name in error messages.
 
     Attributes:
         theirs: The versions that the broker supports, by API key.
@@ -137,7 +137,7 @@ def _counts(topic: CreatableTopic) -> tuple[int, ...]:
 
 
 def convert_request(request: Message, version: int) -> Message:
-    """Convert a request to the layout of a version; returns the request itself if they are the same.
+    """Convert a request to the layout of a version; returns the request itself if its layout is the same.
 
     Args:
         request: The request in the layout of the newest version, with lists of groups, members or keys.
@@ -160,10 +160,10 @@ def convert_request(request: Message, version: int) -> Message:
 
 
 def convert_response(request: Message, response: Message) -> Any:
-    """Convert a response to the layout of the newest version; returns the response itself if they are the same.
+    """Convert a response to the layout of the newest version; returns the response itself if its layout is the same.
 
     Args:
-        request: Its request. If the request has an old layout, the response is not converted.
+        request: The answered request. If the request has an old layout, the response is not converted.
         response: The response, in the layout of its version.
     """
     match request, response:

@@ -24,7 +24,8 @@ MAX_STRING_BYTES = 0x7FFF
 class Writer:
     """Generates the source of one function, line by line, and records the fields of each line.
 
-    Fixed-width values are collected in `pending`, and `flush` emits a single `struct` call for all of them.
+    Fixed-width values are collected in `pending`, and `flush` emits a single `struct` call for all of them. Generated
+    code must keep the variable names `buf`, `pos` and `m`, by which `codec.py` finds the position or value of an error.
 
     Attributes:
         function: The name of the generated function.
@@ -148,7 +149,7 @@ class DecoderWriter(Writer):
         self.emit(f"pos += {layout.size}", indent)
 
     def read_length(self, code: str, indent: int) -> None:
-        """Emit the decoding of a length or count into `n`; -1 is null. `code` is its format in classic versions."""
+        """Emit the decoding of a length or count into `n`; -1 is null. `code` is its format if its width is fixed."""
         if self.flexible:
             self.flush(indent)
             self.emit("n = buf[pos] - 1", indent)

@@ -71,7 +71,7 @@ def decompress(compression: Compression, data: bytes, limit_bytes: int) -> bytes
                 codec = cramjam.lz4.decompress_into
             case Compression.ZSTD:
                 codec = cramjam.zstd.decompress_into
-        # Pages of anonymous memory are allocated when they are written, so that a large limit costs nothing.
+        # Pages of anonymous memory are allocated when they are written, so a large limit costs nothing.
         with mmap.mmap(-1, limit_bytes) as scratch:
             return scratch[: codec(data, scratch)]
     except cramjam.DecompressionError as error:

@@ -1,7 +1,7 @@
 """Encoding and decoding of subscriptions and assignments in groups of type `consumer` (Kafka's `ConsumerProtocol`).
 
-They are encoded in version 3 by default and decoded in any version. Topics and partitions are encoded in sorted order:
-a coordinator compares the bytes of a rejoin with the member's previous metadata.
+They are encoded in version 3 by default and decoded in any version. Topics and partitions are encoded in sorted order,
+because a coordinator compares the metadata of a rejoin with the member's previous metadata byte by byte.
 """
 
 import struct
@@ -27,11 +27,11 @@ _VERSION = struct.Struct(">h")
 
 @dataclass(slots=True, kw_only=True)
 class Subscription:
-    """The decoded subscription of a group member, which the leader assigns partitions to.
+    """The decoded subscription of a group member, by which the leader assigns partitions.
 
     Attributes:
         instance_id: `group.instance.id` of a static member (KIP-345).
-        owned_partitions: The partitions that the member owns, or owned last with the eager rebalance protocol.
+        owned_partitions: The partitions that the member owns; with the assignor `sticky` those that it owned last.
         generation_id: The generation in which they were assigned; -1 if unknown.
     """
 
@@ -56,8 +56,8 @@ def encode_subscription(
         topics: The topics that the member subscribes to.
         owned_partitions: The partitions that the member owns; encoded since version 1.
         generation_id: The generation in which they were assigned; encoded since version 2.
-        previous: For the assignor `sticky`, which reads them from the user data: the partitions owned last and their
-            generation. None for other assignors and new members.
+        previous: The partitions that the member owned last and their generation, for the user data of the assignor
+            `sticky`. None for other assignors and new members.
         version: The version of the message.
     """
     user_data = None
@@ -134,7 +134,7 @@ def _with_version(message: Message, version: int) -> bytes:
 
 
 def _without_version(cls: type[M], data: bytes) -> M:
-    """Decode a message after its version. Newer versions are decoded as our newest; the bytes after it are ignored."""
+    """Decode a message that follows its version. Newer versions are decoded as our newest; more bytes are ignored."""
     try:
         (version,) = _VERSION.unpack_from(data)
         message, _ = decoder_for(cls, min(version, cls.VERSIONS.last))(data, _VERSION.size)

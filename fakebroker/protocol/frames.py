@@ -47,7 +47,7 @@ class FrameBuffer:
         """Add received bytes, and return the frames that are complete now, without their size fields.
 
         Raises:
-            ProtocolError: A size is negative or exceeds the limit. The stream cannot be decoded any further.
+            ProtocolError: A size is negative or exceeds the limit. The rest of the stream cannot be decoded.
         """
         if not self._buffer and len(data) >= 4 and _SIZE.unpack_from(data)[0] == len(data) - 4 <= self.max_bytes:
             return [data[4:]]  # The common case: exactly one frame, returned without buffering.

@@ -1,6 +1,7 @@
 """Correction of the header checksum of LZ4 frames in messages of magic 0 (KAFKA-3160).
 
-Old Kafka clients computed it over the wrong bytes. Kafka ignores it in these messages, but LZ4 libraries verify it.
+Old Kafka clients computed the checksum over the wrong bytes. Kafka ignores it in these messages, but LZ4 libraries
+verify it.
 """
 
 _MAGIC_BYTES = 4

@@ -23,8 +23,8 @@ from fakebroker.protocol.records import (
     iterate_records,
 )
 
-# Offset, size, CRC of the following fields, magic, attributes, timestamp (magic 1 only), key and value, each of the
-# last two after its length. A message with a codec in its attributes is a wrapper.
+# A message: offset, size, CRC of the following fields, magic, attributes, timestamp (magic 1 only), key and value. Key
+# and value follow their lengths. A message with a codec in its attributes is a wrapper.
 _HEADER = struct.Struct(">qiIbb")
 _UNCHECKED_PART = struct.Struct(">qiI")
 _OFFSET_AND_SIZE = struct.Struct(">qi")
@@ -61,7 +61,7 @@ class LegacyRecord:
 
     @property
     def compression(self) -> Compression:
-        """The codec. Raises `InvalidBatchError` for one that message sets do not support."""
+        """The codec. Raises `InvalidBatchError` if message sets do not support it."""
         number = self.attributes & _COMPRESSION_BITS
         if number > Compression.LZ4:
             raise InvalidBatchError(f"{self.label}: compression {number} in its attributes, expected 0 to 3")
@@ -87,7 +87,7 @@ def split_messages(data: bytes) -> list[LegacyRecord]:
 
     Raises:
         CorruptBatchError: A message has an invalid size, an unknown magic or the wrong CRC.
-        InvalidBatchError: A message has the right CRC, but its fields do not have its size.
+        InvalidBatchError: A message has the right CRC, but its size is not that of its fields.
     """
     messages, position = [], 0
     while len(data) - position >= _OFFSET_AND_SIZE.size:
@@ -133,7 +133,7 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 def to_record_batch(messages: Sequence[LegacyRecord], limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> bytes:
     """Convert the messages produced for a partition to one record batch, with the checks of Kafka's `LogValidator`.
 
-    The offsets of the records start at 0 and do not depend on those of the messages. The codec is that of the wrapper.
+    The offsets of the records start at 0, whatever the messages' offsets are. The batch has the codec of the wrapper.
 
     Args:
         messages: One wrapper, or one or more messages without compression.

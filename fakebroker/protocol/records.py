@@ -29,14 +29,14 @@ _BASE_OFFSET = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _LENGTH_AT, _LEADER_EPOCH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT = 8, 12, 16, 17, 21
 _LENGTH_END = 12  # The batch length counts the bytes from here.
-_SMALLEST_LENGTH = 14  # That of magic 0. A smaller length is corrupt, and the start of the next batch unknown.
+_SMALLEST_LENGTH = 14  # The smallest message of magic 0. A smaller length is corrupt: the next batch cannot be found.
 _MAGIC = 2
 _COMPRESSION_BITS, _TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 class InvalidBatchError(ProtocolError):
-    """A record batch that Kafka rejects. `error_code` is that of the Produce response."""
+    """A record batch that Kafka rejects, with the `error_code` of the Produce response."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.INVALID_RECORD
 
@@ -99,7 +99,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> Compression:
-        """The codec. Raises `InvalidBatchError` for an unknown one."""
+        """The codec. Raises `InvalidBatchError` if it is unknown."""
         number = self.attributes & _COMPRESSION_BITS
         if number > Compression.ZSTD:
             raise InvalidBatchError(f"{self.label}: compression {number} in the attributes at byte 21, expected 0 to 4")
@@ -220,8 +220,8 @@ def iterate_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_
         limit_bytes: The largest size of the decompressed records.
 
     Raises:
-        InvalidBatchError: A record is malformed, or the record count of the header is wrong. Earlier records have been
-            returned by then.
+        InvalidBatchError: A record is malformed, or the record count of the header is wrong. Records before the error
+            have been yielded by then.
     """
     if batch.record_count < 0:
         raise InvalidBatchError(f"{batch.label}: record count {batch.record_count} at byte 57, expected 0 or more")
@@ -288,7 +288,7 @@ def _read_headers(data: bytes, position: int, count: int) -> tuple[tuple[Header,
 
 
 def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """Decode bytes after their varint length; null for any negative length, as in Kafka. May exceed the data."""
+    """Decode bytes after their varint length; null if it is negative, as in Kafka. The position may exceed the data."""
     length, position = _read_varint(data, position, _INT32_MAX)
     if length < 0:
         return None, position
@@ -331,7 +331,7 @@ def encode_batch(
 
     Args:
         records: At least one, in ascending order of offsets. Gaps are allowed, as after compaction.
-        base_offset: The offset that offset deltas are relative to, at most that of the first record.
+        base_offset: Offset deltas are relative to this offset. At most the offset of the first record.
         compression: The codec of the records.
         leader_epoch: The partition leader epoch; -1 for none, as in batches of producers.
         producer_id: The id of an idempotent producer; -1 for none.

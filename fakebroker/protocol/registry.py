@@ -20,7 +20,7 @@ class Api:
         request: The class of requests. Its `VERSIONS` can be decoded and include those of proposals.
         response: The class of responses.
         versions: The versions that brokers serve, unless they emulate a release.
-        advertised_versions: The versions that these brokers return in ApiVersions.
+        advertised_versions: The versions that brokers return in ApiVersions, unless they emulate a release.
     """
 
     name: str
@@ -51,7 +51,7 @@ def _api(name: str, served: str, advertised: str | None = None) -> Api:
 
 
 APIS = (
-    # Kafka advertises Produce 0-2, which it rejects: librdkafka takes their absence to mean "no compression".
+    # Kafka advertises Produce 0-2 but rejects them: librdkafka does not compress if they are missing (KAFKA-18659).
     _api("Produce", "3-13", advertised="0-13"),
     _api("Fetch", "4-18"),
     _api("ListOffsets", "1-11"),

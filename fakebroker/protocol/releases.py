@@ -22,6 +22,7 @@ class Release(NamedTuple):
 
 
 NEWEST = Release(4, 2)
+"""The last column of `releases.txt`; brokers that emulate no release have its behavior."""
 
 
 def _read_table(text: str) -> dict[Release, dict[str, Versions]]:

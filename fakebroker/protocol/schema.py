@@ -105,10 +105,10 @@ def field(
 
     Args:
         versions: The versions that have the field. In other versions it is decoded as its default.
-        nullable: The versions in which it can be null. By default all if the type is `... | None`, otherwise none.
+        nullable: The versions in which it can be null; by default all versions if the type is `... | None`, else none.
         tag: The tag of a tagged field (KIP-482).
-        ignorable: Whether its value is dropped when a version without the field is encoded; if not, a value that
-            differs from the default is an error.
+        ignorable: Whether its value is dropped when a version without the field is encoded. Otherwise encoding fails
+            unless the value is the default.
         default: Its default value.
         default_factory: Returns its default value, for lists and structs.
     """
@@ -130,7 +130,7 @@ def message(*, versions: str, flexible: str, api_key: int = -1) -> Callable[[typ
 
     Args:
         versions: The versions that can be decoded and encoded, such as `0-4`.
-        flexible: Those with compact lengths and tagged fields (KIP-482), such as `4+`, or `none`.
+        flexible: The versions with compact lengths and tagged fields (KIP-482), such as `4+`, or `none`.
         api_key: The key of the API, for requests and responses.
     """
     members = {"API_KEY": api_key, "VERSIONS": Versions.parse(versions), "FLEXIBLE": Versions.parse(flexible)}

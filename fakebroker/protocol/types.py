@@ -1,6 +1,6 @@
 """The primitive types of fields, and encoding and decoding of unsigned varints.
 
-Fixed-width integers and classic length prefixes need no functions: the codec packs adjacent ones with `struct`.
+Fixed-width values need no functions, because generated code packs adjacent ones with one `struct` call.
 """
 
 from dataclasses import dataclass

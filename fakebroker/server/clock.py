@@ -68,7 +68,7 @@ class Clock(Protocol):
 
 
 class RealClock:
-    """Real time: the wall clock at the start, plus the time elapsed since on the monotonic clock or another one."""
+    """Real time: the wall clock at the start, plus the time elapsed since then on a monotonic clock (see `follow`)."""
 
     def __init__(self) -> None:
         self._read_s: Callable[[], float] = time.monotonic
@@ -79,7 +79,7 @@ class RealClock:
         return self
 
     def follow(self, read_s: Callable[[], float]) -> None:
-        """Continue from the current time with another clock.
+        """Continue from the current time, and measure the time from now on with another clock.
 
         Args:
             read_s: Returns the time of that clock in seconds.
@@ -106,7 +106,7 @@ class ScaledClock:
         self.run_from(self.wire.now_ms(), factor)
 
     def run_from(self, start_ms: float, factor: float) -> None:
-        """Set the time at which this clock equals real time. Clocks of several processes agree if they use the same.
+        """Set the time at which this clock equals real time. The same arguments let clocks of several processes agree.
 
         Args:
             start_ms: Milliseconds since the Unix epoch.
@@ -139,12 +139,12 @@ class ManualClock:
         return 0.0 if deadline_ms is not None and deadline_ms <= self._now_ms else inf
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock. Everything that is due by then has happened when this returns.
+        """Advance the clock. Everything that is due at the new time has happened when this returns.
 
-        The clock advances in one step, and no request is handled meanwhile: all sessions that are shorter expire. To
-        keep some of them, advance in smaller steps and wait for heartbeats between them. Timers expire in the order of
-        their deadlines, but all at the new time, and timers that they start count from the new time;
-        `FakeCluster.advance_to_next_deadline` is exact.
+        The clock advances in one step, and no request is handled meanwhile, so all sessions shorter than the step
+        expire. To keep some of them, advance in smaller steps and wait for heartbeats between the steps. Timers expire
+        in the order of their deadlines, but all at the new time, and timers that they start count from the new time. To
+        avoid that, use `FakeCluster.advance_to_next_deadline`.
 
         Args:
             seconds: 0 to `MAX_ADVANCE_S`.

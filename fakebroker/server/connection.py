@@ -25,7 +25,8 @@ class Connection(Peer):
         socket: The socket, non-blocking.
         frames: Splits the received bytes into frames.
         queued: Frames that wait for the response to an earlier one: Kafka handles a connection's requests in order.
-        pending: The call whose response is pending; or why the connection is blocked; None if it can handle requests.
+        pending: The call whose response is pending, or why the connection is blocked; None if the next queued request
+            can be handled.
         unsent: Bytes of responses that the socket has not accepted yet.
         is_dirty: Whether it is in the reactor's list of connections with new bytes to send.
         is_resumable: Whether it is in the reactor's list of connections whose queued frames can be handled.

@@ -49,8 +49,8 @@ T = TypeVar("T")
 class FakeCluster(JournalExport):
     """A fake Kafka cluster that real clients connect to.
 
-    `with` runs it in a thread, `async with` in the caller's trio nursery. Methods may be called from any thread while
-    it runs. Its state can be read after it has stopped.
+    `with` runs it in a new thread, `async with` in a task of the caller's trio loop. Methods may be called from any
+    thread while it runs. Its state can be read after it has stopped.
 
     Members of a group are identified by member id, by instance id, or by client id if only one member has it.
 
@@ -76,9 +76,10 @@ class FakeCluster(JournalExport):
         host: Address to listen on.
         port: Port of the first broker, the others use the ports that follow; 0 selects free ports.
         advertised_host: Host that brokers report to clients; `host` if None.
-        journal: What to record of requests: "full"; "headers", without messages; "off".
+        journal: What to record of requests: "full"; "headers": everything but messages; "off": nothing.
         journal_calls: Maximum number of requests in the journal; older ones are dropped.
-        journal_bytes: Maximum size in bytes of the requests in the journal; with "headers", of the names in them.
+        journal_bytes: Maximum size in bytes of the requests in the journal. With "headers", only client ids, group ids
+            and member ids count.
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_s: A connection that has sent an incomplete request is closed after this many wall-clock
             seconds without further bytes.
@@ -175,8 +176,8 @@ class FakeCluster(JournalExport):
     def call(self, function: Callable[[], T]) -> T:
         """Run a function in the cluster's thread, between two requests.
 
-        Timers that are due and waits are evaluated afterwards. If the cluster is not running, the function runs in the
-        calling thread.
+        Afterwards timers that are due expire, and waits are evaluated. If the cluster is not running, the function runs
+        in the calling thread.
 
         Args:
             function: A function without arguments, which must not block.
@@ -355,7 +356,7 @@ class FakeCluster(JournalExport):
                 clock; None is until `finish_loading`. `load_fails`: it cannot load, and responds with NOT_COORDINATOR
                 until the next move. `lose_tail`: number of the newest records that are lost. `lose_all`: all records
                 are lost. `zombie`: the old coordinator keeps responding until `stop_zombies`. `stale_ms`: how long
-                FindCoordinator still returns the old one, in milliseconds of the brokers' clock.
+                FindCoordinator still returns the old coordinator, in milliseconds of the brokers' clock.
 
         Raises:
             ConfigError: There is no such broker, or it is down.
@@ -384,7 +385,7 @@ class FakeCluster(JournalExport):
         self._commands.stop_zombies()
 
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
-        """Elect the preferred (first) replica as leader of every partition where it is up.
+        """Elect the preferred (first) replica of every partition as its leader, if the replica's broker is up.
 
         Args:
             how: Options of the failovers; see `move_coordinator`.
@@ -460,7 +461,7 @@ class FakeCluster(JournalExport):
         self._commands.upgrade_broker(node_id, as_version, api_versions, **how)
 
     def add_broker(self, like: Broker | None = None) -> BrokerView:
-        """Add a broker on a free port. It leads no partition until one is moved to it or created.
+        """Add a broker on a free port. It leads no partition until partitions are created on it or moved to it.
 
         Args:
             like: Release and API versions of the broker; those of the cluster if None.
@@ -654,7 +655,7 @@ class FakeCluster(JournalExport):
     def delay_sync(self, group_id: str, member: str, seconds: float | None = None) -> None:
         """Delay the response to a member's next SyncGroup request, or to the one that is parked now.
 
-        To the group the member has synced: other members get their responses.
+        The group treats the member as synced, and other members get their responses.
 
         Args:
             group_id: The group.
@@ -667,14 +668,14 @@ class FakeCluster(JournalExport):
         self._commands.delay_sync(group_id, member, seconds)
 
     def release_sync(self, group_id: str, member: str) -> None:
-        """Send the response that `delay_sync` delays, and delay no further ones.
+        """Send the SyncGroup response that `delay_sync` delays; cancel the delay if there is no response yet.
 
         Args:
             group_id: The group.
             member: Member id, instance id or client id.
 
         Raises:
-            ConfigError: There is no such group or member, or no response to it is delayed.
+            ConfigError: There is no such group or member, or no SyncGroup response to the member is delayed.
         """
         self._commands.release_sync(group_id, member)
 
@@ -716,7 +717,7 @@ class FakeCluster(JournalExport):
         """Return a snapshot of the cluster for `restore`.
 
         It contains topics with their records, brokers, leaders, configs, groups and committed offsets. Groups are
-        included as in their log, without a rebalance in progress.
+        included as their log records them, without a rebalance in progress.
         """
         return self._commands.snapshot()
 
@@ -724,15 +725,15 @@ class FakeCluster(JournalExport):
         """Restore a snapshot.
 
         Groups are loaded from their log, with full session timeouts; parked joins and syncs get NOT_COORDINATOR. Holds,
-        delays and faults end. Connections remain, except those to brokers that the snapshot does not have, or has as
-        stopped. The clock and the sequences of ids continue.
+        delays and faults end. Connections remain, except those to brokers that are missing or stopped in the snapshot.
+        The clock and the sequences of ids continue.
 
         Args:
             snapshot: A snapshot of this cluster.
 
         Raises:
             ConfigError: The snapshot is another cluster's.
-            ListenError: The port of a broker that has been removed since is not available.
+            ListenError: The port of a broker that was removed after the snapshot is not available.
         """
         self._commands.restore(snapshot)
 
@@ -749,9 +750,9 @@ class FakeCluster(JournalExport):
     def advance(self, seconds: float) -> None:
         """Advance the brokers' clock, which must be manual.
 
-        Everything that is due by then has happened when this returns. No request is handled meanwhile, so every session
-        that is shorter expires. Timers that are started by expired ones count from the new time;
-        `advance_to_next_deadline` is exact.
+        When this returns, everything that is due at the new time has happened. No request is handled meanwhile, so
+        every session shorter than the advance expires. A timer that an expired timer starts counts from the new time,
+        not from the deadline of the expired one; to avoid that, use `advance_to_next_deadline`.
 
         Args:
             seconds: Seconds to advance by, 0 or more.
@@ -765,8 +766,8 @@ class FakeCluster(JournalExport):
         """Advance the brokers' clock, which must be manual, to the next deadline.
 
         Returns:
-            The deadlines that were reached, all at the same time, where `in_s` is how far the clock was advanced. None
-            if no timer is pending.
+            The deadlines that were reached, all at the same time; their `in_s` is how far the clock was advanced. None
+            if no timer was pending.
 
         Raises:
             ConfigError: The clock is not manual.
@@ -790,8 +791,8 @@ class FakeCluster(JournalExport):
 
         Raises:
             WaitTimeout: The predicate did not return a true value in time.
-            ConfigError: The cluster is not running, or the caller is the cluster's thread; the same holds for all
-                waits.
+            ConfigError: The cluster is not running, or the calling thread is the cluster's thread. The other blocking
+                waits raise it in these cases, too.
         """
         return self._waits.wait(self._waits.holds(what, predicate), timeout_s)
 
@@ -898,7 +899,7 @@ class FakeCluster(JournalExport):
             All matching requests, oldest first; the response to some may be pending.
 
         Raises:
-            WaitTimeout: There were fewer matching requests in time.
+            WaitTimeout: There were fewer matching requests before the timeout.
             ConfigError: An API, broker, error or filter is unknown; the count is below 1; or no journal is kept.
         """
         condition = self._waits.requested(api, {"client_id": client_id, **filters}, count)

@@ -29,12 +29,12 @@ _BINARY = (BYTES, RECORDS, UUID)
 _UNKNOWN_TAGS = "unknown_tags"
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Fault)}
 _MAX_CACHED_TYPES = 1_000
-"""Structs in versions whose list of fields is cached."""
+"""Maximum number of pairs of a struct and a version whose list of fields is cached."""
 _Convert = Callable[[Any, int], Any]
 
 
 class _Head(msgspec.Struct, forbid_unknown_fields=True):
-    """The first line of a file. Attributes are those of `RecordedJournal`."""
+    """The first line of a file: the attributes of `RecordedJournal`, where `brokers` are the node ids."""
 
     format: Literal[1]
     mode: Literal["full", "headers"]
@@ -43,7 +43,10 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
-    """A line of a file after the first one: a call. Messages and fault are validated later, by `restored`."""
+    """A line of a file after the first one: a call. `restored` and `restored_fault` validate messages and fault later.
+
+    A new field must be added to `_plain_call` and `_call`, too; a file without it is rejected.
+    """
 
     api: str
     version: int
@@ -275,7 +278,7 @@ def restored(cls: type[S], plain_values: dict[str, Any], version: int, path: str
         cls: The type of the message.
         plain_values: The plain values, by name of the field.
         version: The version of the message.
-        path: Path of the struct in the line, for errors: "request.topics".
+        path: Path of the struct in the line, for errors, such as "request.topics".
 
     Raises:
         ConfigError: The fields are not those of the version, or a value is malformed.

@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 _BACKLOG = 4096
 _LINGER_S = 0.0005
-"""Without other tasks in its thread, the reactor polls this long before it sleeps: waking up takes longer."""
+"""In a thread of its own, the reactor polls this long before it sleeps, because waking up takes longer."""
 
 
 class ClusterServer:
-    """Runs a cluster: `with` in a new thread, `async with` in the caller's trio nursery.
+    """Runs a cluster: `with` in a new thread, `async with` in a task of the caller's trio loop.
 
     Implements `fakebroker.cluster.environment.Environment` for the cluster's commands. The methods of that interface
     must be called in the cluster's thread, except `run`, `now_ms` and `advance`.
@@ -154,7 +154,7 @@ class ClusterServer:
         return self._thread_id == threading.get_ident()
 
     def run(self, step: Callable[[], T]) -> T:
-        """Run a function in the cluster's thread, between two requests; then handle what is due.
+        """Run a function in the cluster's thread, between two requests, and then handle what is due.
 
         May be called from any thread. If the cluster is not running, the function runs in the calling thread.
 
@@ -229,7 +229,7 @@ class ClusterServer:
         self._open(broker, 0)
 
     def _open(self, broker: BrokerNode, port: int) -> None:
-        """Listen for a broker on the port reserved for it; if none is, on `port`, where 0 selects a free one."""
+        """Listen for a broker on the port reserved for it, or else on `port`, where 0 selects a free one."""
         reserved = self._reserved_ports.pop(broker.node_id, None)
         listener = reserved or bound(self.host, port)
         listener.listen(_BACKLOG)

@@ -1,7 +1,7 @@
 """Injected latency, throttling and disconnects: a schedule of actions on connections.
 
-The reactor reports new connections and responses to it, and performs the actions that are due. All times are real
-time, in milliseconds since the Unix epoch. Does not depend on sockets.
+The reactor reports new connections and responses to `NetworkFaults`, and performs the actions that are due. All times
+are real time, in milliseconds since the Unix epoch. Does not depend on sockets.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ class Action(Enum):
 class NetworkFaults:
     """Delayed actions on the connections of one cluster.
 
-    Actions on one connection are performed in the order in which they were scheduled: a shorter delay does not let one
-    overtake another. Actions that are due at the same time are returned in that order, too.
+    Actions on one connection are performed in the order in which they were scheduled, even if a later one has a shorter
+    delay. Actions that are due at the same time are returned in that order, too.
 
     Attributes:
         conditions: Network conditions by node id; brokers that are not in it have normal conditions.

@@ -46,7 +46,7 @@ DEFAULT_PARTIAL_FRAME_TIMEOUT_MS = 30_000
 
 
 class Reactor:
-    """Serves the brokers of one cluster.
+    """Serves the brokers of one cluster. While `run` runs, use it only in the cluster's thread.
 
     Args:
         cluster: Handles the requests.
@@ -58,7 +58,7 @@ class Reactor:
     Attributes:
         wire_clock: Real time.
         network_faults: Injected latency, throttling and disconnects.
-        linger_s: How long to poll for further requests after one, before other trio tasks can run.
+        linger_s: How long to wait for more requests after some were handled, before other trio tasks can run.
         watchers: Functions that are called after each change until they return True.
         connections: Open connections by file descriptor.
     """
@@ -85,7 +85,7 @@ class Reactor:
         self._max_request_bytes = cluster.config.number("socket.request.max.bytes")
         self._dirty: list[Connection] = []
         self._resumable: deque[Connection] = deque()
-        # Deadlines of connections with an incomplete frame. All have the same timeout, so the first one is due first.
+        # Deadlines of connections with an incomplete frame, earliest first, because all have the same timeout.
         self._partial: dict[Connection, float] = {}
         self._connections_made = 0
         self._is_accepting = True
@@ -202,7 +202,7 @@ class Reactor:
                 self._read(connection, now_ms, wire_ms)
             if event & WRITE and not connection.is_closed:
                 self._send(connection)
-        # Write all responses together: a client that is still busy with one is not woken again for the next.
+        # Send all responses together, so that a client is not woken by each of them.
         self._flush()
 
     def _accept(self, listener: socket.socket, broker: BrokerNode) -> None:
@@ -219,7 +219,7 @@ class Reactor:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 connection = Connection(sock, broker, self._connections_made, self._max_request_bytes)
-            except OSError:  # The client has closed it already.
+            except OSError:  # The client has closed the connection already.
                 sock.close()
                 continue
             self._connections_made += 1
@@ -230,7 +230,10 @@ class Reactor:
                 self.network_faults.accept(connection, self.wire_clock.now_ms())
 
     def _pause_accepting(self, error: OSError) -> None:
-        logger.warning("not accepting connections until one closes: %s (raise the limit of open files)", error.strerror)
+        logger.warning(
+            "new connections are not accepted until a connection closes: %s (raise the limit of open files)",
+            error.strerror,
+        )
         self._is_accepting = False
         for fd in self._listeners:
             self._poller.modify(fd, 0)
@@ -269,7 +272,7 @@ class Reactor:
             self._partial[connection] = wire_ms + self.partial_frame_timeout_ms
 
     def _resume(self) -> None:
-        """Handle queued frames of connections that were blocked, or had more than `MAX_FRAMES_AT_ONCE`."""
+        """Handle queued frames of connections that were blocked, or had more queued than `MAX_FRAMES_AT_ONCE`."""
         now_ms, wire_ms = self.clock.now_ms(), self.wire_clock.now_ms()
         for _ in range(len(self._resumable)):
             connection = self._resumable.popleft()
@@ -278,7 +281,7 @@ class Reactor:
         self._flush()
 
     def _handle_queued(self, connection: Connection, now_ms: float, wire_ms: float) -> None:
-        """Handle queued frames of a connection until a response is pending, `MAX_FRAMES_AT_ONCE` at most."""
+        """Handle queued frames of a connection, at most `MAX_FRAMES_AT_ONCE`, until a response is pending."""
         queued = connection.queued
         for _ in _AT_ONCE:
             if not queued or connection.pending is not None or connection.is_closed:
@@ -322,7 +325,7 @@ class Reactor:
             if connection.is_closed:
                 continue
             if call.closes_connection:
-                # As Kafka does for Produce with acks=0, whose errors cannot be sent.
+                # As in Kafka: a Produce with acks=0 has no response that could contain the error.
                 self.close(connection, f"{call!r} failed, and it has no response")
                 continue
             connection.pending = None

@@ -4,7 +4,7 @@ Columns:
     group: The group id.
     topic, partition: A partition; both empty in a row without an offset.
     offset: The committed offset of the partition.
-    lag: Alternative to the offset: its distance from the end of the partition's log.
+    lag: The distance of the committed offset from the end of the partition's log; instead of `offset`.
     members, generation, state, protocol: As in `GroupSeed`; equal or empty in all rows of a group.
 
 Only `group` is required. Does not import pandas; imports pyarrow only to read Parquet files.
@@ -19,7 +19,7 @@ from fakebroker.cluster.seed import GroupSeed
 from fakebroker.errors import ConfigError, one_of
 
 COLUMNS_OF_GROUPS = {"members": int, "generation": int, "state": str, "protocol": str}
-"""Columns that are fields of `GroupSeed`, with their types."""
+"""Columns that are fields of `GroupSeed`, with their types; `FakeCluster.seed_groups` documents them."""
 _COLUMNS = ("group", "topic", "partition", "offset", "lag", *COLUMNS_OF_GROUPS)
 
 

@@ -1,4 +1,4 @@
-"""Waits for conditions of a cluster, without polling: they are evaluated in the cluster's thread after each change.
+"""Waits for conditions of a cluster. Conditions are evaluated in the cluster's thread after each change, not polled.
 
 Timeouts are wall-clock seconds, also with a manual clock.
 """
@@ -160,13 +160,13 @@ class Waits:
         check_integer("count", count, least=1)
         matches = self._server.run(lambda: view_journal(self._cluster)).matcher(api, filters)
         journal = self._cluster.journal
-        # Calls are numbered as they are added to the journal, which drops the first ones.
+        # Calls are numbered in the order in which they were added to the journal. The journal drops the oldest ones.
         seen = journal.dropped
         unanswered: list[tuple[int, Call]] = []
         found: list[tuple[int, Call]] = []
 
         def evaluate() -> list[Call] | None:
-            # Test only new calls, and those without a response so far: a filter may match the response.
+            # Test only new calls, and calls without a response so far, because a filter may match the response.
             nonlocal seen, unanswered
             calls = tuple(journal)
             first = max(seen, journal.dropped)
@@ -205,7 +205,7 @@ class Waits:
 
         Raises:
             WaitTimeout: The condition did not hold in time.
-            ConfigError: The cluster is not running, or the calling thread is the cluster's; or the timeout is negative.
+            ConfigError: The cluster is not running, the calling thread is the cluster's, or the timeout is negative.
         """
         check_number("timeout_s", timeout_s, least=0)
         if self._server.is_running and self._server.is_cluster_thread:

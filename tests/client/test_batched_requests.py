@@ -84,7 +84,7 @@ async def test_a_key_that_is_missing_in_the_response_has_an_error() -> None:
         assert {key: error.error for key, error in failed.items()} == dict.fromkeys(
             ["b", "c"], ErrorCode.UNKNOWN_SERVER_ERROR
         )
-        assert str(failed["c"]).endswith("UNKNOWN_SERVER_ERROR: the response of broker memory:1 does not contain it")
+        assert str(failed["c"]).endswith("UNKNOWN_SERVER_ERROR: no result in the response of broker memory:1")
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["reads", "does not read"])

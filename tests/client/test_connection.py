@@ -280,7 +280,7 @@ async def test_the_end_of_the_stream_fails_pending_and_later_requests() -> None:
             await broker.receive()
             await broker.stream.aclose()
         await send_request()
-    assert messages == ["the broker has closed it"] * 3
+    assert messages == ["the broker has closed the connection"] * 3
 
 
 @in_trio

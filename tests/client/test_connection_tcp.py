@@ -44,7 +44,7 @@ async def test_a_server_without_a_valid_response_to_api_versions_is_unreachable(
     for response, message in (
         (None, "no connection with negotiated versions in 50 ms"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "frame of 1213486160 bytes, expected 0 to 104857600"),
-        (b"", "the broker has closed it"),
+        (b"", "the broker has closed the connection"),
     ):
         with subtests.test(response=response):
             await check_unreachable(response, message)

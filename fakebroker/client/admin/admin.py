@@ -1,7 +1,7 @@
 """`Admin`, the admin client for groups, offsets, topics and brokers, for Kafka 0.10 and later.
 
-Requests about many groups are batched (KIP-699, KIP-709) at brokers that support it; other brokers get one request per
-group. Each broker is treated by its own version.
+Requests about many groups are batched (KIP-699, KIP-709) for brokers that support it. Each other broker gets one
+request per group.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ class Admin:
         fall_back: Whether brokers that are too old for batches get one request per group.
         request_timeout_ms: A connection without a response for this long is closed (`request.timeout.ms`).
         default_api_timeout_ms: Maximum duration of a call, retries included (`default.api.timeout.ms`).
-        retry_backoff_ms: Delay before the first retry; doubles with each one (`retry.backoff.ms`).
+        retry_backoff_ms: Delay before the first retry; doubles with each retry (`retry.backoff.ms`).
         retry_backoff_max_ms: Maximum delay before a retry (`retry.backoff.max.ms`).
         connect_timeout_ms: Maximum duration of connecting to a broker.
 
@@ -114,7 +114,7 @@ class Admin:
         await self._close()
 
     async def _close(self) -> None:
-        """Cancel the connections' tasks, which close them and raise nothing: the caller's exception is unchanged."""
+        """Cancel the connections' tasks. They close the connections and raise nothing that could hide another error."""
         self._opened = None
         self._cancel_scope.cancel()
         await self._nursery_manager.__aexit__(None, None, None)
@@ -233,7 +233,7 @@ class Admin:
             require_stable: Whether to wait for offsets in open transactions (KIP-447; ignored by brokers before 2.5).
 
         Returns:
-            For each group its offsets, None for partitions without one.
+            For each group its offsets by partition; None for a partition without a committed offset.
 
         Raises:
             NoBatchedFindCoordinators: As `find_coordinators` does.

@@ -35,8 +35,8 @@ class AdminApiHandler(Generic[V]):
     Attributes:
         api: The API's name in Kafka.
         request: Builds a request about at most `max_keys` keys.
-        read: Yields the value or error of each key in a response (in the layout of the newest version), given the keys
-            of the request and the coordinator, if it was sent to one.
+        read: Yields the value or error of each key in a response (in the layout of the newest version). Its other
+            arguments are the keys of the request and the coordinator, which is None in look-ups of coordinators.
         fails: Creates the error of one key.
         max_keys: Maximum number of keys per request.
         not_batched: Raised if the broker supports only one key per request and `fall_back` is False.
@@ -141,7 +141,7 @@ class RequestSender:
             why = f"{connection.broker}: {error}"
         else:
             missing = [key for part, _ in requests for key in part if key not in answers]
-            what = f"the response of {connection.broker} does not contain it"
+            what = f"no result in the response of {connection.broker}"
             return answers | failures(handler, missing, ErrorCode.UNKNOWN_SERVER_ERROR, what)
         lost = [key for part, _ in requests for key in part if key not in answers]
         return answers | failures(handler, lost, ErrorCode.NETWORK_EXCEPTION, why)

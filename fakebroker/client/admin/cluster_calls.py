@@ -64,7 +64,7 @@ class ClusterCalls:
     timeout_ms: float
 
     async def describe(self) -> ClusterDescription:
-        """Describe the cluster, as one of its brokers sees it; every version of Metadata contains that."""
+        """Describe the cluster, as one of its brokers sees it, with Metadata, which every release supports."""
         return await self._until_done("Metadata", self._described)
 
     async def topics(self) -> dict[str, TopicDescription]:
@@ -81,7 +81,7 @@ class ClusterCalls:
         return await self._until_done("Metadata", attempt)
 
     async def create(self, topics: Sequence[NewTopic], *, validate_only: bool) -> Results[None]:
-        """Create topics at the controller; not all versions of Kafka forward the request."""
+        """Create topics at the controller, because not all versions of Kafka forward the request to it."""
         pending = {topic.name: topic for topic in topics}
         outcomes: dict[str, AdminError | None] = {}
 
@@ -112,7 +112,7 @@ class ClusterCalls:
         return Results({topic.name: outcomes[topic.name] for topic in topics})
 
     async def groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[GroupListing, ...]:
-        """Return the groups of all brokers, by broker; a group that has moved in the meantime is listed once."""
+        """Return the groups of all brokers, ordered by node id. A group that moves during the call is listed once."""
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         listed: dict[int, list[GroupListing]] = {}
 

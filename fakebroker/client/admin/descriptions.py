@@ -39,7 +39,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """A partition, with its replicas as node ids; -1 if it has no leader."""
+    """A partition. Leader and replicas are node ids; `leader` is -1 if there is none."""
 
     partition: int
     leader: int
@@ -102,7 +102,7 @@ class MemberDescription:
         metadata: The bytes of its JoinGroup metadata.
         assignment: Its partitions; None if the assignment is not that of a consumer.
         assignment_data: The bytes of its assignment.
-        is_expected: It was registered with `Admin.add_members_to_group`, and has not joined yet.
+        is_expected: Whether the member was registered with `Admin.add_members_to_group` and has not joined yet.
     """
 
     member_id: str

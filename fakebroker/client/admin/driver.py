@@ -78,7 +78,7 @@ class AdminApiDriver(Generic[V]):
         return handler.error(key, ErrorCode.REQUEST_TIMED_OUT, f"timed out after {timeout_ms:g} ms; {last}")
 
     async def _find(self, keys: Sequence[str], attempt: int) -> None:
-        """Look up coordinators, and continue at each of them with its keys."""
+        """Look up coordinators, and start a task for each of them with its keys."""
         answers = await self._send(self._lookup, keys, self._pool.any, None)
         found: dict[Node, list[str]] = {}
         errors: dict[str, AdminError] = {}

@@ -108,7 +108,7 @@ def _member(member: DescribedGroupMember, protocol_type: str) -> MemberDescripti
 
 
 def _assignment(data: bytes, protocol_type: str) -> tuple[TopicPartition, ...] | None:
-    """Decode an assignment: no bytes are no partitions; None if the bytes are not those of consumers."""
+    """Decode an assignment of the consumer protocol; None for other bytes. Empty bytes mean no partitions."""
     if not data:
         return ()
     try:
@@ -174,7 +174,7 @@ def add_members_request(
 
 def _added(instance_id: str, result: JoinGroupResponseResult | None) -> str | AdminError:
     if result is None:
-        return MemberError(instance_id, "JoinGroup", ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not contain it")
+        return MemberError(instance_id, "JoinGroup", ErrorCode.UNKNOWN_SERVER_ERROR, "no result in the response")
     error = error_code(result.error_code)
     if error is ErrorCode.NONE:
         return result.member.member_id
@@ -183,7 +183,7 @@ def _added(instance_id: str, result: JoinGroupResponseResult | None) -> str | Ad
 
 
 def _group_error(group: str, outcomes: Sequence[str | AdminError]) -> AdminError | None:
-    """Return the error of the whole group, if the coordinator cannot serve it now: then all members have it."""
+    """Return an error for the whole group if all members have retriable errors: the coordinator cannot serve it now."""
     errors = [outcome.error for outcome in outcomes if isinstance(outcome, AdminError)]
     if len(errors) == len(outcomes) and all(error in coordinators.RETRIABLE_ERRORS for error in errors):
         return GroupError(group, "JoinGroup", errors[0])

@@ -142,7 +142,7 @@ def delete_offsets(wanted: Mapping[str, Collection[TopicPartition]]) -> AdminApi
 def _of_one_group(
     api: str, request: Callable[[str], Message], read: Callable[[str, Any], AdminError | None]
 ) -> AdminApiHandler[None]:
-    """Return the handler of an API with one group per request, which the response does not name."""
+    """Return the handler of an API with one group per request, whose response does not contain the group id."""
 
     def read_one(response: Any, groups: Sequence[str], _: Node | None) -> Iterator[tuple[str, AdminError | None]]:
         yield groups[0], read(groups[0], response)

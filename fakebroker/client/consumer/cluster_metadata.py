@@ -54,7 +54,7 @@ class ClusterMetadata:
         self._due_ms = min(self._due_ms, max(now_ms, self._sent_ms + self._backoff.first_ms))
 
     def refresh_now(self, now_ms: float) -> None:
-        """Request metadata without a back-off, and again if a request is in flight: the topics have changed."""
+        """Request metadata without a back-off, because the topics have changed; after a request in flight, another."""
         self._due_ms = now_ms
 
     def request(self, topics: Iterable[str] | None, now_ms: float) -> MetadataRequest | None:

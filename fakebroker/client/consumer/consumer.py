@@ -99,7 +99,8 @@ class Consumer:
                 await self._close(commits=error is None)
         finally:
             self._tasks_scope.cancel()
-            await self._nursery_manager.__aexit__(None, None, None)  # Without the error, which it would wrap.
+            # The error is not passed, because the nursery would wrap it in an exception group.
+            await self._nursery_manager.__aexit__(None, None, None)
 
     async def _close(self, *, commits: bool) -> None:
         """Leave the group, and wait for the responses to commits and LeaveGroup."""
@@ -162,7 +163,7 @@ class Consumer:
         try:
             if self._core.member.assigned and self._core.member.is_in_generation:
                 await self._call_back(RebalanceEvent.REVOKED, self._core.member.assigned)
-            # Commits retried after leaving are rejected. The other half of the time remains for closing.
+            # Commits retried after leaving would be rejected. Half of the timeout remains for closing.
             with trio.move_on_after(self._settings.close_timeout_ms / 2000):
                 await self._wait_for_commits()
         finally:
@@ -280,7 +281,7 @@ class Consumer:
         """Commit the current positions: everything that `poll` has returned.
 
         Args:
-            offsets: Offsets to commit instead: for each partition that of the next record.
+            offsets: Offsets to commit instead: for each partition the offset of the next record to read.
             wait: Wait for the response. Otherwise errors are not reported.
             timeout: How long to wait, in seconds, retries included.
 
@@ -417,7 +418,7 @@ class Consumer:
             self._call(self._core.unsupported, outbound, error)
             return
         finally:
-            if response is None and connection is not None:  # later requests on it would wait for this response
+            if response is None and connection is not None:  # later requests would wait for the missing response
                 with trio.CancelScope(shield=True):
                     await connection.aclose()
         if response is not None:

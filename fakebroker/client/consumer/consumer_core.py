@@ -54,6 +54,9 @@ from fakebroker.topic_partition import TopicPartition
 class ConsumerCore:
     """One consumer; `fakebroker.client.consumer.consumer.Consumer` documents what the application sees.
 
+    `now_ms`, in most methods, is the current time in milliseconds since the Unix epoch. Methods that change something
+    call `_settle`, which creates the requests that are due.
+
     Attributes:
         outbound: Requests to send since the driver last took them.
         addresses: Broker addresses by node id since the driver last took them.
@@ -75,13 +78,13 @@ class ConsumerCore:
         self._metadata = ClusterMetadata(settings.metadata_max_age_ms, settings.retry_backoff_ms)
         self._group_topics: tuple[str, ...] | None = None  # topics whose partition counts the leader needs
         self._coordinator: int | None = None
-        self._lookup: OutboundRequest | None = None  # the look-up of the coordinator without a member
-        self._lookup_ms = 0.0  # no look-up before
-        self._initial: OffsetOperation | None = None  # the look-up of the start of manually assigned partitions
+        self._lookup: OutboundRequest | None = None  # a look-up of the coordinator that the member did not request
+        self._lookup_ms = 0.0  # no such look-up before this time
+        self._initial: OffsetOperation | None = None  # the look-up of offsets at which manual partitions start
         self._without_offset: dict[TopicPartition, None] = {}  # nothing is committed, and there is no reset policy
         self._failures: deque[FakebrokerError] = deque()
         self._poll_deadline_ms: float | None = None
-        self._commit_ms = 0.0
+        self._commit_ms = 0.0  # when the next automatic commit of manual partitions is due
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:
@@ -285,7 +288,7 @@ class ConsumerCore:
         return Identity(self.settings.group_id, None)
 
     def _committer(self) -> Identity:
-        """Return the identity that commits: the member, or the group where partitions are assigned manually."""
+        """Return the identity that commits: the member's, or only the group id if partitions are assigned manually."""
         group = self._group()
         if self._subscribed is SubscriptionType.PARTITIONS:
             return group
@@ -313,7 +316,7 @@ class ConsumerCore:
     # Time and responses
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` is due."""
+        """Return when `tick` is due, in milliseconds since the Unix epoch."""
         parts = (self.member, self._fetcher, self._metadata)
         deadlines = [self._poll_deadline_ms, *(part.next_deadline() for part in parts)]
         if self._coordinator is not None:
@@ -394,7 +397,7 @@ class ConsumerCore:
             self.member.metadata(counts, now_ms)
 
     def _is_named(self, topic: str) -> bool:
-        """Return whether errors of a topic matter: not if it only might match the pattern."""
+        """Return whether errors of a topic are reported: with a pattern, only if its partitions are assigned."""
         return self._pattern is None or any(topic == assigned for assigned, _ in self.assigned)
 
     def _match(self, pattern: re.Pattern[str], now_ms: float) -> None:
@@ -431,7 +434,7 @@ class ConsumerCore:
 
     @property
     def _needs_lookup(self) -> bool:
-        """Whether to look up the coordinator for offsets, because no member does."""
+        """Whether to look up the coordinator for offset requests, because the member, which is down, does not."""
         return self._offsets.is_pending and self._lookup is None and self.member.state is MemberState.DOWN
 
     def _find_coordinator(self) -> None:
@@ -534,7 +537,7 @@ class ConsumerCore:
                     self._reset([partition])
 
     def _send_offset_requests(self, now_ms: float) -> None:
-        """Send pending commits and look-ups; look up the coordinator for them if no member does."""
+        """Send pending commits and look-ups of offsets; look up the coordinator for them if the member is down."""
         if not self._offsets.is_pending:
             return
         if self._coordinator is not None:

@@ -45,7 +45,7 @@ class ConsumerSettings:
         max_poll_interval_ms: A consumer that is not polled for this long leaves its group until the next poll. Also
             the rebalance timeout.
         commit_interval_ms: `auto.commit.interval.ms`; 0 disables automatic commits (`enable.auto.commit=false`).
-            Records returned by a poll count as consumed, and are committed, from the next poll on.
+            The records of a poll count as consumed, and are included in these commits, from the next poll on.
         auto_offset_reset: Where to start if no offset is committed; None raises an error.
         isolation_level: Only "read_uncommitted": records of aborted transactions are not filtered out.
         close_timeout_ms: How long closing waits for the last responses.

@@ -35,10 +35,10 @@ class _PartitionState:
     Attributes:
         position: The offset of the record that the application gets next; None while it is looked up.
         next_offset: The next fetch offset, after the buffered records.
-        reset: The start to look up, while `position` is None.
+        reset: Which offset to look up, while `position` is None.
         records: Buffered records.
         failure: An error to raise to the application before the next request.
-        retry_ms: No request before this time; 0 for at once.
+        retry_ms: No request before this time, in milliseconds since the Unix epoch; 0 for at once.
     """
 
     position: int | None = None
@@ -128,7 +128,7 @@ class Fetcher:
     def requests(
         self, leaders: Mapping[TopicPartition, PartitionLeader], now_ms: float
     ) -> list[tuple[int, LeaderRequest]]:
-        """Return the requests to send now, by node id; per broker one of each kind is in flight at a time."""
+        """Return the requests to send now, with node ids; each broker has at most one of each kind in flight."""
         lookups: dict[int, dict[TopicPartition, _PartitionState]] = {}
         fetches: dict[int, dict[TopicPartition, _PartitionState]] = {}
         for partition, state in self._partitions.items():
@@ -248,7 +248,7 @@ class Fetcher:
                 return
             if not state.records:
                 state.position = state.next_offset
-            self._partitions[partition] = self._partitions.pop(partition)  # the others come first next time
+            self._partitions[partition] = self._partitions.pop(partition)  # others come first in the next request
 
     def _out_of_range(self, partition: TopicPartition, state: _PartitionState) -> None:
         policy = self._settings.auto_offset_reset

@@ -26,7 +26,7 @@ class OffsetOperation:
         identity: The identity in the request.
         error: The outcome; None while pending.
         offsets: The offsets to commit, or the committed offsets found, -1 for none.
-        retry_ms: When it is sent again; 0 for at once.
+        retry_ms: When the request is sent again, in milliseconds since the Unix epoch; 0 for at once.
     """
 
     identity: Identity
@@ -74,7 +74,7 @@ class GroupOffsets:
         return any(isinstance(operation.request, OffsetCommitRequest) for operation in self._pending)
 
     def awaits(self, request: object) -> bool:
-        """Return whether the response to this request matters; not if it will be sent again."""
+        """Return whether the response to this request matters; False if the request will be sent again."""
         operation = self._find(request)
         return operation is not None and operation.is_sent
 
@@ -129,7 +129,7 @@ class GroupOffsets:
         self._drop_superseded(operation)
 
     def _drop_superseded(self, operation: OffsetOperation) -> None:
-        """Remove partitions that a later operation commits, so that a retry does not overwrite it."""
+        """Remove partitions that a later operation commits, so that a retry does not overwrite the later offsets."""
         if isinstance(operation.request, OffsetCommitRequest):
             last = {place: each for place, each in operation.offsets.items() if self._last_commits[place] is operation}
             if not last:

@@ -21,9 +21,9 @@ from fakebroker.protocol.records import (
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _SIZE = struct.Struct(">i")
-_SIZE_AT, _SIZE_END = 8, 12  # Same offset in batches and messages; counts the bytes after it.
+_SIZE_AT, _SIZE_END = 8, 12  # Of the size field in batches and in messages, which counts the bytes after itself.
 _CHECKED_FROM = 21  # A batch's CRC covers the bytes from here on.
-_BATCHES = 2
+_MAGIC_OF_BATCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _entries(data: bytes) -> Iterator[bytes]:
 def _read(entry: bytes) -> tuple[list[Record], int]:
     """Return the records of a batch or message, and its last offset."""
     magic = magic_of(entry)
-    if magic is not None and magic < _BATCHES:
+    if magic is not None and magic < _MAGIC_OF_BATCHES:
         records = [record for message in split_messages(entry) for record in _records_in(message)]
         return records, records[-1].offset
     (batch,) = split_batches(entry)
@@ -110,7 +110,7 @@ def _check_crc(batch: RecordBatch) -> None:
 
 
 def _records_in(message: LegacyRecord) -> Iterator[Record]:
-    """Yield the records of a message or wrapper; in magic 1 inner offsets are relative to the wrapper's (KIP-31)."""
+    """Yield the records of a message or wrapper. In magic 1 the offsets in a wrapper are relative (KIP-31)."""
     if message.compression is Compression.NONE:
         yield Record(message.offset, message.timestamp_ms, message.key, message.value)
         return

@@ -1,7 +1,7 @@
 """Partition assignors: those that ship with Kafka's consumer, as pure functions.
 
 The leader of a group runs one of them between JoinGroup and SyncGroup. Racks are ignored; in Kafka they matter only
-where brokers have one.
+if brokers have a `broker.rack`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ def assign_range(subscriptions: Sequence[Subscription], partition_counts: Mappin
 
 
 def assign_round_robin(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> Assignments:
-    """Assign partitions in turn, skipping members without a subscription to them (Kafka's `RoundRobinAssignor`)."""
+    """Assign partitions in turn, skipping members that do not subscribe to the topic (Kafka's `RoundRobinAssignor`)."""
     assignments: Assignments = {member.member_id: [] for member in subscriptions}
     circle = sorted(subscriptions, key=_member_order)
     turn = 0
@@ -67,8 +67,8 @@ def assign_round_robin(subscriptions: Sequence[Subscription], partition_counts: 
 def assign_sticky(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> Assignments:
     """Balance partitions with few moves; gives the guarantees of Kafka's `StickyAssignor`.
 
-    With equal subscriptions, members differ by at most one partition, and the number of moves is minimal. Otherwise no
-    partition has a subscriber with at least two partitions fewer than its owner.
+    With equal subscriptions, members differ by at most one partition, and the number of moves is minimal. Otherwise an
+    owner of a partition has at most one partition more than any other subscriber of that topic.
     """
     subscribers = _subscribers(subscriptions, partition_counts)
     owners = _valid_owners(subscriptions, subscribers, partition_counts)
@@ -134,7 +134,7 @@ def _member_order(member: Subscription) -> tuple[bool, bytes]:
 
 
 def _subscribers(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return the member ids that subscribe to each topic that has partitions, in member order and topic order."""
+    """Return the subscribers' member ids of each topic that has partitions; topics and members are in Kafka's order."""
     subscribers: dict[str, list[str]] = {}
     for member in sorted(subscriptions, key=_member_order):
         for topic in dict.fromkeys(member.topics):
@@ -146,7 +146,7 @@ def _subscribers(subscriptions: Sequence[Subscription], partition_counts: Mappin
 def _valid_owners(
     subscriptions: Sequence[Subscription], subscribers: Mapping[str, list[str]], partition_counts: Mapping[str, int]
 ) -> dict[TopicPartition, str]:
-    """Return the current owner of each partition: the claimant of the latest generation, none if there are several."""
+    """Return the owner of each partition: the member that claims it in the latest generation, unless several do."""
     claims: dict[TopicPartition, list[Subscription]] = {}
     for member in sorted(subscriptions, key=_member_order):
         for topic, partition in dict.fromkeys(member.owned_partitions):

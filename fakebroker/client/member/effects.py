@@ -1,7 +1,8 @@
 """The effects of a group member, as plain data: requests to send and events to report, for its driver to carry out.
 
 `scheduled_ms` is when an effect was due, in milliseconds since the Unix epoch. For a heartbeat it is the deadline, even
-if `tick` was called later, so that latencies measured from it include the delay.
+if `tick` was called later, so that latencies measured from it include the delay. Effects are handled
+by `ConsumerCore._handle` and `ScriptedMember._execute_effects`, which ignore the kinds that they do not name.
 """
 
 from dataclasses import dataclass, field
@@ -39,14 +40,14 @@ GroupResponse = (
 
 @dataclass(slots=True)
 class Discover:
-    """Look up the group's coordinator; completed by `discovered` or `discovery_failed`."""
+    """Look up the group's coordinator; completed by `Member.discovered` or `Member.discovery_failed`."""
 
     scheduled_ms: float
 
 
 @dataclass(slots=True)
 class Send:
-    """Send a request to the current coordinator; completed by `answered` or `connection_lost`."""
+    """Send a request to the current coordinator; completed by `Member.answered` or `Member.connection_lost`."""
 
     request: GroupRequest
     scheduled_ms: float
@@ -54,7 +55,7 @@ class Send:
 
 @dataclass(slots=True)
 class FetchMetadata:
-    """Look up the partition counts of these topics; reported by `metadata`, repeatedly if the driver refreshes them."""
+    """Look up the partition counts of these topics; the driver passes them, and later changes, to `Member.metadata`."""
 
     topics: tuple[str, ...]
     scheduled_ms: float
@@ -85,9 +86,10 @@ class Revoked:
 
 @dataclass(slots=True)
 class Revoking:
-    """These partitions will be revoked: the member waits for `revoked`, then commits and continues.
+    """These partitions will be revoked: the member waits for `Member.revoked`, then commits and continues.
 
-    Until then the member owns them, and commits for them are accepted. Only with `awaits_revocation`.
+    Until then the member owns them, and commits for them are accepted. Emitted only with
+    `MemberSettings.awaits_revocation`.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -96,7 +98,10 @@ class Revoking:
 
 @dataclass(slots=True)
 class OffsetUnknown:
-    """No offset is committed for these partitions; the driver chooses the start. Only without `starts_at_zero`."""
+    """No offset is committed for these partitions; the driver chooses the start.
+
+    Not emitted with `MemberSettings.starts_at_zero`.
+    """
 
     partitions: tuple[TopicPartition, ...]
     scheduled_ms: float
@@ -115,7 +120,7 @@ class Fatal:
     """The member has stopped because of an error that rejoining does not resolve.
 
     Attributes:
-        identity: The identity it had; the coordinator may still list it as a member.
+        identity: The member's identity before it stopped; the coordinator may still list it as a member.
     """
 
     error: ErrorCode

@@ -18,7 +18,7 @@ class Leadership:
 
     Attributes:
         topics: All topics that the group subscribes to.
-        awaits_counts: The leader has not assigned yet: it waits for partition counts.
+        awaits_counts: Whether the leader waits for partition counts before it assigns.
 
     Raises:
         ProtocolError: A member's metadata is not a subscription.
@@ -49,5 +49,5 @@ class Leadership:
         return encoded
 
     def counts_differ(self, partition_counts: Mapping[str, int]) -> bool:
-        """Return whether topics have other counts than those assigned by; a topic without a count is unchanged."""
+        """Return whether a count differs from the one used to assign; topics without a count are unchanged."""
         return any(partition_counts.get(topic, count) != count for topic, count in self._partition_counts.items())

@@ -48,13 +48,16 @@ _REBALANCE_GRACE_MS = 5_000
 class Member:
     """One group member.
 
+    `now_ms`, in most methods, is the current time in milliseconds since the Unix epoch.
+
     Attributes:
         state: See `MemberState`.
         effects: Effects since the driver last took them.
         identity: Its member id and generation.
         has_coordinator: Whether the coordinator is known; False while it is looked up.
         assigned: The partitions it owns.
-        revoking: Those of them that will be revoked when the application has given them up, or the last commit is done.
+        revoking: The owned partitions that will be revoked when the application has given them up and the last commit
+            is done; empty without `MemberSettings.awaits_revocation`.
         positions: The next offset of each owned partition, where known: initially the committed offset (see
             `MemberSettings.starts_at_zero`), then advanced by the application. Commits contain them.
     """
@@ -95,7 +98,7 @@ class Member:
         return self._is_stable
 
     def awaits(self, request: object) -> bool:
-        """Return whether the response to this request still matters."""
+        """Return whether the request is in flight; responses to other requests are ignored."""
         return request in self._in_flight
 
     # Application calls
@@ -195,8 +198,8 @@ class Member:
     def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
         """Report partition counts by topic.
 
-        A leader that waits for them assigns; a topic without a count has no partitions. A leader that has assigned by
-        other counts starts a rebalance; a topic without a count is unchanged.
+        A leader that waits for the counts now assigns; topics without a count have no partitions. A leader that has
+        already assigned starts a rebalance if a count has changed; topics without a count are unchanged.
         """
         leadership = self._leadership
         if leadership is None:
@@ -255,7 +258,7 @@ class Member:
             case _:
                 self.effects.append(Discover(due_ms))
 
-    # Heartbeats and commits sent on the member's behalf: a simulation skips those that change nothing
+    # Heartbeats and commits that a simulation handles outside of `tick`, because they change only deadlines
 
     @property
     def next_heartbeat_ms(self) -> float:
@@ -288,7 +291,7 @@ class Member:
         self._extend_session(answered_ms)
 
     def idle_commit(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
-        """Return the commit that is due at `due_ms`, if only heartbeats are due besides until `until_ms`.
+        """Return the commit that is due at `due_ms`, if otherwise only heartbeats are due until `until_ms`.
 
         Changes nothing. The caller sends the request and reports success with `idle_commit_answered`.
         """
@@ -306,7 +309,7 @@ class Member:
     # State, timers and requests
 
     def _enter(self, state: MemberState) -> None:
-        """Change the state; nothing else does. Cancels the timers of the previous state."""
+        """Change the state; the only method that does. Cancels the timers of the previous state."""
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"member {self.member_id!r}: no transition from {self.state} to {state}")
         self.state = state
@@ -391,7 +394,7 @@ class Member:
             self._commit_and_join(now_ms)
 
     def _revoked_by_rejoin(self) -> tuple[TopicPartition, ...]:
-        """Return what is revoked before joining: all, or for a cooperative member topics no longer subscribed to."""
+        """Return the partitions revoked before joining; for a cooperative member only those of unsubscribed topics."""
         if not self.settings.is_cooperative:
             return self.assigned
         return tuple(partition for partition in self.assigned if partition[0] not in self.settings.topics)
@@ -472,7 +475,7 @@ class Member:
         self._send(requests.sync_group(self.identity, self.settings.protocol, assignments), now_ms)
 
     def _synced(self, response: SyncGroupResponse, sent_as: Identity, now_ms: float) -> None:
-        if sent_as != self.identity:  # the response to a heartbeat has ended the generation in the meantime
+        if sent_as != self.identity:  # the error of a heartbeat has ended the generation in the meantime
             self._join(now_ms, now_ms)
             return
         try:
@@ -549,7 +552,7 @@ class Member:
     def _on_session_error(
         self, response: GroupResponse, reaction: Reaction, error: ErrorCode, sent_as: Identity, now_ms: float
     ) -> None:
-        """Handle the error of a heartbeat or commit; requests of an earlier generation have no consequences."""
+        """Handle the error of a heartbeat or commit. For a request of an earlier generation, only report it."""
         if isinstance(response, OffsetCommitResponse):
             self.effects.append(CommitRejected(error, now_ms))
         if sent_as != self.identity or self.state is MemberState.JOINING:  # the response to JoinGroup decides then
@@ -562,7 +565,7 @@ class Member:
         elif reaction is not Reaction.REPORT:
             self._forget(reaction)
             if self._in_flight.has(SyncGroupRequest):
-                self._timers.cancel_except(Timer.REBALANCE)  # join after its response: one such request at a time
+                self._timers.cancel_except(Timer.REBALANCE)  # join after the response to SyncGroup
             else:
                 self._join(now_ms, now_ms)
 

@@ -28,8 +28,8 @@ class Timer(IntEnum):
 class Timers:
     """The timers of one member and their deadlines, in milliseconds since the Unix epoch.
 
-    Of timers with the same deadline, the one that was set first expires first. A dictionary, not a heap: there are at
-    most five, and each heartbeat moves some.
+    Of timers with the same deadline, the one that was set first expires first. They are in a dictionary, not a heap,
+    because there are at most five, and each heartbeat moves some.
     """
 
     __slots__ = ("_deadlines",)
@@ -41,7 +41,7 @@ class Timers:
         return timer in self._deadlines
 
     def set(self, timer: Timer, deadline_ms: float) -> None:
-        """Set a timer. One that is already set keeps its place among timers with the same deadline."""
+        """Set a timer. A timer that is already set keeps its place among timers with the same deadline."""
         self._deadlines[timer] = deadline_ms
 
     def set_last(self, timer: Timer, deadline_ms: float) -> None:
@@ -80,7 +80,7 @@ class Timers:
         return earliest_ms
 
     def pop_expired(self, now_ms: float) -> tuple[Timer, float] | None:
-        """Remove the expired timer with the earliest deadline and return both, if there is one."""
+        """Remove the expired timer with the earliest deadline and return it with the deadline; None if none expired."""
         if not self._deadlines:
             return None
         timer = min(self._deadlines, key=self._deadlines.__getitem__)
@@ -94,7 +94,10 @@ class _InFlight:
 
 
 class RequestsInFlight:
-    """Requests of one member whose responses are pending, each with the identity that the member had when sending."""
+    """Requests of one member whose responses are pending, each with the identity that the member had when sending.
+
+    Requests are distinguished by `id()`, so the driver must pass the same object back with the response.
+    """
 
     __slots__ = ("_by_id",)
 

@@ -1,5 +1,6 @@
 """How a group member reacts to each error in a coordinator's response, as one table.
 
+`Member._on_error` carries out the reactions of members, `GroupOffsets.answered` those to the application's requests.
 Sources: the response handlers in Kafka's `AbstractCoordinator` and `ConsumerCoordinator`.
 """
 

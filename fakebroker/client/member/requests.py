@@ -28,7 +28,7 @@ PROTOCOL_TYPE = "consumer"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A member's identity in requests; "" is no member id, -1 no generation."""
+    """A member's identity in requests. A member id of "" and a generation id of -1 mean none."""
 
     group_id: str
     instance_id: str | None

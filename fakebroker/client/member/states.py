@@ -1,7 +1,7 @@
 """The states of a group member and the transitions between them.
 
-They are the states of the consumer rewrite design; its "stopped consumption" is divided into STOPPED (the last commit),
-JOINING (JoinGroup) and SYNCING (SyncGroup).
+The states are those of Kafka's consumer rewrite design (0.9). Its state "stopped consumption" is divided into STOPPED
+(the last commit), JOINING (JoinGroup) and SYNCING (SyncGroup).
 """
 
 from enum import Enum
@@ -19,9 +19,10 @@ class MemberState(Enum):
         commit, or after the rebalance timeout, in JOINING.
     JOINING: A JoinGroup is in flight, held by the coordinator, or waiting for its back-off. No heartbeats. Eager
         members own no partitions, cooperative members keep theirs (KIP-429). Ends with the response, or when the
-        coordinator is lost; no response within the rebalance timeout plus five seconds counts as that.
+        coordinator is lost. It counts as lost after the rebalance timeout plus five seconds without a response.
     SYNCING: The generation is known. The leader requests partition counts and assigns, followers wait for the
-        assignment. Sends heartbeats. Ends with the response to SyncGroup, or when the coordinator is lost, as above.
+        assignment. Sends heartbeats. Ends with the response to SyncGroup, or when the coordinator is lost, as in
+        JOINING.
     REDISCOVERING: The coordinator is lost and is looked up again. Sends no requests to it, but keeps and consumes its
         partitions. Ends with `discovered`: in PART_OF_GROUP if the generation was complete, else in JOINING.
     """

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: moves partitions to other brokers, or cancels that (KIP-455)."""
+"""AlterPartitionReassignments: moves partitions to other brokers, or cancels such moves (KIP-455)."""
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
 from fakebroker.protocol.types import Boolean, Int16, Int32, String

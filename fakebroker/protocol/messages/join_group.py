@@ -1,6 +1,6 @@
 """JoinGroup: joins a group, or rejoins it in a rebalance. The response waits until all members have joined.
 
-Version 10 is not part of Kafka: it is that of the proposal `batch-join` (KAFKA-8397), where one request joins several
+Version 10 is not part of Kafka but of the proposal `batch-join` (KAFKA-8397), in which one request joins several
 members.
 """
 

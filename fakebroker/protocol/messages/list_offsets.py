@@ -1,4 +1,4 @@
-"""ListOffsets: the offset of a timestamp, or a special one by a negative timestamp, such as the earliest or latest.
+"""ListOffsets: the offset of a timestamp. Negative timestamps select special offsets, such as the earliest or latest.
 
 Version 0 returns several offsets from before the timestamp.
 """

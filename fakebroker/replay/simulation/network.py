@@ -203,7 +203,7 @@ class Network:
     def _notify_lost(self, connection: VirtualConnection) -> None:
         if not connection.is_abandoned:
             self.abandon(connection)
-            connection.lost("the broker has closed it")
+            connection.lost("the broker has closed the connection")
 
     # Requests
 
