@@ -33,10 +33,10 @@ _REPORT_EVERY_MS = 100.0
 """Shortest interval of reports, in real time."""
 
 _REPORT_EVERY_MS_PER_MEMBER = 0.25
-"""A report visits every member: longer intervals for many members keep its share of the time small."""
+"""Shortest interval of reports per active member, in real time: the cost of a report grows with their number."""
 
 _MAX_REPORT_INTERVAL_MS = 1_000.0
-"""Longest interval of reports, in real time: the driver's reply to a report may be a request to stop."""
+"""Longest interval of reports, in real time: the reply of Spark's driver to a report may be a request to stop."""
 
 _MEMBERS_PER_TURN = 256
 """Members whose deadlines are processed between two polls of the sockets."""
@@ -52,8 +52,8 @@ class LoopSettings:
     Attributes:
         lanes: Number of connections to each broker that the members share; None for one connection per member.
         speed: Speed of the members' clock, as a multiple of real time.
-        closed_loop: Whether each heartbeat is sent as soon as the last one is answered.
-        duration_s: Duration of the replay by the members' clock; members that leave at its end are waited for.
+        closed_loop: Whether each heartbeat is sent as soon as the previous one is answered.
+        duration_s: Duration of the replay by the members' clock. The loop also waits for members that leave at its end.
     """
 
     lanes: int | None = None

@@ -135,7 +135,9 @@ class SocketTransport:
             if connection is None:
                 continue  # closed by an event earlier in this poll
             if connection.is_connecting:
-                if connection.begun_in_poll != self._polls:  # else the event was for a socket with the same descriptor
+                if (
+                    connection.begun_in_poll != self._polls
+                ):  # else the event was for a closed socket with the same descriptor
                     self._connected(connection)
                 continue
             if event & ~WRITE:

@@ -18,7 +18,8 @@ class PostponedAppends:
     """The records that are not appended to a compacted log yet.
 
     The window of the newest records, which compaction does not touch, is kept as it is. Of older records only the last
-    one of each key is kept. The log end offset counts the kept records: these logs are never read by offset.
+    one of each key is kept. The log end offset counts only the kept records; this is possible because these logs are
+    never read by offset.
 
     Attributes:
         log: The log.
