@@ -56,7 +56,7 @@ def new_directory(out: Path | None, name: str) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Convert an error of writing a file to one of this project.
+    """Convert an `OSError` within the context to a `FakebrokerError` that names the file.
 
     Raises:
         FakebrokerError: The file cannot be written, for example because the disk is full.

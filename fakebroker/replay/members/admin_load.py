@@ -130,7 +130,7 @@ class AdminLoad:
             self._end()
 
     def stop(self) -> None:
-        """Record pending requests without a response."""
+        """Record pending requests as unanswered."""
         for requests in self._pending.values():
             for request in requests:
                 self._record_answer(request, None)

@@ -140,7 +140,7 @@ class CoordinatorLookup:
             self._send_all(self._connection)
 
     def stop(self) -> None:
-        """Record pending requests without a response."""
+        """Record pending requests as unanswered."""
         for pending in self._pending:
             self._record_answer(pending, None, lost=False)
         self._pending.clear()

@@ -65,6 +65,8 @@ class LoopSettings:
 class MemberLoop:
     """The members and loads of one task; the `DriverContext` of its drivers.
 
+    `play` makes all calls of `record` and `report` in its own thread.
+
     Args:
         scripts: One per member. Groups must be complete: with lanes, a group reserves connections for all its members.
         brokers: Bootstrap brokers, tried in this order.
@@ -212,7 +214,7 @@ class MemberLoop:
                 self._tally.errors += 1
 
     def _finish(self) -> None:
-        """Close all connections, and record pending requests without a response."""
+        """Close all connections, and record pending requests as unanswered."""
         self.transport.close()
         gc.unfreeze()
         now_ms = self.now_ms()

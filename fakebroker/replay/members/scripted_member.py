@@ -159,7 +159,7 @@ class ScriptedMember:
 
     @property
     def is_rejoining(self) -> bool:
-        """Whether the coordinator may already know the member: it had one before, or it is static (KIP-345)."""
+        """Whether the coordinator may already know the member, which had a coordinator or is static (KIP-345)."""
         return self.member.state is MemberState.REDISCOVERING or self.script.instance_id is not None
 
     @property
@@ -191,7 +191,7 @@ class ScriptedMember:
         return self.member.idle_commit(due_ms, until_ms)
 
     def finish(self, now_ms: float) -> None:
-        """End the replay: record a request in flight without a response."""
+        """Record a request in flight as unanswered, at the end of the replay."""
         self._record_unanswered(now_ms, lost=False)
 
     # Time
@@ -527,12 +527,12 @@ class ScriptedMember:
         )
 
     def take_disconnect(self) -> bool:
-        """Return whether to close the connection; True only once for each request to close it."""
+        """Return whether to close the connection; the next call returns False."""
         wanted, self._disconnect_wanted = self._disconnect_wanted, False
         return wanted
 
     def take_discovery(self) -> float | None:
-        """Return when a look-up of the coordinator was due, only once for each look-up; else None."""
+        """Return when a requested look-up of the coordinator was due, once per look-up; else None."""
         scheduled_ms = self._discovery_ms
         if scheduled_ms is None or not self._is_responsive:
             return None
@@ -540,7 +540,7 @@ class ScriptedMember:
         return scheduled_ms
 
     def take_metadata(self) -> tuple[tuple[str, ...], float] | None:
-        """Return topics whose partition counts the leader needs, and when that was due, only once; else None."""
+        """Return topics whose partition counts the leader needs, and when that look-up was due, once; else None."""
         wanted = self._topics
         if wanted is None or not self._is_responsive:
             return None

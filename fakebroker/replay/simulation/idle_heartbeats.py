@@ -33,7 +33,7 @@ class IdleHeartbeats:
     """The idle members of a simulation.
 
     Each stage of a heartbeat (due, arrival at the broker, response) has a `Position` in the order of all calls. When a
-    member is woken at a position, the heartbeat has passed the stages whose positions are before.
+    member is woken at a position, its last heartbeat has passed the stages with earlier positions.
 
     Args:
         drivers: The drivers of all members, ordered by number.
@@ -84,7 +84,7 @@ class IdleHeartbeats:
         if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.active):
             return False
         self.numbers.add(driver.number)
-        driver.scheduled_ms, registered.keeper = until_ms, self._session_expires
+        driver.scheduled_ms, registered.keeper = until_ms, self._wake_before_timer
         if until_ms < inf:
             self._scheduler.schedule_private(until_ms, driver.number, self._act, driver, until_ms)
         return True
@@ -105,8 +105,8 @@ class IdleHeartbeats:
 
     # Sessions
 
-    def _session_expires(self, group_id: str) -> None:
-        """Wake the members of a group because one of its sessions expires."""
+    def _wake_before_timer(self, group_id: str) -> None:
+        """Wake the members of a group before one of its timers expires (`Member.keeper` of the coordinator)."""
         self.wake(group_id, (self._scheduler.clock.moment_ms, TIMER, -1))
 
     def _resume_session(self, driver: MemberDriver, position: Position) -> None:

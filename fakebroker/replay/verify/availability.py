@@ -2,7 +2,7 @@
 
 A cluster that has died violates no promise, because promises are about responses; these checks require responses. They
 apply to every cluster, and a workload cannot disable them. Outages that the workload itself begins and ends are
-excluded.
+excluded. `check_availability` creates the views and parameters of the queries.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

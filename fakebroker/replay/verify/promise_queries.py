@@ -6,8 +6,9 @@ example because responses were lost, no member of the replay saw the end of a re
 a generation was stored. Groups with members outside the replay and administrative changes of a group (evicted members,
 deleted offsets or topics, held rebalances) are not supported: leave the affected promises out of `[promises] check`.
 
-Error codes in the queries: 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR,
-22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
+promise_views.py explains the columns of the views, such as `life` and `owner`. Error codes in the queries:
+14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 22 ILLEGAL_GENERATION,
+25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
 """
 
 from typing import NamedTuple
@@ -345,7 +346,7 @@ _FOUND = f"""
         min(at_us) filter (where kind = 'refused') at_us, max(at_us) filter (where kind = 'refused') until_us,
         concat('FindCoordinator named broker ', named, ' as coordinator of ', `group`, ' for ', round((max(sent_us)
             filter (where kind = 'named') - min(at_us) filter (where kind = 'refused')) / 1e6, 1),
-            ' s, and it answered NOT_COORDINATOR') what
+            ' s, and this broker answered NOT_COORDINATOR') what
     from stretches group by `group`, stretch, named
     having max(sent_us) filter (where kind = 'named')
             > min(at_us) filter (where kind = 'refused') + {BOUND_US}

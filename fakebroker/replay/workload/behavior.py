@@ -17,6 +17,8 @@ _SPANS = ("at_s", "for_s", "return_after_s", "every_s")
 
 
 class _Timed(Table, frozen=True):
+    """A table with time spans, which are checked."""
+
     def broken_rules(self) -> Iterator[ConfigError]:
         for key in _SPANS:
             yield from check_span(key, getattr(self, key, None))

@@ -40,7 +40,7 @@ def check_names(populations: Sequence[Groups]) -> Iterator[ConfigError]:
         if twice is not None:
             yield ConfigError.of(f"groups[{index}].{twice[0]}", twice[1], "a value that no other population has")
         elif other is not None:
-            expected = f"a pattern that never gives the same name as {other.name_pattern!r}, that of {other.name!r}"
+            expected = f"a pattern that never gives a name of {other.name_pattern!r} of population {other.name!r}"
             yield ConfigError.of(f"groups[{index}].pattern", population.name_pattern, expected)
         else:
             distinct.append(population)
@@ -227,7 +227,8 @@ def check_load(
     grow = populations[load.groups].grow
     if grow is None or grow.how != "static" or grow.instances < (load.instances or 0) or ends(grow.at_s)[0] < load.at_s:
         expected = (
-            f"at most the `grow.instances` of population {load.groups!r}, with how = 'static' and at_s >= {load.at_s:g}"
+            f"at most `grow.instances` of population {load.groups!r}, whose `grow` must have how = 'static' and "
+            f"at_s >= {load.at_s:g}"
         )
         yield ConfigError.of(f"{where}.instances", load.instances, expected)
     if "batch-join" not in proposals:

@@ -99,7 +99,7 @@ class Expectation(Table, frozen=True):
 
     @property
     def key(self) -> str:
-        """The key of the number in the summary's `metrics`, or in the row of its `api` if it has one."""
+        """The key of the number in the summary's `metrics`; with `api`, in the row of this API in `apis`."""
         return f"{self.metric}.{self.groups}" if self.groups else self.metric
 
     def __str__(self) -> str:
