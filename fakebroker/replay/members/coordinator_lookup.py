@@ -154,7 +154,7 @@ class CoordinatorLookup:
         pending = self._pending.popleft()
         if not self._is_ready:
             assert isinstance(response, MetadataResponse)
-            self._take_nodes(connection.address, response)
+            self._store_nodes(connection.address, response)
             return
         self._record_answer(pending, response)
         if isinstance(response, FindCoordinatorResponse):
@@ -195,7 +195,7 @@ class CoordinatorLookup:
             self._record_answer(_find_request(listeners, sent_ms=self._now_ms()), None, lost=True)
         _notify_failure(listeners)
 
-    def _take_nodes(self, address: Address, response: MetadataResponse) -> None:
+    def _store_nodes(self, address: Address, response: MetadataResponse) -> None:
         """Store the cluster's brokers. The connected broker is the listed one with the connection's address, if any."""
         self._is_ready = True
         self.nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}

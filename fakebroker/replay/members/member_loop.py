@@ -102,7 +102,7 @@ class MemberLoop:
         allow_connections(max_concurrent(scripts) if settings.lanes is None else MAX_REBALANCE_CONNECTIONS)
         self.transport, self._clock = SocketTransport(), ScaledClock()
         self.now_ms = self._clock.now_ms
-        self.lookup = CoordinatorLookup(self.transport, self.now_ms, brokers, self._take)
+        self.lookup = CoordinatorLookup(self.transport, self.now_ms, brokers, self._record_event)
         self.shared: SharedConnections | None = None
         if settings.lanes is not None:
             sizes = Counter(script.group for script in scripts)
@@ -157,13 +157,15 @@ class MemberLoop:
         self._clock.run_from(self._start_ms, settings.speed)
         self._report_ms = self.now_ms()
         for number, script in enumerate(self._scripts):
-            member = ScriptedMember(script, self._start_ms, self._take, closed_loop=settings.closed_loop)
+            member = ScriptedMember(script, self._start_ms, self._record_event, closed_loop=settings.closed_loop)
             driver = MemberDriver(member, number, self)
             self._active.append(driver)
             self.schedule_tick(driver)
         gc.freeze()  # members live until the end: garbage collections can skip them
         for load, groups in self._loads:
-            active = AdminLoad(load, groups, self._start_ms, self.transport, self.now_ms, self.lookup, self._take)
+            active = AdminLoad(
+                load, groups, self._start_ms, self.transport, self.now_ms, self.lookup, self._record_event
+            )
             self._active_loads.append(active)
 
     def _turn(self) -> None:
@@ -206,7 +208,7 @@ class MemberLoop:
         self._tally.elapsed_ms = max(0, round(now_ms - self._start_ms))
         self._report(self._tally)
 
-    def _take(self, event: Event) -> None:
+    def _record_event(self, event: Event) -> None:
         self._record(event)
         if event.kind == "request":
             self._tally.requests += 1

@@ -29,7 +29,7 @@ class PostponedAppends:
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
-        log.before_read = self._perform
+        log.before_read = self._append_postponed
         self._kept: dict[_Key, tuple[Record, int, float]] = {}
         self._window: deque[tuple[Sequence[Record], int, float]] = deque()
         self._window_count = 0
@@ -52,7 +52,7 @@ class PostponedAppends:
                 self.log.log_end_offset -= 1
             self._kept[key] = (record, leader_epoch, now_ms)
 
-    def _perform(self) -> None:
+    def _append_postponed(self) -> None:
         kept, window = list(self._kept.values()), list(self._window)
         self.log.log_end_offset -= len(kept) + self._window_count
         self._kept.clear()
